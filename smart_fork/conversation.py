@@ -24,7 +24,8 @@ class Message(Value):
 class Conversation(Value):
     """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
 
-    `owner` is whose it is where the team shares it, `resolved` as what it was found.
+    `models` are those that have answered, `owner` is whose it is where the team shares it, `resolved` as what it was
+    found.
     """
 
     session_id: str
@@ -33,6 +34,7 @@ class Conversation(Value):
     working_directory: str
     project_inferred_from: str = rare("")
     last_activity: str
+    models: tuple[Masked, ...] = ()
     notice: str = rare("")
     owner: str = rare("")
     resolved: str = rare("")

@@ -198,6 +198,7 @@ def told(
         working_directory=session.cwd,
         project_inferred_from=session.inferred_from,
         last_activity=session.last_activity,
+        models=tuple(map(printable, session.models)),
         notice=notice,
         owner=owner,
         resolved=resolved,

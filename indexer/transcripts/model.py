@@ -119,6 +119,7 @@ class Session:
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
     the agent's commands tell. `begun_at` is that commit wherever the log records it.
+    `models` are those that have answered, in the order in which they first did.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -145,6 +146,7 @@ class Session:
     inferred_from: Inferred = ""
     head: str = ""
     begun_at: str = ""
+    models: tuple[Masked, ...] = ()
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

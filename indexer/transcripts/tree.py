@@ -29,6 +29,7 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
+from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
@@ -62,6 +63,7 @@ class Tree(ABC):
         self.path = path
         self.keep_raw = keep_raw
         self._place: tuple[object, ...] = ()
+        self._model: object = None
         self._moment = ""
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None), bridged=self.bridged)
@@ -105,6 +107,10 @@ class Tree(ABC):
         """Who started it."""
         return "person"
 
+    def is_aside(self, record: Record) -> bool:
+        """Whether a record is a sub-agent's, which is no part of the conversation."""
+        return record.get("isSidechain") is True
+
     def guessed(self) -> str:
         """The directory that the project's folder is named after, for a log that states none; empty where unknown."""
         return ""
@@ -120,7 +126,7 @@ class Tree(ABC):
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity:
             return
-        if record.get("isSidechain") is True:
+        if self.is_aside(record):
             self.facts["sidechain"] = True
             return
         identity = intern(identity)
@@ -172,6 +178,12 @@ class Tree(ABC):
             tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
             raw=line.raw if self.keep_raw else b"", loaded=loaded,
         )  # fmt: skip
+
+    def note_model(self, name: object) -> None:
+        """Note which model has answered."""
+        if name != self._model:  # nearly all answers are of the same again
+            self._model = name
+            self.facts["models"] = with_model(self.facts.get("models", ()), name)
 
     def call(self, identity: object, name: str, arguments: object, known_as: str = "") -> ToolCall:
         """A call of a tool; `known_as` is what the tool is called where calls are described."""
@@ -233,6 +245,7 @@ class Tree(ABC):
             circular=self.chain.circular,
             interrupted=_is_last(facts.get("interrupted"), turns),
             inferred_from="folder" if not facts.get("cwds") and cwd else "",
+            models=shown(facts.get("models", ())),
         ), ""
 
     def is_copy(self) -> bool:

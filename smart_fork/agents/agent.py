@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.starter import Starter
     from smart_fork.agents.storage import Storage
+    from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
     from smart_fork.agents.work import Work
     from smart_fork.cuts.cutter import Cutter
@@ -149,6 +150,11 @@ class Agent:
     @cached_property
     def work(self) -> Work | None:
         """What its calls were given and gave back."""
+        return None
+
+    @cached_property
+    def subagents(self) -> SubAgents | None:
+        """Where the conversations of its sub-agents are, and how they are read."""
         return None
 
     @classmethod

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from indexer.transcripts.model import Session
 from smart_fork.agents.forms import Record, Told
 
 
@@ -41,8 +42,23 @@ class Work(ABC):
         """What of a record is neither text nor call, of an agent without forms."""
         return Told(outputs=tuple((one.id, one.output) for one in self.gave(record)))
 
+    def thought(self, record: Record) -> str:
+        """What the model thought, as a record says it; empty where it does not."""
+        del record
+        return ""
+
+    def thoughts_between(self, session: Session) -> Mapping[int, str]:
+        """What it thought that stands in records of their own, by the numbers of the turns that these stand before."""
+        del session
+        return {}
+
 
 def patch_shown(display: object) -> str:
     """The unified diff in what a program shows of an edit; empty where there is none."""
     patch = display.get("fileDiff") if isinstance(display, Mapping) else None
     return patch if isinstance(patch, str) else ""
+
+
+def in_paragraphs(texts: Iterable[object]) -> str:
+    """Those of these that are texts, one below the other."""
+    return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))

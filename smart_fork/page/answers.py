@@ -13,6 +13,7 @@ from smart_fork.agents.selection import handed_to
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.evidence import SpokenPart, spoken
 from smart_fork.page.facets import Facet, chosen, facets, narrowed
+from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
 from smart_fork.retrieval.answer import Answer, Found, RecentSession
@@ -87,7 +88,8 @@ class AddressedSession:
 class SessionPage(PageValues):
     """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin.
 
-    One that the team shares is of another `kind`, of an `owner`, and read `within` a project.
+    One that the team shares is of another `kind`, of an `owner`, and read `within` a project. Below `way` are the
+    addresses of its sub-agents, below `outputs` those of what came back from steps, where these can be read.
     """
 
     one: AddressedSession
@@ -108,6 +110,8 @@ class SessionPage(PageValues):
     kind: str = "session"
     owner: str = ""
     within: str = ""
+    way: str = ""
+    outputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,9 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     session = sessions.look_into(there, keep_raw=True)
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
-    read = reading(session, number(asked.get("at")), words=words, work=AGENTS[session.agent].work)
+    agent, way = AGENTS[session.agent], session_link(one)
+    begun = agent.subagents.begun(session) if agent.subagents else {}
+    read = reading(session, number(asked.get("at")), words=words, work=agent.work, begun=begun)
     return SessionPage(
         one=one,
         title=title(session.title) or there.session_id,
@@ -288,6 +294,8 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         command=fork_command(
             session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
         ),
+        way=way,
+        outputs=way,
     )
 
 

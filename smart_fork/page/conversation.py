@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from indexer.masking import Masked, shorten
@@ -43,6 +43,11 @@ class ShownMessage:
     def failures(self) -> int:
         """How many of the steps failed."""
         return sum(step.failed for step in self.steps)
+
+    @property
+    def thoughts(self) -> int:
+        """How many of the steps are thoughts."""
+        return sum(step.kind == "thought" for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +107,18 @@ class ConversationPage:
 
 
 def reading(
-    session: Session, at: int | None = None, *, words: Sequence[str] = (), work: Work | None = None, whole: bool = False
+    session: Session,
+    at: int | None = None,
+    *,
+    words: Sequence[str] = (),
+    work: Work | None = None,
+    begun: Mapping[str, str] | None = None,
+    whole: bool = False,
 ) -> ConversationPage:
     """The page that has message or step number `at`; without it, the first; or the `whole` conversation.
+
+    `begun` are the sub-agents that can be read, by the calls that have begun them. The whole is without thoughts: it is
+    for a file, which is sent to others.
 
     Raises:
         NotFound: the conversation has no such number.
@@ -112,7 +126,7 @@ def reading(
     if at is not None and not 0 <= at < len(session.turns):
         last = next((number for number, _ in reversed(session.messages)), 0)
         raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {last}.")
-    told = _Reading(session, at, words, work)
+    told = _Reading(session, at, words, Steps(session, work, begun, thoughts=not whole))
     starts = [0] if whole else _starts(told.exchanges)
     asked = bisect_right([one.start for one in told.exchanges], at) - 1 if at is not None else 0
     page = max(0, bisect_right(starts, asked) - 1)
@@ -144,10 +158,10 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 class _Reading:
     """A session that is read: `at` is where a link led to, `words` are those of a question."""
 
-    def __init__(self, session: Session, at: int | None, words: Sequence[str], work: Work | None) -> None:
+    def __init__(self, session: Session, at: int | None, words: Sequence[str], steps: Steps) -> None:
         self._session, self._at, self._words = session, at, tuple(words)
         self.exchanges = session.exchanges()
-        self._steps, self._points, self._loads = Steps(session, work), session.branch_points(), session.loads()
+        self._steps, self._points, self._loads = steps, session.branch_points(), session.loads()
         self._failed = {
             one.tool_use_id for turn in session.turns for one in turn.tool_results if one.is_error or one.note
         }

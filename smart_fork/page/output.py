@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.page.answers import AddressedSession, located, number
+from smart_fork.page.delegated import subagent
+from smart_fork.page.phrases import link, session_link
 from smart_fork.page.renderer import PageValues
 
 if TYPE_CHECKING:
     from indexer.masking import Masked
+    from indexer.transcripts.model import Session
     from smart_fork.page.steps import PageStep
 
 
@@ -24,6 +28,7 @@ class OutputPage(PageValues):
     title: str
     step: PageStep
     output: Masked
+    back: str
 
 
 def output(place: Mapping[str, str]) -> OutputPage:
@@ -37,11 +42,23 @@ def output(place: Mapping[str, str]) -> OutputPage:
     from smart_fork.retrieval.results import title
 
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
-    session = sessions.look_into(there, keep_raw=True) if there.readable else None
+    if "name" in place:
+        session: Session | None = subagent(place)
+    else:
+        session = sessions.look_into(there, keep_raw=True) if there.readable else None
     steps = Steps(session, AGENTS[there.agent].work) if session else None
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
     step = next((one for one in told if one.call == call), None)
     if session is None or steps is None or step is None:
         raise NotFound("There is no such step in that session", "Open the session again.")
     one = AddressedSession(there.agent, there.session_id)
-    return OutputPage(one=one, title=title(session.title) or there.session_id, step=step, output=steps.output(step))
+    back = session_link(one)
+    if "name" in place:
+        back = f"{back}/agents/{quote(place['name'], safe='')}"
+    return OutputPage(
+        one=one,
+        title=title(session.title) or there.session_id,
+        step=step,
+        output=steps.output(step),
+        back=f"{link(back, at=step.number)}#message-{step.number}",
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import orjson
@@ -16,16 +17,18 @@ from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.model import Session, ToolCall
-from smart_fork.agents.work import GivenBack, UsedTool, Work
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
 from smart_fork.page.diffs import FileDiff, diffs_of
 from smart_fork.page.phrases import inside
 from smart_fork.snippets import printable
 
-StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent", "other"]
+StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent", "thought", "other"]
 #: Of what a command printed, its last lines; they are looked for in so many characters at its end, and are so long.
 LAST_LINES, _END_CHARACTERS, _COLUMNS = 3, 8_000, 240
 #: More is not shown of a command, and not more parts of a plan, a question or its answer.
 _COMMAND_CHARACTERS, _MOST_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
+#: So much is shown of what the model thought at a time.
+_THOUGHT_CHARACTERS = 8_000
 #: Of all that came back from a step, so much is shown where it alone is looked at.
 OUTPUT_CHARACTERS = 400_000
 #: By the words that lines of actions begin with.
@@ -50,7 +53,8 @@ class PageStep:
 
     `line` says it in a line, `whole` is a command of several. `note` is what went wrong, `last` what a command printed
     last or what was answered, `diffs` what an edit has changed, `parts` those of a plan or a question. It is number
-    `call` of its turn's calls, and so many `lines` came back from it, 0 where `last` is all of them.
+    `call` of its turn's calls, and so many `lines` came back from it, 0 where `last` is all of them. `agent` is what
+    the sub-agent is called that it has set to work, where its conversation can be read. A thought is a step as well.
     """
 
     number: int
@@ -65,6 +69,7 @@ class PageStep:
     diffs: tuple[FileDiff, ...] = ()
     parts: tuple[PlanPart, ...] = ()
     lines: int = 0
+    agent: str = ""
 
     @property
     def added(self) -> int:
@@ -80,14 +85,19 @@ class PageStep:
 class Steps:
     """The steps of a session whose turns have their records. Each is made where it is asked for."""
 
-    def __init__(self, session: Session, work: Work | None) -> None:
-        self._session, self._work = session, work
+    def __init__(
+        self, session: Session, work: Work | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
+    ) -> None:
+        """`begun` are the sub-agents that can be read, by the calls that have begun them."""
+        self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
         self._answered = {one.tool_use_id: i for i, turn in enumerate(session.turns) for one in turn.tool_results}
 
     def of(self, number: int) -> Iterator[PageStep]:
-        """The steps of turn `number`."""
+        """The steps of turn `number`, what was thought first."""
         turn = self._session.turns[number]
+        if self._thoughts and (thought := self._thought(number)):
+            yield thought
         used = self._used(turn.raw) if turn.tool_calls else {}
         for place, call in enumerate(turn.tool_calls):
             if not call.ours and (step := self._step(number, place, used.get(call.id))):
@@ -99,13 +109,28 @@ class Steps:
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
 
+    def _thought(self, number: int) -> PageStep | None:
+        turn, work = self._session.turns[number], self._work
+        if work is None:
+            return None
+        record = _record(turn.raw) if turn.role == "assistant" else None
+        said = in_paragraphs((self._between.get(number), work.thought(record) if record else ""))
+        if not (text := printable(beginning(mask(said), _THOUGHT_CHARACTERS)).strip()):
+            return None
+        return PageStep(number=number, call=-1, kind="thought", line=_short(text.partition("\n")[0]), last=(text,))
+
+    @cached_property
+    def _between(self) -> Mapping[int, str]:
+        """The thoughts that stand in records of their own, by the turns that they stand before."""
+        return self._work.thoughts_between(self._session) if self._work else {}
+
     def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
         call = self._session.turns[number].tool_calls[place]
         cwd, result, back = self._session.cwd, self._results.get(call.id), self._back(call.id)
         given: Mapping[str, Any] | str = told.given if told else {}
         kind = _kind(call, given)
         parts = () if isinstance(given, str) or kind not in _IN_PARTS else tuple(_parts(given))
-        line = str(call.action) or (kind if parts else "")
+        line = str(call.action) or (kind if parts or kind == "agent" else "")
         if not line:
             return None
         failed = result is not None and (result.is_error or bool(result.note))
@@ -126,6 +151,7 @@ class Steps:
             diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs),
             parts=parts,
             lines=0 if diffs and not failed else _lines(body, last),
+            agent=self._begun.get(call.id, ""),
         )
 
     def _used(self, raw: bytes) -> dict[str, UsedTool]:

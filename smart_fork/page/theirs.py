@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.page.answers import AddressedSession, SessionPage, number
 from smart_fork.page.conversation import reading
@@ -32,7 +33,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
         one=one,
         title=there.title or one.session_id,
         session=session,
-        reading=reading(session, number(asked.get("at")), words=words),
+        reading=reading(session, number(asked.get("at")), words=words, work=AGENTS[session.agent].work),
         q=asks,
         words=words,
         at=number(asked.get("at")),

@@ -20,6 +20,7 @@ from smart_fork.errors import Usage
 from smart_fork.forking.started import Forked
 from smart_fork.page import answers, statics
 from smart_fork.page.board import WorkerBoard
+from smart_fork.page.delegated import delegated
 from smart_fork.page.desk import Desk, NewForms, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms, SentForm
@@ -80,6 +81,8 @@ class Page:
             Route("/session/{agent}/{session_id}", self._session),
             Route("/shared/{agent}/{session_id}", self._shared),
             Route("/session/{agent}/{session_id}/output/{turn}/{call}", self._output),
+            Route("/session/{agent}/{session_id}/agents/{name}", self._subagent),
+            Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", self._output),
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
@@ -108,6 +111,10 @@ class Page:
 
     async def _output(self, request: Request) -> Response:
         return await self.desk.shown("output.html", partial(output, request.path_params))
+
+    async def _subagent(self, request: Request) -> Response:
+        work = partial(delegated, request.path_params, request.query_params)
+        return await self.desk.shown("subagent.html", work, by=streamed)
 
     async def _family(self, request: Request) -> Response:
         return await self.desk.shown(

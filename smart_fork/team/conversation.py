@@ -102,7 +102,8 @@ def _there(where: Project, reference: str) -> tuple[wire.SessionInfo, Session]:
 
 def _whole(where: Project, there: wire.SessionRead, *, mine: bool) -> Session:
     taken = download(where.client, there)
-    with arrived(taken.records, taken.info.agent, taken.info.id, where.place.root, others=not mine) as one:
+    info, root = taken.info, where.place.root
+    with arrived(taken.records, info.agent, info.id, root, others=not mine, keep_raw=True) as one:
         return one.session
 
 

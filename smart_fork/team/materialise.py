@@ -80,9 +80,11 @@ class Arrived:
 
 @contextmanager
 def arrived(
-    records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool
+    records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[Arrived]:
     """Records as the agent's own reader reads them, in a private file that is gone afterwards.
+
+    With `keep_raw` the turns have their records.
 
     Raises:
         Unshareable: they are no conversation.
@@ -104,7 +106,7 @@ def arrived(
 
     becomes = Becomes(source_id, place_of(root))
     with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
-        session = READERS[agent].read(log).session
+        session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
         yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)

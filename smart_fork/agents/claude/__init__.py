@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.claude.login import ClaudeLogin
     from smart_fork.agents.claude.registration import ClaudeRegistration
     from smart_fork.agents.claude.storage import ClaudeStorage
+    from smart_fork.agents.claude.subagents import ClaudeSubAgents
     from smart_fork.agents.claude.work import ClaudeWork
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
@@ -149,6 +150,13 @@ class Claude(Agent):
         from smart_fork.agents.claude.registration import ClaudeRegistration
 
         return ClaudeRegistration()
+
+    @cached_property
+    def subagents(self) -> ClaudeSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.claude.subagents import ClaudeSubAgents
+
+        return ClaudeSubAgents()
 
     @cached_property
     def work(self) -> ClaudeWork:

@@ -56,6 +56,7 @@ class ClaudeTree(Tree):
         kind, message = record.get("type"), record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             text, calls = self._assistant(message)
+            self.note_model(message.get("model"))
             group, loaded = str(message.get("id") or ""), loaded_after(message)
             return self.make(record, identity, line, "assistant", text, calls=calls, group=group, loaded=loaded)
         if kind == "user" and isinstance(message, dict):

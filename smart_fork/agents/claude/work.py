@@ -7,7 +7,7 @@ from typing import Any
 
 from smart_fork.agents.claude.fold import text_of
 from smart_fork.agents.forms import Record
-from smart_fork.agents.work import GivenBack, UsedTool, Work
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
 
 
 class ClaudeWork(Work):
@@ -24,6 +24,9 @@ class ClaudeWork(Work):
         for block in _blocks(record, "tool_result"):
             identity, failed = str(block.get("tool_use_id") or ""), block.get("is_error") is True
             yield GivenBack(identity, text_of(block.get("content")), failed, patch)
+
+    def thought(self, record: Record) -> str:
+        return in_paragraphs(block.get("thinking") for block in _blocks(record, "thinking"))
 
 
 def _blocks(record: Record, kind: str) -> Iterator[dict[str, Any]]:

@@ -32,6 +32,7 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
+from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
@@ -107,6 +108,7 @@ def _inherit(fold: _Fold, locate: Locate, below: tuple[str, ...], *, turns: bool
     facts["by_hand"] = above.origin() == "person"
     if end is not None:
         fold.inherit([turn for turn in above.all_turns() if int(turn.id) < end], above.symbols)
+        facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *facts.get("models", ())))]
 
 
 def _parent_fold(path: Path | None, end: int | None, *, keep_raw: bool) -> _Fold | None:
@@ -116,7 +118,7 @@ def _parent_fold(path: Path | None, end: int | None, *, keep_raw: bool) -> _Fold
     fold = _Fold(path, None, keep_raw=keep_raw)
     try:
         for line in LineReader(path):
-            if line.number > _HEADER_LINES if end is None else _ordinal(line) >= end:
+            if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:
                 break
             fold.feed(line)
     except OSError:
@@ -175,12 +177,13 @@ class _Fold:
             # A header's is the only time in old versions.
             if kind != "session_meta" and moment > facts.setdefault("last", moment):
                 facts["last"] = moment
-        identity = str(_ordinal(line))
+        identity = str(ordinal_of(line))
         raw = line.raw if self.keep_raw else b""
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
             self._cwd(payload.get("cwd"))
+            self.facts["models"] = with_model(self.facts.get("models", ()), payload.get("model"))
         elif kind == "compacted":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         elif kind == "response_item":
@@ -361,6 +364,7 @@ class _Fold:
             inferred_from=inferred_from,
             head=facts.get("head", "") if not cwd or inferred_from == "commands" else "",
             begun_at=facts.get("head", ""),
+            models=shown(facts.get("models", ())),
         ), ""
 
     def _where(self) -> tuple[str, Inferred]:
@@ -386,7 +390,7 @@ def _typed(item: dict[str, Any]) -> bool:
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
 
 
-def _ordinal(line: Line) -> int:
+def ordinal_of(line: Line) -> int:
     """A record's number in its thread; in files without them, the line's."""
     ordinal = line.record.get("ordinal")
     return ordinal if type(ordinal) is int else line.number

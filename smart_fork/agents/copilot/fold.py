@@ -87,6 +87,7 @@ class CopilotTree(Tree):
         if kind == "session.usage_record":
             self.facts["spent"] = loaded_by(data)
         elif kind == "assistant.message":
+            self.note_model(data.get("model"))
             calls, loaded = tuple(self._calls(data)), self.facts.pop("spent", 0)
             return self.make(record, identity, line, "assistant", strip_recall(_text(data)), calls=calls, loaded=loaded)
         elif kind == "tool.execution_complete":

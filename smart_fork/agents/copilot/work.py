@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from smart_fork.agents.copilot.fold import TOOLS, data_of, output_of, requests_in
 from smart_fork.agents.forms import Record, Told
-from smart_fork.agents.work import GivenBack, UsedTool, Work
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
 
 
 class CopilotWork(Work):
@@ -31,3 +31,6 @@ class CopilotWork(Work):
             patch = result.get("detailedContent") if isinstance(result, dict) else None
             output, failed = output_of(data)
             yield GivenBack(str(data.get("toolCallId") or ""), output, failed, patch if isinstance(patch, str) else "")
+
+    def thought(self, record: Record) -> str:
+        return in_paragraphs([data_of(record).get("reasoningText")])

@@ -33,6 +33,7 @@ from indexer.transcripts.lines import (
     resume,
 )
 from indexer.transcripts.model import Inferred, Proof, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
@@ -151,6 +152,7 @@ class _Fold:
             copied=self.is_copy(),
             interrupted=bool(facts.get("interrupted")),
             inferred_from=inferred,
+            models=shown(facts.get("models", ())),
         ), ""
 
     def is_copy(self) -> bool:
@@ -184,6 +186,7 @@ class _Fold:
             return replace(before, id=identity, raw=raw)
         if record.get("type") == "gemini":
             calls, results = self._calls(record, before)
+            self.facts["models"] = with_model(self.facts.get("models", ()), record.get("model"))
             said, loaded = strip_recall(text), loaded_after(record)
             return _turn_of(
                 identity, "assistant", said, moment, tool_calls=calls, tool_results=results, raw=raw, loaded=loaded

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from smart_fork.agents.forms import Record, Told
 from smart_fork.agents.gemini.fold import TOOLS
 from smart_fork.agents.gemini.records import answered, answers_in, calls_in, output_of, parts_of
-from smart_fork.agents.work import GivenBack, UsedTool, Work, patch_shown
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs, patch_shown
 
 
 class GeminiWork(Work):
@@ -39,3 +39,10 @@ class GeminiWork(Work):
                 yield GivenBack(call.id, *output_of(call), patches.get(call.id, ""))
         for answer in answers_in(record):
             yield GivenBack(str(answer.get("id") or ""), *answered(answer))
+
+    def thought(self, record: Record) -> str:
+        told = record.get("thoughts")
+        parts = [part for part in told if isinstance(part, dict)] if isinstance(told, list) else []
+        listed = (part.get(name) for part in parts for name in ("subject", "description"))
+        said = (part.get("text") for part in parts_of(record.get("content")) if part.get("thought"))
+        return in_paragraphs([*listed, *said])

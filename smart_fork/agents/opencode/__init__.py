@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.opencode.registration import OpenCodeRegistration
     from smart_fork.agents.opencode.screen import OpenCodeScreen
     from smart_fork.agents.opencode.storage import OpenCodeStorage
+    from smart_fork.agents.opencode.subagents import OpenCodeSubAgents
     from smart_fork.agents.opencode.teller import OpenCodeTeller
     from smart_fork.agents.opencode.work import OpenCodeWork
     from smart_fork.agents.presence import Presence
@@ -146,6 +147,13 @@ class OpenCode(Agent):
         from smart_fork.agents.opencode.registration import OpenCodeRegistration
 
         return OpenCodeRegistration()
+
+    @cached_property
+    def subagents(self) -> OpenCodeSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.opencode.subagents import OpenCodeSubAgents
+
+        return OpenCodeSubAgents()
 
     @cached_property
     def work(self) -> OpenCodeWork:

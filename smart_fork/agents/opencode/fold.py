@@ -29,6 +29,7 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
+from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.symbols import Symbols
@@ -101,6 +102,12 @@ def written(path: Path, most: int = -1) -> Document:
     return found
 
 
+def of_document(path: Path, found: Document) -> Session | None:
+    """The conversation in a document, also in that of a sub-agent; its turns have their records."""
+    info = {name: value for name, value in found["info"].items() if name != "parentID"}
+    return _Fold(path, {**found, "info": info}, keep_raw=True).session()[0]
+
+
 def _source(path: Path, most: int = -1) -> _Source:
     if path.parent.is_file():
         with opened(path.parent) as db:
@@ -151,6 +158,7 @@ class _Fold:
         self._symbols, self._deeds = Symbols(()), Deeds(not_run=_NOT_RUN)
         self._turns: list[Turn] = []
         self._last, self._compactions, self._interrupted = "", 0, False
+        self._models: list[str] = []
 
     def session(self) -> tuple[Session | None, str]:
         """The session; `None` and why, where it is none."""
@@ -180,6 +188,7 @@ class _Fold:
             symbols=tuple(self._symbols),
             copied=not self._path.parent.is_file(),
             interrupted=self._interrupted,
+            models=shown(self._models),
         ), ""
 
     def _title(self, turns: Sequence[Turn]) -> Masked:
@@ -221,6 +230,7 @@ class _Fold:
             self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
             return
         calls, results = self._tools(said.parts)
+        self._models = with_model(self._models, said.info.get("modelID"))
         self._interrupted = _dict(said.info.get("error")).get("name") == ABORTED
         text, loaded = strip_recall(text_of(said.parts)), loaded_after(said.info)
         self._make(said, "assistant", text, calls=calls, results=results, loaded=loaded)

@@ -7,7 +7,7 @@ from typing import Any
 
 from smart_fork.agents.forms import Record, Told
 from smart_fork.agents.opencode.fold import TOOLS, output_of
-from smart_fork.agents.work import GivenBack, UsedTool, Work
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
 
 #: The tool that sets another agent to work.
 _AGENT = "task"
@@ -43,14 +43,17 @@ class OpenCodeWork(Work):
                 patch = told.get("diff") if isinstance(told, dict) else None
                 yield GivenBack(_id(part), output, failed, patch if isinstance(patch, str) else "")
 
+    def thought(self, record: Record) -> str:
+        return in_paragraphs(part.get("text") for part in _parts(record) if part.get("type") == "reasoning")
+
+
+def _parts(record: Record) -> list[dict[str, Any]]:
+    parts = record.get("parts")
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
 
 def _tools(record: Record) -> Iterator[dict[str, Any]]:
     return (part for part in _parts(record) if part.get("type") == "tool" and isinstance(part.get("state"), dict))
-
-
-def _parts(record: Record) -> Iterator[dict[str, Any]]:
-    parts = record.get("parts")
-    return (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else iter(())
 
 
 def _id(part: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.qwen.registration import QwenRegistration
     from smart_fork.agents.qwen.screen import QwenScreen
     from smart_fork.agents.qwen.storage import QwenStorage
+    from smart_fork.agents.qwen.subagents import QwenSubAgents
     from smart_fork.agents.qwen.work import QwenWork
     from smart_fork.agents.tail import Tail
 
@@ -135,6 +136,13 @@ class Qwen(Agent):
         from smart_fork.agents.qwen.presence import QwenPresence
 
         return QwenPresence(("qwen",), forks=("--fork-session",))
+
+    @cached_property
+    def subagents(self) -> QwenSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.qwen.subagents import QwenSubAgents
+
+        return QwenSubAgents()
 
     @cached_property
     def work(self) -> QwenWork:

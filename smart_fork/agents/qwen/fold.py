@@ -70,6 +70,7 @@ class QwenTree(Tree):
             return None
         parts = parts_of(message)
         if kind == "assistant":
+            self.note_model(record.get("model"))
             text, calls = strip_recall(text_of(parts)), tuple(self._calls(parts))
             return self.make(record, identity, line, "assistant", text, calls=calls, loaded=loaded_after(record))
         if kind == "tool_result":

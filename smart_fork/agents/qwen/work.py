@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from smart_fork.agents.forms import Record
 from smart_fork.agents.qwen.fold import TOOLS, output_of, parts_of
-from smart_fork.agents.work import GivenBack, UsedTool, Work, patch_shown
+from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs, patch_shown
 
 
 class QwenWork(Work):
@@ -26,3 +26,8 @@ class QwenWork(Work):
             if isinstance(answer := part.get("functionResponse"), dict):
                 output, failed = output_of(answer)
                 yield GivenBack(str(answer.get("id") or ""), output, failed, patch)
+
+    def thought(self, record: Record) -> str:
+        return in_paragraphs(
+            part.get("text") for part in parts_of(record.get("message")) if part.get("thought") is True
+        )

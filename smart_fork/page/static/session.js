@@ -78,7 +78,7 @@ const at = document.getElementById("at");
 const prompt = document.getElementById("prompt");
 
 function fork(number) {
-  if (![...at.options].some((option) => option.value === number)) return false;
+  if (!at || ![...at.options].some((option) => option.value === number)) return false;
   at.value = number;
   at.closest("details").open = true;
   location.hash = "prompt"; // where the card is a sheet, this opens it

@@ -220,6 +220,7 @@ def test_records_that_are_not_as_expected_are_left_out(agent):
             inside[name] = chance.choice(junk)
         given = {one.id: one for one in work.used(record)}
         back = {one.id: one for one in work.gave(record)}
+        assert isinstance(work.thought(record), str)
         for one in given.values():
             assert all(
                 isinstance(diff.path, str) for diff in diffs_of(one.given, next((it.patch for it in back.values()), ""))

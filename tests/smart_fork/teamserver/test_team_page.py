@@ -36,10 +36,24 @@ def hers(alice, team, monkeypatch):
     """A session of Alice's that everybody in the project may read, and find."""
     monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
     log = alice.world.claude(alice.repository, *SAID)
+    edit(alice.world.log_of(log), f"{alice.repository}/docs.md")
     think(alice.world.log_of(log))
     pushed = alice.team("push", log, "--yes", "--public")["session_id"]
     index_all(team)
     return pushed
+
+
+def edit(log: Path, file: str) -> None:
+    """Have the agent edit a file before its last answer."""
+    *before, last = map(json.loads, log.read_text().splitlines())
+    given = {"file_path": file, "old_string": "once", "new_string": f"five times {HOSTILE}"}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": given}
+    done = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "The file has been updated."}
+    for kind, block in (("assistant", call), ("user", done)):
+        made = before[-1] | {"type": kind, "uuid": str(uuid.uuid4()), "parentUuid": before[-1]["uuid"]}
+        before.append(made | {"message": {"role": kind, "content": [block]}, "origin": None, "promptSource": None})
+    last["parentUuid"] = before[-1]["uuid"]
+    log.write_text("".join(json.dumps(record) + "\n" for record in [*before, last]))
 
 
 def think(log: Path) -> None:
@@ -114,6 +128,9 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
     assert {"/static/page.js", "/static/session.js"} == set(re.findall(r'<script src="([^"?]*)\?v=\w+"', text))
     assert (2, 0, False, False) == (text.count("<script"), text.count("<img"), "\x1b" in text, "a1B2a1B2" in text)
     assert ("{{ 7 * 7 }}" in text, "[REDACTED:" in text) == (True, True)
+    (diff,) = re.findall(r'<figure class="diff">.*?</figure>', text, re.DOTALL)
+    assert ("removed: </span>once" in diff, "five times" in diff) == (True, True), "edits are diffs"
+    assert ("step-thought" in text, "/output/" in text) == (False, False), "thoughts are not shared"
     assert [] == copies(bob), "to read it writes nothing"
     assert 404 == ask(f"{page}/shared/codex/{hers}?{urlencode({'project': project})}")[0]
     for said in ("", "?project=%00", "?project=%2Fnot%2Fthere"):

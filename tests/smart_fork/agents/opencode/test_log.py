@@ -19,6 +19,7 @@ from indexer.paths import index_db
 from indexer.prerequisites import check
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
+from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.opencode import database as known
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from tests.smart_fork.agents.opencode.database import (
@@ -54,6 +55,21 @@ def session(reader, identity):
 
 def said(found) -> list[tuple[str, str]]:
     return [(turn.role, turn.text) for turn in found.turns if turn.text]
+
+
+def test_the_conversation_of_a_sub_agent_is_read_from_the_call_that_began_it(path, reader):
+    one = reader.read(next(iter(reader.locate(WITH_SUBAGENT))), keep_raw=True).session
+    agents, work = OpenCode().subagents, OpenCode().work
+
+    (call, name), *more = agents.begun(one).items()
+    inside = agents.read(one, name)
+
+    assert ([], [call]) == (more, [made.id for turn in one.turns for made in turn.tool_calls if made.name == "task"])
+    assert [("user", "assistant"), ("mock",)] == [tuple(role for role, _ in said(inside)), inside.models]
+    assert agents.read(one, "../opencode.db") is agents.read(one, TOOLS) is None, "neither of them is its sub-agent"
+    assert "hm" == work.thought(
+        {"parts": [None, {"type": "reasoning", "text": "hm"}, {"type": "reasoning", "text": 7}]}
+    )
 
 
 def test_every_session_is_a_log_but_those_of_sub_agents(path, reader):

@@ -1,0 +1,62 @@
+"""The sub-agents of Claude Code's sessions: a log each in ``<session>/subagents``, before 2.1.2 beside the session's.
+
+The answer of the call that began one names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import orjson
+
+from indexer.transcripts.model import Session
+from indexer.transcripts.tree import Record
+from smart_fork.agents.claude.fold import ClaudeTree
+from smart_fork.agents.subagents import LoggedSubAgents
+
+#: What an answer has in it that names a sub-agent.
+_NAMES = b'"agentId"'
+#: The folder of their logs, and how many below it those are in that a workflow began.
+_FOLDER, _BELOW = "subagents", 2
+
+
+class ClaudeSubAgents(LoggedSubAgents):
+    """See `SubAgents`."""
+
+    agent = "claude"
+
+    def tree(self) -> type[ClaudeTree]:
+        return _SubAgentTree
+
+    def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
+        log = session.source_path
+        inside = next((one for one in log.parents if one.name == _FOLDER), None)
+        return ((inside, _BELOW),) if inside else ((log.with_suffix("") / _FOLDER, _BELOW), (log.parent, 0))
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        answers = [turn.raw for turn in session.turns if turn.tool_results and _NAMES in turn.raw]
+        logs = self.logs(session) if answers else {}
+        return {call: name for raw in answers for call, name in _named(raw) if name in logs}
+
+
+class _SubAgentTree(ClaudeTree):
+    """All records of a sub-agent's log say that they are no part of the session's conversation."""
+
+    def is_aside(self, record: Record) -> bool:
+        del record
+        return False
+
+
+def _named(raw: bytes) -> Iterator[tuple[str, str]]:
+    """The calls that a record answers, with the sub-agent that it names."""
+    try:
+        record = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return
+    told, message = record.get("toolUseResult"), record.get("message")
+    name = told.get("agentId") if isinstance(told, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    for block in content if isinstance(content, list) and isinstance(name, str) else ():
+        if isinstance(block, dict) and isinstance(call := block.get("tool_use_id"), str):
+            yield call, str(name)
