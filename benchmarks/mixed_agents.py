@@ -21,7 +21,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import cycle
@@ -54,11 +54,12 @@ def main() -> None:
     parser.add_argument("--words", action="store_true", help="search by words alone")
     parser.add_argument("--sessions", type=int, default=100, help="tell so many to another agent")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--known", type=Path, nargs="*", default=(), help="indexes of which vectors are taken")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     asked = parser.parse_args()
     modes = MODES[:1] if asked.words else MODES
     with own_copy(asked.corpus) as (laid_out, state):
-        embedder = None if asked.words else Remembered()
+        embedder = None if asked.words else Remembered(asked.known)
         os.environ["SMART_FORK_HOME"] = str(state / "before")
         before = opened(laid_out, asked.also, embedder, modes)
         figures = measure(before, modes)["figures"]
@@ -90,13 +91,23 @@ def own_copy(corpus: Path) -> Iterator[tuple[Path, Path]]:
 
 
 class Remembered:
-    """The embedder that is configured, which embeds no text twice."""
+    """The embedder that is configured, which embeds no text twice, and none of which an index has the vector."""
 
-    def __init__(self) -> None:
+    def __init__(self, indexes: Iterable[Path]) -> None:
+        import numpy as np
+
         from indexer.models import configured_embedder
+        from indexer.store.sqlite import SqliteStore
 
         self._embedder, self._known = configured_embedder(), dict[str, Any]()
         self.model, self.dimensions = self._embedder.model, self._embedder.dimensions
+        for index in indexes:
+            store = SqliteStore(index)
+            if store.meta("model") != self.model:
+                sys.exit(f"{index} has vectors of another model")
+            vectors = store.vectors(chunk for (chunk,) in store.db.execute("SELECT id FROM chunks"))
+            texts = store.texts(vectors)
+            self._known |= {texts[row]: np.frombuffer(vector, np.float32) for row, vector in vectors.items()}
 
     def embed(self, texts: Sequence[str]) -> Any:
         """As `indexer.embedder.Embedder`."""

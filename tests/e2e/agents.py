@@ -134,6 +134,11 @@ class Machine:
             lines += [f"http_headers = {{ Authorization = {json.dumps(f'Bearer {token}')} }}"]
         (self.home / ".codex" / "config.toml").write_text("\n".join(lines) + "\n")
 
+    def set_up(self, agent: str, *without: str) -> None:
+        """Make smart-fork known to an agent as a person does, with what is not left out of it."""
+        self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        self.smart_fork("setup", "--agent", agent, "--yes", "--no-service", "--no-index", "--no-skill", *without)
+
     # As a script does
 
     def run(

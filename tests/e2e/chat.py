@@ -9,9 +9,10 @@ from typing import Any
 
 Json = dict[str, Any]
 PATH = "/chat/completions"
-#: What Copilot CLI says before each prompt, and how it calls the tools of our server, which others call as the second.
+#: What Copilot CLI says before each prompt.
 _MOMENT = re.compile(r"\A<current_datetime>[^<]*</current_datetime>\n\n")
-_DASHED, _USUAL = "smart-fork-", "mcp__smart-fork__"
+#: How Qwen Code calls the tools of our server, and how Copilot CLI and OpenCode do.
+_USUAL, _OTHERS = "mcp__smart-fork__", ("smart-fork-", "smart-fork_")
 
 
 def items(body: Json) -> list[Json]:
@@ -46,7 +47,8 @@ def events(blocks: Iterable[Json], body: Json, number: int) -> Iterator[Json]:
         if block["type"] == "text":
             say["content"] += block["text"]
         else:
-            name = block["name"] if block["name"] in offered else block["name"].replace(_USUAL, _DASHED)
+            spelled = (block["name"].replace(_USUAL, other) for other in (_USUAL, *_OTHERS))
+            name = next((one for one in spelled if one in offered), block["name"])
             function = {"name": name, "arguments": json.dumps(block["input"])}
             calls.append({"index": len(calls), "id": block["id"], "type": "function", "function": function})
     if calls:
@@ -90,4 +92,5 @@ def _call(call: Json) -> Json:
 
 
 def _usual(name: str) -> str:
-    return f"{_USUAL}{name.removeprefix(_DASHED)}" if name.startswith(_DASHED) else name
+    before = next((other for other in _OTHERS if name.startswith(other)), "")
+    return f"{_USUAL}{name.removeprefix(before)}" if before else name

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from smart_fork.registry import Registry
-from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
-PERSONS = "77777777-7777-4777-8777-777777777777"
 CALLER = "88888888-8888-4888-8888-888888888888"
 
 
@@ -30,17 +29,14 @@ def variables(url: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with Copilot CLI alone, which has our MCP server and our hooks."""
+    """A machine with Copilot CLI alone, in which our MCP server and our hooks are set up."""
     with machine_in(cache_folder(), copilot_program) as machine:
         machines.append(machine)
         machine.env |= variables(machine.model.url)
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
-        ours = {"type": "local", "tools": ["*"], "command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".copilot"
         folder.mkdir()
-        (folder / "mcp-config.json").write_text(json.dumps({"mcpServers": {SERVER: ours}}))
         (folder / "config.json").write_text(json.dumps({"trustedFolders": [str(machine.home)]}))
-        machine.smart_fork("setup", "hooks", "--agent", "copilot")
+        machine.set_up("copilot")
         for prompt, answer in EXCHANGES:
             machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
         yield machine
@@ -66,7 +62,7 @@ def heard(machine: Machine, prompt: str) -> Request:
     return machine.model.wait_for(lambda request: request.last_prompt == prompt)
 
 
-def an_agent_that_asks_is_known_and_not_found(copilot: Machine) -> None:
+def an_agent_that_asks_is_known_and_not_found(copilot: Machine, known: str) -> None:
     question, done = unlike_any_other(f"{PROMPT}. Who knows that?"), unlike_any_other("That one.")
     copilot.model.when(question, Call(SERVER, "smart_fork", {"intent": PROMPT, "auto_fork": False}, Say(done)))
 
@@ -74,16 +70,16 @@ def an_agent_that_asks_is_known_and_not_found(copilot: Machine) -> None:
 
     request = copilot.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
     (result,) = request.our_results
-    assert PERSONS in result.text
+    assert known in result.text
     assert CALLER not in result.text
 
 
-def a_worker_that_tells_what_it_does(copilot: Machine, prompt: str) -> Json:
+def a_worker_that_tells_what_it_does(copilot: Machine, parent: str, prompt: str) -> Json:
     """A fork at a message in a worktree, in a window: its hooks say that it waits for an answer, and has done all."""
     answer = Call("", "bash", {"command": "touch made", "description": "x"}, Say("Made."))
     copilot.model.when(prompt, answer)
 
-    fork = ours(copilot, "fork", PERSONS, "--at", "1", "--worktree-name", "elsewhere", "--in", "tmux", "--", prompt)
+    fork = ours(copilot, "fork", parent, "--at", "1", "--worktree-name", "elsewhere", "--in", "tmux", "--", prompt)
 
     assert heard(copilot, prompt).said == [*BEGINNING, Message("user", prompt)]
     assert fork["warnings"] == []
@@ -97,11 +93,11 @@ def a_worker_that_tells_what_it_does(copilot: Machine, prompt: str) -> Json:
     return fork
 
 
-def a_fork_within_a_budget(copilot: Machine) -> Json:
+def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
     """Its model is sent what is kept, and a line for the rest."""
     prompt = unlike_any_other("And for the mailer")
 
-    fork = ours(copilot, "fork", PERSONS, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
+    fork = ours(copilot, "fork", parent, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
 
     line, *own = heard(copilot, prompt).said
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
@@ -110,24 +106,28 @@ def a_fork_within_a_budget(copilot: Machine) -> Json:
     return fork
 
 
-def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree(copilot: Machine):
-    asked(copilot, PROMPT, f"--session-id={PERSONS}")
-    log = copilot.home / f".copilot/session-state/{PERSONS}/events.jsonl"
+def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree(copilot: Machine):
+    new = ours(copilot, "new", "--agent", "copilot", "--in", "process", "--", PROMPT)
+    persons = new["session_id"]
+    assert heard(copilot, PROMPT).said == BEGINNING[:1]
+    copilot.smart_fork("wait", new["worker_id"])
+    log = copilot.home / f".copilot/session-state/{persons}/events.jsonl"
+    wait_until(lambda: "session.shutdown" in log.read_text(), "the end of what was begun")
     found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--json").stdout)
-    assert found["results"][0]["session_id"] == PERSONS
+    assert found["results"][0]["session_id"] == persons
 
     os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
-    resumed = ours(copilot, "resume", PERSONS, "--in", "process", "--", MORE)
+    resumed = ours(copilot, "resume", persons, "--in", "process", "--", MORE)
 
     assert heard(copilot, MORE).said == [*BEGINNING, Message("user", MORE)]
     wait_until(lambda: log.read_text().count("session.shutdown") == 2, "the end of what goes on")
-    assert (resumed["session_id"], shown(copilot, PERSONS)) == (PERSONS, CONVERSATION)
+    assert (resumed["session_id"], shown(copilot, persons)) == (persons, CONVERSATION)
     whole = log.read_text()
     other = unlike_any_other("Do it for the downloader")
-    fork = a_worker_that_tells_what_it_does(copilot, other)
-    least = a_fork_within_a_budget(copilot)
+    fork = a_worker_that_tells_what_it_does(copilot, persons, other)
+    least = a_fork_within_a_budget(copilot, persons)
 
-    an_agent_that_asks_is_known_and_not_found(copilot)
+    an_agent_that_asks_is_known_and_not_found(copilot, persons)
 
     (told,) = [
         one
@@ -136,5 +136,5 @@ def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree
     ]
     assert f"cwd: {copilot.project}/.worktrees/elsewhere\n" in told.read_text()
     listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--json").stdout)["sessions"]
-    assert {one["session_id"] for one in listed} == {PERSONS, CALLER, fork["new_session_id"], least["new_session_id"]}
+    assert {one["session_id"] for one in listed} == {persons, CALLER, fork["new_session_id"], least["new_session_id"]}
     assert log.read_text() == whole

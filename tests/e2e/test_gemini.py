@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork.registry import Registry
-from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
@@ -36,16 +36,15 @@ def variables(url: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def gemini(gemini_program: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with Gemini CLI alone, which has our MCP server and our hooks."""
+    """A machine with Gemini CLI alone, in which our MCP server is set up."""
     with machine_in(cache_folder(), gemini_program) as machine:
         machines.append(machine)
         machine.env |= variables(machine.model.url) | dict([ONE_PROCESS])
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
-        ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".gemini"
         folder.mkdir()
-        (folder / "settings.json").write_text(json.dumps(SETTINGS | {"mcpServers": {SERVER: ours}}))
+        (folder / "settings.json").write_text(json.dumps(SETTINGS))
         (folder / "trustedFolders.json").write_text(json.dumps({str(machine.home): "TRUST_FOLDER"}))
+        machine.set_up("gemini", "--no-hooks")
         for prompt, answer in EXCHANGES:
             machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
         yield machine
@@ -99,6 +98,19 @@ def an_agent_that_asks_is_known_and_not_found(gemini: Machine) -> None:
     assert CALLER not in result.text
 
 
+def a_fork_within_a_budget(gemini: Machine) -> Json:
+    """Its model is sent what is kept, and a line for the rest."""
+    prompt = unlike_any_other("And once more")
+
+    fork = ours(gemini, "fork", PERSONS, "--budget", "match", "--drop", "1", "--in", "process", "--", prompt)
+
+    line, *own = heard(gemini, prompt).said
+    assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
+    assert "1 exchange left out" in line.text
+    written(gemini, fork["new_session_id"], prompt)
+    return fork
+
+
 def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemini: Machine):
     """Gemini CLI itself deletes a session that was resumed, at its next start: not one that we have gone on with."""
     asked(gemini, PROMPT, "--session-id", PERSONS)
@@ -122,6 +134,7 @@ def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemin
     assert (in_worktree.parents[1] / ".project_root").read_text() == f"{gemini.project}/.worktrees/elsewhere"
     assert (at["warnings"], fork["warnings"]) == ([], [])
 
+    least = a_fork_within_a_budget(gemini)
     an_agent_that_asks_is_known_and_not_found(gemini)
 
     left = files(gemini)
@@ -129,7 +142,8 @@ def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemin
     assert kept.startswith(whole)
     assert in_shop.name in left
     listed = json.loads(gemini.smart_fork("list", "--agent", "gemini", "--json").stdout)["sessions"]
-    assert {PERSONS, CALLER, fork["new_session_id"], at["new_session_id"]} == {one["session_id"] for one in listed}
+    forks = {one["new_session_id"] for one in (fork, at, least)}
+    assert {PERSONS, CALLER, *forks} == {one["session_id"] for one in listed}
     assert shown(gemini, PERSONS) == [(one.role, one.text) for one in CONVERSATION]
     family = json.loads(gemini.smart_fork("lineage", fork["new_session_id"], "--json").stdout)
     assert PERSONS in json.dumps(family)

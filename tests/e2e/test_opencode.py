@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from smart_fork.registry import Registry
-from tests.e2e.agents import Machine, machine_in
+from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
-from tests.e2e.model_server import Message
+from tests.e2e.model_server import Call, Message, Say
 from tests.e2e.programs import CHECKOUT, OPENCODE_VERSION, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
@@ -159,10 +159,14 @@ def test_a_session_begins_and_goes_on_without_a_terminal(opencode: Machine):
     assert str(project) == directory_of(opencode, new["session_id"])
 
 
-def test_a_fork_knows_what_its_parent_knew_and_our_plugin_tells_what_it_does(opencode: Machine, parent: str):
-    """Without a terminal, and without the plugin, too: into a worktree, below."""
+def test_a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does(
+    opencode: Machine, parent: str
+):
+    """Without a terminal, and without what is set up, too: into a worktree, below."""
     prompt = unlike_any_other(NEXT)
-    opencode.smart_fork("setup", "hooks", "--agent", "opencode")
+    opencode.set_up("opencode")
+    question = Call(SERVER, "smart_fork", {"intent": EXCHANGES[0][0], "auto_fork": False}, Say(f"Noted: {prompt[:60]}"))
+    opencode.model.when(prompt, question)
 
     fork = ours(opencode, "fork", parent, "--in", "tmux", "--", prompt)
 
@@ -172,7 +176,14 @@ def test_a_fork_knows_what_its_parent_knew_and_our_plugin_tells_what_it_does(ope
         assert fork["new_session_id"] == registry.get(fork["worker_id"]).session_id
     answered(opencode, fork["new_session_id"], prompt)
     assert [] == fork["warnings"]
-    opencode.smart_fork("setup", "hooks", "--agent", "opencode", "--remove")
+    request = opencode.model.wait_for(lambda request: request.last_prompt == prompt and bool(request.our_results))
+    assert ["smart_fork"] == [one.tool for one in request.our_results]
+    told = f'"calling_session":"{fork["new_session_id"]}"'
+    assert any(told in text for _, text in rows(opencode, fork["new_session_id"]))
+    words = ("find", EXCHANGES[0][0], "--agent", "opencode", "--include-automated", "--json")
+    (found,) = json.loads(opencode.smart_fork(*words).stdout)["results"]
+    assert found["session_id"] in (parent, fork["new_session_id"])  # one of the family
+    opencode.smart_fork("setup", "--agent", "opencode", "--remove")
 
 
 def test_a_fork_at_an_earlier_message_into_a_worktree_works_there_and_knows_nothing_of_what_came_later(

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from smart_fork.registry import Registry
-from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Hold, Message, Request, Say
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments
@@ -42,18 +42,17 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def qwen(qwen_program: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with Qwen Code alone, which has our MCP server."""
+    """A machine with Qwen Code alone, in which our MCP server is set up."""
     with machine_in(cache_folder(), qwen_program) as machine:
         machines.append(machine)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{machine.model.url}/v1"}
         machine.env |= {"OPENAI_MODEL": "mock", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
         machine.env |= dict([ONE_PROCESS])
         machine.env |= {"NODE_COMPILE_CACHE": str(cache_folder() / "compiled")}  # each start would compile all of it
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
-        ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".qwen"
         folder.mkdir()
-        (folder / "settings.json").write_text(json.dumps(SETTINGS | {"mcpServers": {SERVER: ours}}))
+        (folder / "settings.json").write_text(json.dumps(SETTINGS))
+        machine.set_up("qwen", "--no-hooks")
         for prompt, answer in EXCHANGES:
             machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
         yield machine
@@ -181,13 +180,16 @@ def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Mac
     answered(qwen, fork["new_session_id"], request.last_prompt)
 
 
-def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log):
+def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_kept(qwen: Machine, parent: Log):
     prompt, name = unlike_any_other(SLASH), "qwen-elsewhere"
+    kept, where = ("--budget", "match", "--drop", "0"), ("--worktree-name", name, "--in", "process")
 
-    fork = ours(qwen, "fork", parent.session_id, "--worktree-name", name, "--in", "process", "--", prompt)
+    fork = ours(qwen, "fork", parent.session_id, *kept, *where, "--", prompt)
 
     request = heard_as_words(qwen, prompt)
-    assert request.said[:-1] == CONVERSATION
+    line, *own = request.said[:-1]
+    assert own == CONVERSATION[len(BEGINNING) :]
+    assert "1 exchange left out" in line.text
     worktree = qwen.project / ".worktrees" / name
     log = answered(qwen, fork["new_session_id"], request.last_prompt)
     assert (fork["cwd"], fork["warnings"]) == (str(worktree), [])
