@@ -11,6 +11,7 @@ _QUICK = frozenset({"find", "fork", "list", "show", "branch", "new", "resume", "
 
 def main() -> None:
     """Run the command. What agents and shells wait for is decided on before anything large is imported."""
+    _open_what_is_closed()
     if sys.argv[1:2] == ["mcp"]:
         from smart_fork.front.first_answers import serve
 
@@ -27,6 +28,16 @@ def main() -> None:
         if isinstance(end.code, int):
             _leave(end.code)
         raise
+
+
+def _open_what_is_closed() -> None:
+    """Whoever closed stdin, stdout or stderr wants nothing of it: a file that we open must not take its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays
 
 
 def _expect_little_garbage() -> None:

@@ -130,7 +130,12 @@ def _state() -> Iterator[Check]:
 
 def _project() -> Iterator[Check]:
     """What the directory that it is run in is taken for."""
-    project = project_of(Path.cwd())
+    try:
+        project = project_of(Path.cwd())
+    except FileNotFoundError:
+        detail, step = "the directory that this is run in was removed", "Go to one that is there."
+        yield Check("project", ok=False, detail=detail, next_step=step, optional=True)
+        return
     if project.doubt:
         step = "Only what was done here is found from here; ask from the repository's main directory for the rest."
         yield Check("project", ok=False, detail=printable(project.doubt), next_step=step, optional=True)

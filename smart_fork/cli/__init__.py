@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from smart_fork.cli.output import complain, log_to_stderr, print_json
-from smart_fork.errors import IndexerError, SmartForkError
+from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
+from smart_fork.errors import IndexerError, NotFound, SmartForkError
 from smart_fork.terminal.commands import COMMANDS, named
 
 log = logging.getLogger(__name__)
@@ -100,9 +101,31 @@ def main() -> None:
         # The reader, such as `head`, has seen enough; typer and rich turn that into an exit of their own.
         if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _write_nowhere()
         status = 0
+    except OSError as error:  # of the last that was to be written
+        status = _unwritten(Unprinted(error))
     sys.exit(status)
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _unwritten(error: Unprinted) -> int:
+    """Say that stdout does not take what is printed. What was done is done."""
+    _write_nowhere()
+    complain(error, as_json=False)
+    return error.exit_code
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _meant(arguments: list[str]) -> Iterable[str]:
@@ -128,6 +151,8 @@ def _run() -> int:
 
             return pick()
         return int(command_line(*_meant(arguments))(standalone_mode=False) or 0)
+    except Unprinted as error:
+        return _unwritten(error)
     except SmartForkError as error:
         unhinted = isinstance(error, IndexerError) and not error.hint
         complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)
@@ -142,6 +167,10 @@ def _run() -> int:
     except BrokenPipeError:
         raise
     except Exception as error:
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            gone = NotFound("The directory that this is run in was removed", "Go to one that is there: cd DIR.")
+            complain(gone, as_json=as_json)
+            return gone.exit_code
         log.info("this is where it happened", exc_info=error)
         from indexer.failures import next_step
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.families import SessionArgument
-from smart_fork.cli.output import print_json, say
+from smart_fork.cli.output import print_json, say, write
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
@@ -32,4 +32,4 @@ def export(  # noqa: PLR0917 - typer's way
     elif made.file is not None:
         say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it to anybody.")
     else:
-        typer.echo(made.text, nl=False)
+        write(made.text)

@@ -7,6 +7,8 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -25,6 +27,16 @@ NOT_ERASED = (
 )
 #: Variables by which rich takes for a terminal what is none.
 _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+
+
+class Unprinted(SmartForkError):
+    """Stdout does not take what is printed, as where a disk is full."""
+
+    code = "unprinted"
+    usual_hint = "Make room where it goes, or have it go elsewhere."
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"What it prints could not be written: {error.strerror or error}")
 
 
 class _Stream:
@@ -58,11 +70,27 @@ class _Stream:
         if self._is_made:
             self.print(plain(text))
         else:
-            self._file.write(_printed(text) + "\n")
+            with self._writing():
+                self._file.write(_printed(text) + "\n")
 
     def print(self, *parts: Any, **how: Any) -> None:
         """As `Console.print`."""
-        self.console.print(*parts, **how)
+        with self._writing():
+            self.console.print(*parts, **how)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What stderr does not take is lost: nothing that is being done ends for that.
+
+        Raises:
+            Unprinted: stdout does not take it.
+        """
+        try:
+            yield
+        except OSError as error:
+            if self._stderr:
+                return
+            raise _unprinted(error) from error
 
     def row(self, *parts: Text) -> None:
         """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
@@ -72,7 +100,7 @@ class _Stream:
         if self.is_terminal:
             line = Text(" ").join(line.split())
             line.truncate(self.console.width, overflow="ellipsis")
-        self.console.print(line)
+        self.print(line)
 
     def named(self, name: Text, text: Text, width: int) -> None:
         """`text` beside its name: where people look, in a column of its own, elsewhere on one line."""
@@ -80,22 +108,22 @@ class _Stream:
 
         name.pad_right(width - name.cell_len)
         if not self.is_terminal:
-            self.console.print(name, text)
+            self.print(name, text)
             return
         table = Table.grid(padding=(0, 1), expand=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         table.add_row(name, text)
-        self.console.print(table, soft_wrap=False)
+        self.print(table, soft_wrap=False)
 
     def paragraph(self, text: Text, indent: int) -> None:
         """Words behind `indent` spaces: where people look, on as many lines as they need, elsewhere on one."""
         from rich.padding import Padding
 
         if self.is_terminal:
-            self.console.print(Padding(text, (0, 0, 0, indent)), soft_wrap=False)
+            self.print(Padding(text, (0, 0, 0, indent)), soft_wrap=False)
         else:
-            self.console.print(" " * indent, text, sep="")
+            self.print(" " * indent, text, sep="")
 
 
 out, err = _Stream(stderr=False), _Stream(stderr=True)
@@ -105,7 +133,24 @@ def print_json(value: Any) -> None:
     """`value` as JSON on stdout, indented for people where they look at it."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     # File names need not be UTF-8: what cannot be written as such is escaped, as JSON can.
-    sys.stdout.write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def write(text: str) -> None:
+    """A text on stdout as it is.
+
+    Raises:
+        Unprinted: it does not take it.
+    """
+    try:
+        sys.stdout.write(text)
+    except OSError as error:
+        raise _unprinted(error) from error
+
+
+def _unprinted(error: OSError) -> Exception:
+    """Whoever reads no further has seen enough; all else is said."""
+    return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
 def plain(text: str, style: str = "") -> Text:

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from indexer.markdown import export_path
+from smart_fork import doctor
 from smart_fork.agents.options import Options
 from smart_fork.forking.started import Forked
 from tests.smart_fork.forks import told
@@ -372,3 +373,16 @@ class TestFork:
         assert forked[0][2]["worktree"] is True
         run("fork", "60309e1e", "--with-changes")
         assert (None, True) == (forked[1][2]["worktree"], forked[1][2]["with_changes"])
+
+
+def test_who_is_in_a_directory_that_was_removed_is_told_so(run, shop, monkeypatch):
+    gone = shop / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    done = run("list", "--json")
+
+    assert done.code == 3
+    assert json.loads(done.out)["error"] == "The directory that this is run in was removed"
+    assert "was removed" in next(doctor._project()).detail

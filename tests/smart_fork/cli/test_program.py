@@ -193,3 +193,17 @@ def test_every_directory_can_be_moved_and_nothing_is_written_elsewhere(home, tmp
     assert str(home / "xdg_config_home/systemd/user") in json.loads(answers["service"])["unit"]
     assert [] == list(tmp_path.rglob("*"))
     assert (home / "smart_fork_home/index.db").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no disk that is always full")
+def test_what_cannot_be_printed_is_an_error_and_what_nobody_wants_to_be_told_is_none():
+    program = f"{shlex.quote(sys.executable)} -m smart_fork"
+    # Each beside the others: a start takes longer than what it does.
+    shell = f"{program} list --json >/dev/full & {program} list 2>/dev/full & {program} show nobody-is-called-so >&- & "
+    statuses = "for one in $(jobs -p); do wait $one; echo $?; done"
+    done = subprocess.run(["bash", "-c", shell + statuses], capture_output=True, text=True, check=False)
+
+    assert [*done.stdout.split()] == ["1", "0", "3"]
+    assert "What it prints could not be written: No space left on device" in done.stderr
+    assert "Session not found" in done.stderr
+    assert "Traceback" not in done.stderr
