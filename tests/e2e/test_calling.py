@@ -47,77 +47,48 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     assert caller.session_id not in [result["session_id"] for result in found["results"]], "it has only asked"
 
 
-def test_who_has_only_asked_is_not_the_answer_to_the_same_question(equipped: Machine, agent: Protocol, project: Path):
-    knows = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
-    question = f"Which session knows {INTENT}?"
-    asking = ("smart_fork", {"intent": question})
-
-    callers = set()
-    for _ in range(2):
-        (answer,), caller = ask(equipped, agent, project, asking)
-        assert [knows.session_id] == [result["session_id"] for result in answer["results"]]
-        callers.add(caller.session_id)
-    everywhere = (
-        "find",
-        question,
-        "--agent",
-        "both",
-        "--include-automated",
-        "--all-projects",
-        "--limit",
-        "50",
-        "--json",
-    )
-    found = json.loads(equipped.smart_fork(*everywhere, cwd=project).stdout)
-    hits = {result["session_id"] for result in found["results"]}  # those of other tests' projects know it, too
-
-    assert knows.session_id in hits, found
-    assert not callers & hits, found
-
-
-def test_a_script_asks_and_a_fork_works_in_the_background(equipped: Machine, agent: Protocol, project: Path):
+def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer(
+    equipped: Machine, agent: Protocol, project: Path
+):
     """F-090, F-093, F-094, F-095, F-098, D1: without any terminal, and without saying whose sessions."""
     parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
     before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
     others = set(equipped.servers())  # Codex keeps those of a terminal for a while
+    question = f"Which session knows {INTENT}?"
 
+    only, asker = ask(equipped, agent, project, ("smart_fork", {"intent": question}))
+    everywhere = ("--agent", "both", "--include-automated", "--all-projects", "--limit", "50", "--json")
+    found = json.loads(equipped.smart_fork("find", question, *everywhere, cwd=project).stdout)
+    hits = {result["session_id"] for result in found["results"]}  # those of other tests' projects know it, too
+    assert parent.session_id in hits, found
+    assert asker.session_id not in hits, found
     forking = {"intent": INTENT, "auto_fork": True, "prompt": prompt, "run_in": "process"}
-    answers, caller = ask(equipped, agent, project, ("smart_fork", forking), ("smart_fork", {"intent": INTENT}))
+    more, caller = ask(equipped, agent, project, ("smart_fork", forking), ("smart_fork", {"intent": question}))
 
-    fork = assert_forked(equipped, agent, parent, answers[0]["forked_session"], prompt)
-    assert [agent, agent] == [answer["agent_type"] for answer in answers]
-    for answer in answers:  # in the second one, neither the caller nor the worker that it has by now
+    fork = assert_forked(equipped, agent, parent, more[0]["forked_session"], prompt)
+    answers = [*only, *more]
+    assert [agent] * 3 == [answer["agent_type"] for answer in answers]
+    for (
+        answer
+    ) in answers:  # not who has asked before, nor the caller, nor in the last one the worker that it has by now
         assert [parent.session_id] == [result["session_id"] for result in answer["results"]]
-    assert len({parent.session_id, caller.session_id, fork.session_id}) == 3
+    assert len({parent.session_id, asker.session_id, caller.session_id, fork.session_id}) == 4
     assert before == parent.sha256
     wait_until(lambda: set(equipped.servers()) <= others, "our server to end with the agent that had started it")
 
 
-def test_an_agent_has_a_session_forked_at_an_earlier_message_into_a_worktree(
+def test_an_agent_lists_and_reads_sessions_and_has_one_forked_at_an_earlier_message_into_a_worktree(
     equipped: Machine, agent: Protocol, project: Path
 ):
-    """F-090, F-095, F-099, F-106."""
+    """F-090, F-095, F-099, F-106: it asks what is indexed, too."""
     parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    newer = equipped.session_of_a_person(agent, ("Rename upload.py to send.py", "It is send.py now."), cwd=project)
     before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
     messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
 
-    arguments = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
-    arguments |= {"at": messages[1]["number"], "worktree": "downloader"}
-    (answer,), _ = ask(equipped, agent, project, ("smart_fork", arguments))
-
-    fork = assert_forked(equipped, agent, parent, answer["forked_session"], prompt, said_before=BEGINNING)
-    branch = "smart-fork/downloader"
-    assert_in(fork, agent, project / ".worktrees" / "downloader", branch if agent == "claude" else None)
-    assert branch in equipped.run("git", "branch", "--list", branch, cwd=project).stdout
-    assert before == parent.sha256
-
-
-def test_an_agent_lists_and_reads_sessions_and_asks_what_is_indexed(equipped: Machine, agent: Protocol, project: Path):
-    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
-    newer = equipped.session_of_a_person(agent, ("Rename upload.py to send.py", "It is send.py now."), cwd=project)
-    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
-
-    (listed, whole, rest, status), _ = ask(
+    forking = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
+    forking |= {"at": messages[1]["number"], "worktree": "downloader"}
+    (listed, whole, rest, status, answer), _ = ask(
         equipped,
         agent,
         project,
@@ -125,6 +96,7 @@ def test_an_agent_lists_and_reads_sessions_and_asks_what_is_indexed(equipped: Ma
         ("read_session", {"session_id": parent.session_id[:13]}),
         ("read_session", {"session_id": parent.session_id, "at": messages[2]["number"], "context": 1}),
         ("index_status", {}),
+        ("smart_fork", forking),
     )
 
     assert [newer.session_id, parent.session_id] == [session["session_id"] for session in listed["sessions"]]
@@ -132,3 +104,8 @@ def test_an_agent_lists_and_reads_sessions_and_asks_what_is_indexed(equipped: Ma
     assert [ANSWER, MORE] == [message["text"] for message in rest["messages"]][:2]
     assert PROMPT not in json.dumps(rest["messages"])
     assert str(equipped.home / ".smart-fork" / "index.db") == status["index"]
+    fork = assert_forked(equipped, agent, parent, answer["forked_session"], prompt, said_before=BEGINNING)
+    branch = "smart-fork/downloader"
+    assert_in(fork, agent, project / ".worktrees" / "downloader", branch if agent == "claude" else None)
+    assert branch in equipped.run("git", "branch", "--list", branch, cwd=project).stdout
+    assert before == parent.sha256

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,8 @@ from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, unlike_any_other
 
 pytestmark = pytest.mark.e2e
-agents = pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True)
+agents = pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True, scope="class")
+claude = pytest.mark.parametrize("agent", ["claude"], indirect=True, scope="class")
 NAME = "smart-fork@smart-fork"
 ADD: dict[Protocol, tuple[str, ...]] = {"claude": ("plugin", "install", NAME), "codex": ("plugin", "add", NAME)}
 REMOVE: dict[Protocol, tuple[str, ...]] = {
@@ -44,9 +44,10 @@ def plain(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
         yield fresh
 
 
-@contextmanager
-def with_the_plugin(plain: Machine, who: Protocol) -> Iterator[Protocol]:
-    """Afterwards the agent has neither plugin nor marketplace any more."""
+@pytest.fixture(scope="class")
+def agent(request: pytest.FixtureRequest, plain: Machine) -> Iterator[Protocol]:
+    """An agent that has the plugin. Afterwards it has neither plugin nor marketplace any more."""
+    who: Protocol = request.param
     run(plain, who, "plugin", "marketplace", "add", str(CHECKOUT))
     run(plain, who, *ADD[who])
     yield who
@@ -54,20 +55,6 @@ def with_the_plugin(plain: Machine, who: Protocol) -> Iterator[Protocol]:
     if installed(plain, who):
         run(plain, who, *REMOVE[who])
     run(plain, who, "plugin", "marketplace", "remove", "smart-fork")
-
-
-@pytest.fixture
-def agent(request: pytest.FixtureRequest, plain: Machine) -> Iterator[Protocol]:
-    """An agent that has the plugin."""
-    with with_the_plugin(plain, request.param) as who:
-        yield who
-
-
-@pytest.fixture
-def claude_with_it(plain: Machine) -> Iterator[Protocol]:
-    """Claude Code, which has the plugin."""
-    with with_the_plugin(plain, "claude") as who:
-        yield who
 
 
 def run(machine: Machine, agent: Protocol, *args: str) -> str:
@@ -85,58 +72,60 @@ def test_claude_code_finds_nothing_to_complain_about(plain: Machine, folder: Pat
     assert "Validation passed" in plain.claude("plugin", "validate", "--strict", str(folder)).stdout
 
 
-@agents
-def test_an_agent_with_the_plugin_is_given_the_tools_and_the_skill(plain: Machine, agent: Protocol):
-    prompt = unlike_any_other("What did we do last?")
+class TestInstalled:
+    """Once for each agent; the last test takes it out."""
 
-    first = say(plain, agent, prompt)
+    @agents
+    def test_an_agent_with_the_plugin_is_given_the_tools_and_the_skill(self, plain: Machine, agent: Protocol):
+        prompt = unlike_any_other("What did we do last?")
 
-    assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
-    assert "smart-fork:past-sessions" in json.dumps(first.body)
+        first = say(plain, agent, prompt)
 
+        assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
+        assert "smart-fork:past-sessions" in json.dumps(first.body)
 
-def test_a_new_session_of_claude_code_is_told_how_many_came_before(plain: Machine, claude_with_it: Protocol):
-    plain.session_of_a_person("claude", *EXCHANGES)
-    plain.smart_fork("index", "run", "--no-vectors")
-    prompt = unlike_any_other("What did we do last?")
+    @claude
+    def test_a_new_session_of_claude_code_is_told_how_many_came_before(self, plain: Machine, agent: Protocol):
+        plain.session_of_a_person("claude", *EXCHANGES)
+        plain.smart_fork("index", "run", "--no-vectors")
+        prompt = unlike_any_other("What did we do last?")
 
-    first = say(plain, "claude", prompt)
+        first = say(plain, "claude", prompt)
 
-    assert re.search(r"smart-fork: \d past sessions? of this repository", json.dumps(first.body))
+        assert re.search(r"smart-fork: \d past sessions? of this repository", json.dumps(first.body))
 
+    @claude
+    def test_the_command_asks_for_a_fork_and_may_search_unasked(self, plain: Machine, agent: Protocol):
+        found = Call("plugin_smart-fork_smart-fork", "find_sessions", {"intent": INTENT}, Say("That is all."))
+        task = unlike_any_other("Add retry to the downloader")
+        plain.model.when(task, found)
 
-def test_the_command_asks_for_a_fork_and_may_search_unasked(plain: Machine, claude_with_it: Protocol):
-    found = Call("plugin_smart-fork_smart-fork", "find_sessions", {"intent": INTENT}, Say("That is all."))
-    task = unlike_any_other("Add retry to the downloader")
-    plain.model.when(task, found)
+        plain.claude("-p", f"/smart-fork:fork {task}")
 
-    plain.claude("-p", f"/smart-fork:fork {task}")
+        heard = plain.model.wait_for(lambda request: task in request.last_prompt and bool(request.our_results))
+        assert "find_sessions" == heard.our_results[0].tool
+        assert "results" in heard.our_results[0].structured
 
-    heard = plain.model.wait_for(lambda request: task in request.last_prompt and bool(request.our_results))
-    assert "find_sessions" == heard.our_results[0].tool
-    assert "results" in heard.our_results[0].structured
+    @claude
+    def test_without_smart_fork_on_the_path_a_session_begins_as_ever(self, plain: Machine, agent: Protocol):
+        path = plain.env["PATH"].partition(":")[2]
+        prompt = unlike_any_other("Hello")
 
+        told = plain.run(plain.programs / "claude", "-p", prompt, env={"PATH": path})
 
-@agents
-def test_taken_out_again_nothing_of_it_is_left_in_the_agent(plain: Machine, agent: Protocol):
-    run(plain, agent, *REMOVE[agent])
-    assert not installed(plain, agent)
+        assert "Noted: Hello" in told.stdout
+        first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
+        assert set() == ours(first)
+        assert "hook" not in told.stderr
 
-    prompt = unlike_any_other("Are you alone?")
-    plain.claude("-p", prompt) if agent == "claude" else plain.codex("exec", prompt)
+    @agents
+    def test_taken_out_again_nothing_of_it_is_left_in_the_agent(self, plain: Machine, agent: Protocol):
+        run(plain, agent, *REMOVE[agent])
+        assert not installed(plain, agent)
 
-    first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
-    assert set() == ours(first)
-    assert "past-sessions" not in json.dumps(first.body)
+        prompt = unlike_any_other("Are you alone?")
+        plain.claude("-p", prompt) if agent == "claude" else plain.codex("exec", prompt)
 
-
-def test_without_smart_fork_on_the_path_a_session_begins_as_ever(plain: Machine, claude_with_it: Protocol):
-    path = plain.env["PATH"].partition(":")[2]
-    prompt = unlike_any_other("Hello")
-
-    told = plain.run(plain.programs / "claude", "-p", prompt, env={"PATH": path})
-
-    assert "Noted: Hello" in told.stdout
-    first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
-    assert set() == ours(first)
-    assert "hook" not in told.stderr
+        first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
+        assert set() == ours(first)
+        assert "past-sessions" not in json.dumps(first.body)

@@ -136,12 +136,13 @@ def test_its_session_is_listed_and_shown_as_it_was_said(qwen: Machine, parent: L
 
 
 def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
     project = qwen.repository("depot")
     first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
     how = ("--in", "process")
 
-    new = ours(qwen, "new", "--agent", "qwen", *how, "--", first, cwd=project)
+    with monkeypatch.context() as as_ever:
+        as_ever.delitem(qwen.env, ONE_PROCESS[0])
+        new = ours(qwen, "new", "--agent", "qwen", *how, "--", first, cwd=project)
     assert [Message("user", first)] == heard(qwen, first).said
     answered(qwen, new["session_id"], first)
     ended(qwen, first)
@@ -229,11 +230,16 @@ def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     assert parent.session_id in json.dumps(told)
 
 
-def test_a_question_on_its_screen_is_told_and_a_message_is_heard_when_it_has_been_answered(qwen: Machine):
-    prompt, more = unlike_any_other("Make the file"), unlike_any_other("And say more")
+def test_a_question_on_its_screen_is_told_a_message_is_heard_and_an_answer_that_is_broken_off_is_seen_to_have_ended(
+    qwen: Machine,
+):
+    """Of the latter its log has no word."""
+    prompt, more = unlike_any_other("Make the file"), unlike_any_other("And think long")
+    release = threading.Event()
     qwen.model.when(
         prompt, Call("", "run_shell_command", {"command": "touch made", "is_background": False}, Say("Made."))
     )
+    qwen.model.when(more, Hold(release, Say("At last.")))
     settings = qwen.home / ".qwen/settings.json"
     before = settings.read_text()
     settings.write_text(json.dumps(json.loads(before) | {"tools": {"approvalMode": "default"}}))
@@ -261,18 +267,9 @@ def test_a_question_on_its_screen_is_told_and_a_message_is_heard_when_it_has_bee
     ]
     assert (qwen.project / "made").exists()
 
-
-def test_an_answer_that_the_person_breaks_off_is_seen_to_have_ended(qwen: Machine):
-    """Its log has no word of that."""
-    prompt, release = unlike_any_other("Think long"), threading.Event()
-    qwen.model.when(prompt, Hold(release, Say("At last.")))
-    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
-    heard(qwen, prompt)
     wait_until(lambda: "esc to cancel" in screen_of(qwen, new), "the agent to say that it works")
     assert status_of(qwen, new) == "working"
-
     qwen.tmux("send-keys", "-t", new["terminal_id"], "Escape")
-
     wait_until(lambda: "esc to cancel" not in screen_of(qwen, new), "the agent to say that it has ended")
     wait_until(lambda: status_of(qwen, new) == "idle", "the worker to be idle", pause=PROGRAM_SECONDS)
     release.set()

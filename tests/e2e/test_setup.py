@@ -30,7 +30,7 @@ def bare(programs, machines) -> Iterator[Machine]:
         yield fresh
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def set_up(bare: Machine) -> Iterator[Json]:
     """What setting up has told; undone afterwards."""
     told: Json = json.loads(bare.smart_fork("setup", "--yes", "--json", WITHOUT_SERVICE).stdout)
@@ -39,30 +39,29 @@ def set_up(bare: Machine) -> Iterator[Json]:
     bare.smart_fork("setup", "--remove")
 
 
-def test_each_agent_is_tried_and_finds_its_newest_session(bare: Machine, set_up: Json):
-    """The registered command is started as the agent starts it, with the environment that it gives."""
-    assert ["claude", "codex"] == [trial["agent"] for trial in set_up["tried"]]
-    for trial in set_up["tried"]:
-        assert trial["ok"], trial
-        assert trial["asked"] == trial["found"]
-        assert trial["tools"] >= 7
+class TestSetUp:
+    def test_each_agent_is_tried_and_finds_its_newest_session(self, set_up: Json):
+        """The registered command is started as the agent starts it, with the environment that it gives."""
+        assert ["claude", "codex"] == [trial["agent"] for trial in set_up["tried"]]
+        for trial in set_up["tried"]:
+            assert trial["ok"], trial
+            assert trial["asked"] == trial["found"]
+            assert trial["tools"] >= 7
 
+    def test_the_agents_themselves_list_it_as_connected(self, bare: Machine, set_up: Json):
+        (line,) = [line for line in bare.claude("mcp", "list").stdout.splitlines() if line.startswith("smart-fork:")]
+        registered = json.loads(bare.codex("mcp", "get", "smart-fork", "--json").stdout)
 
-def test_the_agents_themselves_list_it_as_connected(bare: Machine, set_up: Json):
-    (line,) = [line for line in bare.claude("mcp", "list").stdout.splitlines() if line.startswith("smart-fork:")]
-    registered = json.loads(bare.codex("mcp", "get", "smart-fork", "--json").stdout)
+        assert "Connected" in line
+        assert set_up["program"] == registered["transport"]["command"]
+        assert (30.0, 300.0) == (registered["startup_timeout_sec"], registered["tool_timeout_sec"])
 
-    assert "Connected" in line
-    assert set_up["program"] == registered["transport"]["command"]
-    assert (30.0, 300.0) == (registered["startup_timeout_sec"], registered["tool_timeout_sec"])
+    @pytest.mark.parametrize("agent", ["claude", "codex"])
+    def test_the_model_is_given_the_tools_and_the_skill(self, bare: Machine, set_up: Json, agent: Protocol):
+        first = say(bare, agent, unlike_any_other("What did we do last?"))
 
-
-@pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_the_model_is_given_the_tools_and_the_skill(bare: Machine, set_up: Json, agent: Protocol):
-    first = say(bare, agent, unlike_any_other("What did we do last?"))
-
-    assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
-    assert "past-sessions" in json.dumps(first.body)
+        assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
+        assert "past-sessions" in json.dumps(first.body)
 
 
 def test_after_removing_no_agent_knows_of_it(bare: Machine):
