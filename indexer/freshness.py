@@ -87,6 +87,16 @@ def read_named(
         report.erased = erase_owed(store, NAMED_SECONDS, progress)
 
 
+def read_changed(store: Store, adapters: Agents, paths: Collection[str], progress: Progress | None = None) -> None:
+    """Read these logs where they have changed, as `read_named` does; nobody waits where they have not.
+
+    Raises:
+        IndexBusyError: another process is indexing; the index can be searched as it is.
+    """
+    if named_logs(store, adapters, paths, Report()):
+        read_named(store, adapters, paths, Report(), progress)
+
+
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:

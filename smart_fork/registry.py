@@ -188,9 +188,12 @@ class Registry:
         worktree: Path | None,
         branch: str | None,
         base_commit: str | None,
+        session_id: str | None = None,
         now: float | None = None,
     ) -> WorkerRecord:
-        """Note what was made for it. It is started now: what it says itself is later than that."""
+        """Note what was made for it, and its session, where that is a new one whose id is known. It is started now:
+        what it says itself is later than that.
+        """
         return self._set(
             identity,
             "cwd = ?, worktree = ?, branch = ?, base_commit = ?, started_at = ?",
@@ -199,6 +202,7 @@ class Registry:
             branch,
             base_commit,
             _iso(time.time() if now is None else now),
+            session_id=session_id,
         )
 
     def set_started(
@@ -396,8 +400,10 @@ class Registry:
     def _writing(self) -> Writing:
         return Writing(self._db)
 
-    def _set(self, identity: str, what: str, *values: Any) -> WorkerRecord:
+    def _set(self, identity: str, what: str, *values: Any, session_id: str | None = None) -> WorkerRecord:
         with self._writing():
+            if session_id is not None:
+                self._own(identity, session_id)
             self._db.execute(f"UPDATE workers SET {what} WHERE id = ?", (*values, identity))  # noqa: S608 - our own words
         return self._by_id(identity)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from indexer.patterns import late
+
 #: What we tell an agent by ourselves stands in an element of this name: whoever repeats it does not know it.
 RECALL_TAG = "smart-fork-recall"
 #: What stands in a copy for what it leaves out.
@@ -23,7 +25,7 @@ _INJECTED = (
     "personality_spec", "model_switch", "multi_agent_mode", "apps_instructions", "plugins_instructions",
     "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG, NEWS_TAG, HANDOVER_TAG,
 )  # fmt: skip
-_OPENING = {tag: re.compile(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
+_OPENING = {tag: late(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
 #: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.
 _UNCLOSED = re.compile(rf"<(?:{'|'.join(_INJECTED)})(?:\s[^<>]*)?>")
 #: A command of smart-fork's own that a person has given: by its name it is known later that it asks.

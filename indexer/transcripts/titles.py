@@ -99,7 +99,7 @@ def _tells(word: str) -> bool:
     if word in _EMPTY:
         return False
     letters = sum(character.isalpha() for character in word)
-    return letters >= (2 if _DENSE.search(word) else 3)
+    return letters >= (2 if not word.isascii() and _DENSE.search(word) else 3)
 
 
 def _without_markup(prompt: str) -> str:

@@ -108,8 +108,8 @@ def branch(  # noqa: PLR0917 - typer's way
 
 def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool) -> str:
     from smart_fork import sessions
+    from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import message_for
-    from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=as_json) as progress:
         return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)

@@ -204,7 +204,7 @@ def spending_on(
     if wanted is None:
         yield None
         return
-    from smart_fork.retrieval.background import engine
+    from smart_fork.cli.question_model import engine
     from smart_fork.retrieval.meaning import meaning_of
 
     with progress_bar(quiet=quiet) as progress:
@@ -223,8 +223,8 @@ def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spend
     if not (asked or "").strip() or not index_db().exists():
         return None
     from smart_fork.budget.amount import MATCH
+    from smart_fork.cli.question_model import engine
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.background import engine
 
     return Spending(Wanted(MATCH), asked or "", tuple(also), engine(None))
 
@@ -271,8 +271,8 @@ def _prompt_alone(words: list[str]) -> str | None:
 def _fork_at_match(
     session: str, options: Options, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
 ) -> Forked:
+    from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import fork_at_match
-    from smart_fork.retrieval.background import engine
 
     wanted = options.prompt if intent is None else intent
     if not (wanted and wanted.strip()):

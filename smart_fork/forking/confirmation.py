@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from indexer.masking import Masked, mask_screen
 from indexer.paths import private_dir, state_home
@@ -19,10 +20,11 @@ from smart_fork.agents.activity import activity
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.typist import SCREEN_SECONDS as TYPED_SECONDS
-from smart_fork.forking.typist import Typist
 from smart_fork.forking.world import World
 from smart_fork.places.base import Started, WorkerPlace
+
+if TYPE_CHECKING:
+    from smart_fork.agents.questions import Screen
 
 #: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
 CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0
@@ -96,7 +98,7 @@ def confirm(
                 known = session_id or plan.new_session_id
                 return Confirmation(known, taken=False, asks=asks.text, untold=bool(unsaid))
             if unsaid and hears and not asks:
-                if not _typed(unsaid, Typist(place, started, screens, world)):
+                if not _typed(unsaid, place, started, world, screens):
                     return Confirmation(session_id or plan.new_session_id, taken=False, untold=True)
                 unsaid, deadline = "", world.clock.now() + patience
             look_again, before = world.clock.now() + SCREEN_SECONDS, asks.text if asks else ""
@@ -107,8 +109,12 @@ def confirm(
         world.clock.sleep(LOOK_SECONDS)
 
 
-def _typed(text: str, typist: Typist) -> bool:
+def _typed(text: str, place: WorkerPlace, started: Started, world: World, screens: Screen) -> bool:
     """Whether the prompt could be typed and sent off."""
+    from smart_fork.forking.typist import SCREEN_SECONDS as TYPED_SECONDS
+    from smart_fork.forking.typist import Typist  # most agents are given it otherwise
+
+    typist = Typist(place, started, screens, world)
     try:
         typist.type(text)
         return typist.send(text, lambda: not typist.holds(text), TYPED_SECONDS)

@@ -144,10 +144,9 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
                 worktree=made.path if made else None,
                 branch=made.branch if made else None,
                 base_commit=made.base if made else None,
+                session_id=plan.new_session_id if spec.form != "resume" else None,
                 now=began,
             )
-            if plan.new_session_id and spec.form != "resume":
-                registry.set_session_id(worker.id, plan.new_session_id)
             _give_back(attempt, plan, worker)
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))

@@ -12,7 +12,7 @@ from indexer import absent_model
 from indexer.changes import Progress
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step
-from indexer.freshness import embed_first, read_changes
+from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.models import Beginning
 from indexer.project import Project
 from indexer.shapes import dataclass
@@ -83,7 +83,7 @@ class Upkeep(NamedTuple):
 
 
 def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
-    """Brings the index up to date as far as time allows."""
+    """Brings the index up to date as far as time allows; for a question about one session, that one's log."""
     absent = absent_model.remembered(engine.embedder.model)
     if is_off("SMART_FORK_INDEXING", engine.environment):
         log.warning(_SWITCHED_OFF)
@@ -99,7 +99,10 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
 
     try:
-        left = look() if together is None else together.left(look)
+        if asked.request.session_id is not None:
+            left = _look_at_one(store, asked, _telling(engine))
+        else:
+            left = look() if together is None else together.left(look)
     except IndexBusyError:
         return Upkeep(None, "Another process is indexing just now.", absent)
     except Exception as error:
@@ -115,6 +118,15 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
     return Upkeep(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
+
+
+def _look_at_one(store: Store, asked: CheckedRequest, progress: Progress) -> int:
+    """Reads the log of the one session that is asked about, where it has changed: the others answer nothing."""
+    session_id = asked.request.session_id or ""
+    read_changed(
+        store, READERS, [str(path) for name in asked.agents for path in READERS[name].locate(session_id)], progress
+    )
+    return 0
 
 
 def _telling(engine: Engine) -> Progress:
