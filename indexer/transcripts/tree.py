@@ -40,7 +40,16 @@ MAX_CWDS = 50
 #: A file whose name is shorter is not named after its session.
 ID_CHARACTERS = 32
 _ASIDE = f"<{LEFT_OUT_TAG}>".encode()
+#: What the first record of a copy that leaves out its beginning calls the first of its family.
+ROOT = "smartForkRoot"
 Record = dict[str, Any]
+
+
+def rooted(record: Record, root: str) -> Record:
+    """The first record of a copy, which says of whose family it is where it is not that one's first itself."""
+    return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
+
+
 Kept = tuple[dict[str, Any], list[Turn]] | None
 
 
@@ -134,9 +143,16 @@ class Tree(ABC):
         if turn is None:
             self.chain.link(identity, parent_of(record))
         else:
-            if next(iter(self.chain.turns), None) is None and not turn.text and _ASIDE in line.source:
-                self.facts["aside"] = identity
+            if next(iter(self.chain.turns), None) is None:
+                self._note_beginning(record, turn, line)
             self.chain.add(turn)
+
+    def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
+        """Note what the first turn says of the family, where that is not its own beginning."""
+        if isinstance(root := record.get(ROOT), str) and root:
+            self.facts["root"] = [turn.id, root]
+        elif not turn.text and _ASIDE in line.source:
+            self.facts["aside"] = turn.id
 
     def _note_facts(self, record: Record) -> None:
         facts = self.facts
@@ -222,6 +238,7 @@ class Tree(ABC):
         if not any(turn.prompt for turn in turns):
             return None, "nobody asked anything"
         cwd, title = self._cwd(), self.title(turns)
+        begun, root = facts.get("root") or ("", "")
         begins_aside = turns[0].id == facts.get("aside") and len(turns) > 1  # on what is left out: nobody else's
         return Session(
             agent=self.agent,
@@ -237,7 +254,7 @@ class Tree(ABC):
             last_activity=facts.get("last", ""),
             origin=self.origin(),
             parent_id=facts.get("parent"),
-            root_id=turns[1 if begins_aside else 0].id,
+            root_id=root if turns[0].id == begun else turns[1 if begins_aside else 0].id,
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
             copied=self.is_copy(),

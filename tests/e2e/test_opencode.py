@@ -201,6 +201,30 @@ def test_a_fork_at_an_earlier_message_into_a_worktree_works_there_and_knows_noth
     assert "" == opencode.run("git", "status", "--porcelain").stdout
 
 
+def test_a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest(opencode: Machine, parent: str):
+    prompt = unlike_any_other(NEXT)
+
+    fork = ours(opencode, "fork", parent, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
+
+    line, *own = heard(opencode, prompt).said
+    assert [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)] == own
+    assert "1 exchange left out" in line.text
+    assert ANSWER not in line.text
+    assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
+    answered(opencode, fork["new_session_id"], prompt)
+    assert {parent, fork["new_session_id"]} <= ids_of_the_family(opencode, parent)
+    assert [] == opencode.model.refused
+
+
+def ids_of_the_family(machine: Machine, session: str) -> set[str]:
+    """As the index knows it."""
+    machine.smart_fork("index", "run")
+    path = machine.home / ".smart-fork" / "index.db"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        of = "SELECT session_id FROM sessions WHERE root_id = (SELECT root_id FROM sessions WHERE session_id = ?)"
+        return {row[0] for row in db.execute(of, (session,))}
+
+
 def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str):
     prompt = unlike_any_other("Fork it by hand")
     fork = asked(opencode, prompt, "-s", parent, "--fork")

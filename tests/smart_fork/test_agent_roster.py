@@ -77,7 +77,7 @@ def test_what_can_be_done_with_each_is_what_there_is_of_it():
         assert able["shared"] == (agent.forms is not None)
         assert able["cut"] == (agent.cutter is not None)
     assert abilities_of(AGENTS["claude"])["budgeted"]
-    assert not abilities_of(AGENTS["opencode"])["budgeted"]
+    assert not abilities_of(AGENTS["cursor"])["budgeted"]
 
 
 def test_the_command_says_it_in_words_and_as_json(installed, run):  # noqa: F811

@@ -75,6 +75,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "claude": "budget: the_model_is_sent_what_is_kept_and_a_line_for_the_rest",
         "codex": "budget: the_model_is_sent_what_is_kept_and_a_line_for_the_rest",
         "qwen": "qwen: a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_kept",
+        "opencode": "opencode: a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),

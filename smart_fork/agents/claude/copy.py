@@ -12,6 +12,7 @@ import orjson
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from indexer.transcripts.tree import rooted
 from smart_fork.agents.claude.records import ordered, placed
 from smart_fork.agents.claude.side_files import copy_backups, copy_beside
 from smart_fork.agents.claude.storage import folder_of
@@ -211,6 +212,8 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
         return self._chained(record)
 
     def _chained(self, record: Record) -> Record:
+        if self.parent is None:
+            record = rooted(record, self._source.root_id)
         record |= {"parentUuid": self.parent, "sessionId": self._new.id}
         record.pop("logicalParentUuid", None)
         if self._new.cwd is not None and "cwd" in record:

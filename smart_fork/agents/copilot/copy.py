@@ -21,6 +21,7 @@ from indexer.files import remove, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from indexer.transcripts.tree import rooted
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, requests_in
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
@@ -188,6 +189,7 @@ class CopilotDistilled(_CopilotCopy, Distilled):
         _CopilotCopy.__init__(self, source, new)
         Distilled.__init__(self, CopilotCopier().live(source), excerpt, newest)
         self.parent: Any = None
+        self._head: Any = ""
 
     def after(self, other: Distilled) -> None:
         """See `Distilled.after`."""
@@ -199,6 +201,7 @@ class CopilotDistilled(_CopilotCopy, Distilled):
         for spelled, record in _events(self._source.source_path):
             if record.get("type") == "session.start":
                 yield respelled(spelled, self._chained(self._own(record)))
+                self._head = self.parent
                 return
 
     def short(self, record: Record) -> Record:
@@ -225,6 +228,8 @@ class CopilotDistilled(_CopilotCopy, Distilled):
         yield self._from(self.parent)
 
     def _chained(self, record: Record) -> Record:
+        if self.parent == self._head:
+            record = rooted(record, self._source.root_id)
         record["parentId"], self.parent = self.parent, record.get("id")
         return record
 

@@ -17,7 +17,7 @@ from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
-from indexer.transcripts.tree import ID_CHARACTERS, Record, Tree
+from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Record, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.home import WORKSPACE
 
@@ -67,6 +67,7 @@ class CopilotTree(Tree):
             "type": record.get("type"),
             "agentId": record.get("agentId"),
             "data": data,
+            ROOT: record.get(ROOT),
         }
         if place:
             said |= {"cwd": place.get("cwd"), "gitBranch": place.get("branch"), "sessionId": data.get("sessionId")}

@@ -153,7 +153,8 @@ class _GeminiCopy(Copy):
         named = {"summary": self._new.title} if self._new.title else {}
         return orjson.dumps({
             "sessionId": self._new.id, "projectHash": digest(cwd), "startTime": moment, "lastUpdated": moment,
-            "kind": "main", **named, "forkedFrom": {"sessionId": self._source.session_id},
+            "kind": "main", **named,
+            "forkedFrom": {"sessionId": self._source.session_id, "root": self._source.root_id},
         })  # fmt: skip
 
 

@@ -117,6 +117,8 @@ class _Fold:
             origin = record.get("forkedFrom")
             if isinstance(origin, dict) and isinstance(origin.get("sessionId"), str):
                 facts["parent"] = origin["sessionId"]
+                if isinstance(root := origin.get("root"), str) and root:  # it may leave out what the family began with
+                    facts["root"] = root
         for moment in (utc(record.get("timestamp")), utc(record.get("startTime"))):
             if moment:
                 facts["started"] = min(moment, facts.get("started", moment))

@@ -35,7 +35,6 @@ class OpenCode(Agent):
     seen = "1.18.33"
     title = "OpenCode"
     lacks = MappingProxyType({
-        "budgeted": "it takes a session as one document, of which nothing is left out so far",
         "cut": "all sessions are in one database, which its running programs write to",
         "shared": "its records are rows of a database, for which there is no form so far",
     })  # fmt: skip

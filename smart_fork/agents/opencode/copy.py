@@ -1,13 +1,12 @@
 """Copies of OpenCode's sessions: documents under new ids, which OpenCode itself takes into its database.
 
 ``opencode import`` puts a session into the project, and the directory, that it is run in. It writes over nothing: of
-what has an id that is known, the old stays.
+what has an id that is known, the old stays. It sorts what was said by its time, and then by its id.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -17,8 +16,11 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Written
-from smart_fork.agents.opencode.fold import conversation, written
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
+from smart_fork.agents.distilled import Distilled, aside
+from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.opencode.database import Document
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, text_of, written
 from smart_fork.agents.opencode.home import database
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.opencode.teller import UNKNOWN
@@ -29,11 +31,11 @@ from smart_fork.processes import Machine
 
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0
-#: Ids of messages and parts: when they were made, by which they are sorted, and chance.
-_ID = re.compile(r"((?:msg|prt)_[0-9a-f]{12})[0-9A-Za-z]{14}")
 _CHANCE = 14
 #: What speaks of a session's own past, or of where it was.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
+#: What a model is sent of a result that OpenCode itself has taken away since.
+_CLEARED = "[Old tool result content cleared]"
 
 
 class OpenCodeCopier(Copier):
@@ -57,7 +59,23 @@ class OpenCodeCopier(Copier):
             ForkRefused: always.
         """
         del session, records, new
-        raise ForkRefused("OpenCode's sessions have no records that could be left out", "Fork it at a message instead.")
+        raise ForkRefused("Nothing is cut out of a session of OpenCode", "Fork it within a budget, or at a message.")
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`: message by message. That it was to be compacted says nothing."""
+        missing = {turn.id: number for number, turn in enumerate(session.turns)}
+        for info, parts in _said(_document(session)):
+            number = missing.pop(str(info.get("id")), None)
+            if number is None or any(part.get("type") == "compaction" for part in parts):
+                continue
+            record = {"info": info, "parts": parts}
+            yield LiveRecord(number, (b"", record), _size(record), info.get("summary") is True, _size(_short(record)))
+        if missing:
+            raise _changed(session)
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return OpenCodeDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """See `Copier.write`: OpenCode is run to take it."""
@@ -97,47 +115,106 @@ class OpenCodeCopy(Copy):
             NotFound: the session is gone.
             ForkRefused: it has changed meanwhile.
         """
-        try:
-            found = written(self._session.source_path)
-        except OSError as error:
-            raise NotFound(f"The session's log is gone: {self._session.source_path}") from error
-        said = [one for one in conversation(found["messages"], found["info"].get("revert")) if self._is_kept(one[0])]
+        found = _document(self._session)
+        said = [one for one in _said(found) if one[0].get("id") in self._kept]
         if len(said) != len(self._kept):
-            raise ForkRefused(f"The session has changed while it was read: {self._session.session_id}", "Try again.")
-        ids = _Ids(self._new.id, (info["id"] for info, _ in said), self._new.cwd)
-        messages = [ids.message(info, parts) for info, parts in said]
+            raise _changed(self._session)
+        renamed = _Renamed(self._new)
+        messages = [renamed.message(info, parts) for info, parts in said]
         self.copied = len(messages)
-        yield orjson.dumps({"info": self._info(found["info"]), "messages": messages})
-
-    def _is_kept(self, info: Mapping[str, Any]) -> bool:
-        return info.get("id") in self._kept
-
-    def _info(self, info: Mapping[str, Any]) -> dict[str, Any]:
-        moment = int(self._new.now.timestamp() * 1000)
-        kept = {name: value for name, value in info.items() if name not in _NOT_COPIED}
-        own = {"id": self._new.id, "time": {"created": moment, "updated": moment}}
-        usual = {"slug": "fork", "title": self._session.session_id, "version": "0", "projectID": "", "directory": ""}
-        return usual | kept | own | ({"title": self._new.title} if self._new.title else {})
+        yield orjson.dumps({"info": _info(found, self._session, self._new), "messages": messages})
 
 
-class _Ids:
-    """New ids in the place of old ones, in the same order: OpenCode compares them."""
+class OpenCodeDistilled(Distilled):
+    """Those turns of a session that an excerpt keeps, as the lines of its document.
 
-    def __init__(self, session_id: str, messages: Iterable[str], directory: Path | None) -> None:
-        self._session, self._directory = session_id, directory
-        self._messages = {old: self._new(old) for old in messages}
+    Where several sessions follow each other, what was said later elsewhere comes first: its time is that of the message
+    before it then. What an answer says was in the context is replaced by what is there now: OpenCode compacts by it.
+    """
+
+    def __init__(self, session: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
+        super().__init__(OpenCodeCopier().live(session), excerpt, newest)
+        self._session, self._new = session, new
+        self.renamed, self.loaded = _Renamed(new), 0
+
+    def after(self, other: Distilled) -> None:
+        """See `Distilled.after`."""
+        if isinstance(other, OpenCodeDistilled):
+            self.renamed, self.loaded = other.renamed, other.loaded
+
+    def header(self) -> Iterator[bytes]:
+        """See `Distilled.header`."""
+        info = _info(_document(self._session), self._session, self._new)
+        yield b'{"info":' + orjson.dumps(info) + b',"messages":['
+
+    def last(self) -> Iterator[bytes]:
+        """See `Distilled.last`."""
+        yield b"]}"
+
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`."""
+        own = self._excerpt.tokens[number] if number < len(self._excerpt.tokens) else 0
+        self.loaded += own
+        info, parts = entry[1]["info"], entry[1]["parts"]
+        counted = [_counted(part, self.loaded, own) for part in parts]
+        yield self._line(_counted(info, self.loaded, own), counted)
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`."""
+        yield from self.line(text_of(entry[1]["parts"]), entry)
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`. It says whose family the copy is of, where that begins with what is left out."""
+        near = before[1]["info"]
+        model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
+        info = {
+            "id": "",
+            "role": "user",
+            "time": {"created": _moment(near)},
+            "agent": near.get("agent") or "build",
+            "model": model if all(isinstance(model.get(name), str) for name in UNKNOWN) else UNKNOWN,
+        }
+        whose = {LEFT_OUT: {"sessionID": self._session.session_id, "root": self._session.root_id}}
+        yield self._line(info, [{"id": "", "type": "text", "text": aside(text), "metadata": whose}])
+
+    def _line(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> bytes:
+        comma = b"," if self.renamed.last else b""
+        return comma + orjson.dumps(self.renamed.message(info, parts))
+
+
+class _Renamed:
+    """Messages and their parts under new ids, which grow as their times do: by number, where OpenCode's begin with a
+    time.
+    """
+
+    def __init__(self, new: NewSession) -> None:
+        self._session, self._directory = new.id, new.cwd
+        self._messages: dict[str, str] = {}
+        self._count = self._moment = 0
+        #: The last message, and the last that a person has said.
+        self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """A message and its parts under new ids."""
-        identity = self._messages[info["id"]]
-        own = self._replaced(info) | {"id": identity, "sessionID": self._session}
+        """A message and its parts as the copy has them."""
+        before, self.last = self.last, self._id("msg")
+        own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
+        self._moment = max(self._moment, _moment(info))
+        if _moment(info) != self._moment:
+            own["time"] = {**_dict(info.get("time")), "created": self._moment}
+        if own.get("role") == "user":
+            self._asked = self.last
+        elif info.get("parentID") not in self._messages:  # what it answers is left out
+            own["parentID"] = self._asked or before
+        if old := info.get("id"):
+            self._messages[old] = self.last
         if own.get("model") == UNKNOWN:
             own["model"] = self._model
-        copied = []
-        for part in parts:
-            named = {"id": self._new(str(part.get("id"))), "messageID": identity, "sessionID": self._session}
-            copied.append(self._replaced(part) | named)
-        return {"info": own, "parts": copied}
+        named = {"messageID": self.last, "sessionID": self._session}
+        return {"info": own, "parts": [self._replaced(part) | {"id": self._id("prt")} | named for part in parts]}
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
@@ -160,10 +237,92 @@ class _Ids:
             for name, one in value.items()
         }
 
-    def _new(self, old: str) -> str:
-        chance = hashlib.blake2b(f"{self._session} {old}".encode("utf-8", "replace")).hexdigest()[:_CHANCE]
-        known = _ID.fullmatch(old)
-        return f"{known[1] if known else f'{old[:3]}_{0:012x}'}{chance}"
+    def _id(self, kind: str) -> str:
+        self._count += 1
+        chance = hashlib.blake2b(f"{self._session} {self._count}".encode()).hexdigest()[:_CHANCE]
+        return f"{kind}_{self._count:012x}{chance}"
+
+
+def _document(session: Session) -> Document:
+    try:
+        return written(session.source_path)
+    except OSError as error:
+        raise NotFound(f"The session's log is gone: {session.source_path}") from error
+
+
+def _said(found: Document) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    return conversation(found["messages"], found["info"].get("revert"))
+
+
+def _changed(session: Session) -> ForkRefused:
+    return ForkRefused(f"The session has changed while it was read: {session.session_id}", "Try again.")
+
+
+def _info(found: Document, session: Session, new: NewSession) -> dict[str, Any]:
+    """What the copy says of itself."""
+    moment = int(new.now.timestamp() * 1000)
+    kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
+    own = {"id": new.id, "time": {"created": moment, "updated": moment}}
+    usual = {"slug": "fork", "title": session.session_id, "version": "0", "projectID": "", "directory": ""}
+    return usual | kept | own | ({"title": new.title} if new.title else {})
+
+
+def _moment(info: Mapping[str, Any]) -> int:
+    made = _dict(info.get("time")).get("created")
+    return made if type(made) is int else 0
+
+
+def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
+    """An answer, or its step, with what is in the context now in the place of what was; what said nothing says that."""
+    tokens = value.get("tokens")
+    if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):
+        return value
+    cache = dict.fromkeys(_dict(tokens.get("cache")), 0)
+    now = {"total": loaded, "input": max(0, loaded - own), "output": own, "reasoning": 0, "cache": cache}
+    return {**value, "tokens": {name: now[name] for name in tokens if name in now}}
+
+
+def _size(record: Record) -> int:
+    """How many characters of a message a model is sent."""
+    return sum(map(_sent, record["parts"]))
+
+
+def _sent(part: Mapping[str, Any]) -> int:
+    if part.get("type") in ("text", "reasoning"):
+        return characters(part.get("text")) if part.get("ignored") is not True else 0
+    if part.get("type") == "file":
+        kind = part.get("mime")
+        shown = isinstance(kind, str) and (kind.startswith("text/") or kind == "application/x-directory")
+        return 0 if shown else IMAGE_CHARACTERS
+    if part.get("type") != "tool":
+        return 0
+    state = _dict(part.get("state"))
+    images = state.get("attachments")
+    cleared = bool(_dict(state.get("time")).get("compacted"))
+    back = characters(_CLEARED if cleared else state.get("output")) + characters(state.get("error"))
+    pictures = IMAGE_CHARACTERS * len(images) if isinstance(images, list) and not cleared else 0
+    return characters(part.get("tool")) + characters(state.get("input")) + back + pictures
+
+
+def _short(record: Record) -> Record:
+    """A message with the results in it shortened."""
+    return record | {"parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]}
+
+
+def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    state = dict(_dict(part.get("state")))
+    for name in ("output", "error"):
+        if name in state:
+            state[name] = shortened(state[name])
+    if state.pop("attachments", None):
+        state["output"] = f"{state.get('output', '')}\n[an image, left out of this copy]".strip()
+    if isinstance(shown := state.get("metadata"), dict):  # what its screen has beside it
+        state["metadata"] = {name: shortened(one) if isinstance(one, str) else one for name, one in shown.items()}
+    return {**part, "state": state}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:

@@ -50,6 +50,8 @@ TOOLS = {
 _NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
 #: What a person's stopping of an answer is called, and how the answers of calls that were not carried out begin.
 ABORTED = "MessageAbortedError"
+#: Beside a line on what a copy leaves out: of which session it is, and of whose family.
+LEFT_OUT = "smart-fork"
 _NOT_RUN = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
 _NOTHING = Checkpoint(0, 0, "", b"")
 
@@ -287,8 +289,18 @@ def output_of(state: Json) -> tuple[str, bool]:
 
 
 def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
-    """What a session and all its forks begin with, and no other: a fork copies the messages with their times alone."""
-    return next((f"opencode-{said_in(info, parts)}" for info, parts in messages if info.get("role") == "user"), "")
+    """What a session and all its forks begin with, and no other: a fork copies the messages with their times alone.
+
+    One that leaves out its beginning says what that was.
+    """
+    info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
+    told = _str(left_out(parts).get("root"))
+    return told or (f"opencode-{said_in(info, parts)}" if info else "")
+
+
+def left_out(parts: Sequence[Json]) -> Json:
+    """What a line of ours on what is left out says of its session; nothing where it is something else."""
+    return _dict(_dict(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Json, parts: Sequence[Json]) -> str:

@@ -1,7 +1,7 @@
 """Whose forks sessions of OpenCode are: it notes nothing of that, but copies the messages with their times.
 
 So what is said first, and when, is the same in a whole family and in no other; who is whose parent is told by how many
-of their messages are the same, and by what we have noted ourselves.
+of their messages are the same, and by what we have noted ourselves: also in copies that leave something out.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
-from smart_fork.agents.opencode.fold import said_in, written
+from smart_fork.agents.opencode.fold import left_out, said_in, written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 
 
@@ -34,10 +34,13 @@ class OpenCodeHeads(Heads):
         del kin, parent
         read = fork()
         end = 0
-        for turn, other in zip(above.turns, read.turns if read else (), strict=False):
-            if (turn.timestamp, turn.text) != (other.timestamp, other.text):
+        for turn in read.turns if read else ():
+            if turn.role == "system" and not turn.loaded:  # such as a line on what is left out
+                continue
+            same = (i for i, one in enumerate(above.turns[end:], end) if _of(one) == _of(turn))
+            if (place := next(same, None)) is None:
                 break
-            end += 1
+            end = place + 1
         return end
 
 
@@ -49,15 +52,21 @@ def _kin(file: LogFile) -> Kin | None:
     kin = Kin("opencode", file.path.name, file.path, file.mtime_ns)
     kin.begun = utc(found["info"]["time"]["created"])
     first = next(iter(found["messages"]), None)
+    kin.recorded = str(left_out(first["parts"]).get("sessionID") or "") if first else ""
     kin.first = Copied(_sign(first)) if first else None
     return kin if kin.first else None
 
 
 def _read_messages(kin: Kin) -> None:
     try:
-        kin.messages += [Copied(_sign(one)) for one in written(kin.path)["messages"]]
+        said = [one for one in written(kin.path)["messages"] if not left_out(one["parts"])]
     except OSError:
         return
+    kin.messages += [Copied(_sign(one)) for one in said]
+
+
+def _of(turn: Turn) -> tuple[str, str]:
+    return turn.timestamp, turn.text
 
 
 def _sign(message: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from indexer.transcripts.tree import rooted
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
@@ -195,6 +196,8 @@ class QwenDistilled(_QwenCopy, Distilled):
         yield orjson.dumps(self._chained({"uuid": str(uuid.uuid4()), **kept, "type": "user", **said}))
 
     def _chained(self, record: Record) -> Record:
+        if self.parent is None:
+            record = rooted(record, self._source.root_id)
         record["parentUuid"], self.parent = self.parent, record["uuid"]
         return self._own(record)
 

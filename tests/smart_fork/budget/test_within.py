@@ -287,6 +287,7 @@ def test_whatever_the_budget_what_is_written_is_whole(long_session, repo, budget
     assert found.selection.smallest or found.selection.tokens <= budget
     texts = [turn.text for i, turn in enumerate(long_session.turns) if i in found.excerpt.kept and turn.text]
     assert texts == [turn.text for turn in back.turns if turn.text]
+    assert back.root_id == long_session.root_id
     assert drop.isdisjoint(number for number, how in kept(found.selection).items() if how != "nothing")
 
 

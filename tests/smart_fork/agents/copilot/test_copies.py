@@ -84,6 +84,7 @@ def test_of_what_is_left_out_a_line_is_told_and_calls_stay_with_their_results(ho
     assert "left: one" in of_kinds(log)[1]["data"]["content"]
     back = read_copilot(log)
     assert (texts(back), back.cwd, back.parent_id) == (texts(session)[2:], str(tmp_path), session.session_id)
+    assert session.root_id == back.root_id
     assert "cat retry.py" not in "".join(str(one["data"]) for one in of_kinds(log)[:-1])
     (call,) = [call for turn in back.turns for call in turn.tool_calls]
     assert {call.id} == {result.tool_use_id for turn in back.turns for result in turn.tool_results}

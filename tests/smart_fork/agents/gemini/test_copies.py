@@ -45,7 +45,7 @@ def test_a_copy_reads_back_as_what_was_copied(home, name):
     assert texts(copy) == texts(session)
     assert (copy.session_id, copy.parent_id, copy.root_id) == (NEW, session.session_id, session.root_id)
     assert target.name == f"session-2026-07-02T10-00-{NEW}.jsonl"
-    assert head["forkedFrom"] == {"sessionId": session.session_id}
+    assert head["forkedFrom"] == {"sessionId": session.session_id, "root": session.root_id}
     assert [one["id"] for one in messages] == [turn.id for turn in session.turns if turn.role != "system"]
     assert json.dumps(messages).count("functionResponse") == (name != "person")
 
@@ -92,6 +92,7 @@ def test_what_is_left_out_is_told_in_its_place(home):
     assert "left: one" in line["content"][0]["text"]
     assert [one["id"] for one in messages] == [turn.id for turn in session.turns[number : number + 2]]
     assert texts(read_gemini(target)) == ["second one", "PONG 3: second one"]
+    assert read_gemini(target).root_id == session.root_id
 
 
 def test_a_copy_goes_where_gemini_cli_looks_from_its_directory(home, tmp_path):

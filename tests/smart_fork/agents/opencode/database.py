@@ -6,9 +6,11 @@ as a whole and at a message; a sub-agent; an error; a compaction; what was taken
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 FIXTURE = Path(__file__).parents[3] / "fixtures/opencode/sessions.sql"
 TOOLS = "ses_dfa45c42effeZkFsf7Z5HxbLWf"
@@ -36,4 +38,23 @@ def change(path: Path, statement: str, *values: object) -> None:
     """As the program changes it."""
     with closing(sqlite3.connect(path)) as db:
         db.execute(statement, values)
+        db.commit()
+
+
+def take(path: Path, document: dict[str, Any], like: str = TOOLS) -> None:
+    """As the program takes a document into its database: a session whose row is else that of another one."""
+    session = document["info"]["id"]
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TEMP TABLE taken AS SELECT * FROM session WHERE id = ?", (like,))
+        db.execute("UPDATE taken SET id = ?", (session,))
+        db.execute("INSERT INTO session SELECT * FROM taken")
+        for message in document["messages"]:
+            info = message["info"]
+            made = info["time"]["created"]
+            db.execute(
+                "INSERT INTO message VALUES (?, ?, ?, ?, ?)", (info["id"], session, made, made, json.dumps(info))
+            )
+            for part in message["parts"]:
+                row = (part["id"], info["id"], session, made, made, json.dumps(part))
+                db.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", row)
         db.commit()

@@ -1,17 +1,23 @@
 """Copies of OpenCode's sessions, as they are handed to it."""
 
 import json
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.distilled import Merged
+from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.opencode.copy import OpenCodeCopier
+from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
+from smart_fork.families.tree import parents
 from smart_fork.processes import Machine
-from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make
+from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make, take
 from tests.smart_fork.forks import FakeProcesses
 
 NEW = NewSession("ses_00112233445566778899aabbcc", Path("/"), datetime(2026, 11, 23, tzinfo=UTC), "A copy")
@@ -84,3 +90,89 @@ def test_a_copy_that_is_not_taken_is_an_error(path, programs):
     machine = Machine(FakeProcesses({"opencode": lambda _: (0, "Imported session")}), {"PATH": str(programs)})
     with pytest.raises(ProgramFailed, match="did not take"):
         copier.write(copier.up_to(session(path, TOOLS), 5, NEW), path / NEW.id, NEW, machine, lambda: None)
+
+
+def distilled(path, *parts):
+    """The document of a copy that keeps these turns of these sessions, each with what is told before some of them."""
+    copies = []
+    for identity, kept, told in parts:
+        read = session(path, identity)
+        end = len(read.turns) - 1
+        excerpt = Excerpt(frozenset(kept), end, told, (10,) * (end + 1), frozenset(kept) & {1})
+        copies.append(OpenCodeCopier().distilled(read, excerpt, NEW))
+    return json.loads(b"\n".join(Merged(copies)))
+
+
+def read_back(folder, made):
+    (folder / NEW.id).write_text(json.dumps(made))
+    return OpenCodeAdapter().read(folder / NEW.id).session
+
+
+def test_of_what_is_left_out_a_line_is_told_and_answers_name_a_question_that_is_there(path, tmp_path):
+    above = session(path, TOOLS)
+
+    made = distilled(path, (TOOLS, {0, 2, 7, 8}, {7: "left: three"}))
+
+    back = read_back(tmp_path, made)
+    assert [above.turns[number].text for number in (0, 2)] == [turn.text for turn in back.turns[:2]]
+    assert ("system", "") == (back.turns[2].role, back.turns[2].text)
+    line = made["messages"][2]
+    assert "left: three" in line["parts"][0]["text"]
+    assert {"providerID": "mock", "modelID": "mock"} == line["info"]["model"]
+    call = made["messages"][3]["info"]
+    assert (line["info"]["id"], line["info"]["time"]["created"]) == (call["parentID"], call["time"]["created"])
+    order = [(one["info"]["time"]["created"], one["info"]["id"]) for one in made["messages"]]
+    assert order == sorted(order)
+    assert [0, 20, 0, 30, 40] == [turn.loaded for turn in back.turns]
+    assert {call.id for turn in back.turns for call in turn.tool_calls} == {
+        result.tool_use_id for turn in back.turns for result in turn.tool_results
+    }
+    assert {NEW.id} == {part["sessionID"] for one in made["messages"] for part in one["parts"]}
+
+
+def test_what_is_forked_without_its_beginning_is_of_the_same_family(path, tmp_path):
+    above = session(path, TOOLS)
+    made = distilled(path, (TOOLS, {3, 4, 5}, {3: "left: one"}))
+
+    assert above.root_id == read_back(tmp_path, made).root_id
+    take(path, made)
+    heads = OpenCodeHeads()
+    family = heads.family(NEW.id, "", {})
+    assert {TOOLS, FORK, NEW.id} <= {kin.session_id for kin in family}
+    assert TOOLS == parents(family, {})[NEW.id]
+    own = {kin.session_id: kin for kin in family}
+    copy = OpenCodeAdapter().read(path / NEW.id).session
+    assert 6 == heads.shared(own[NEW.id], own[TOOLS], above, lambda: copy)
+
+
+def test_a_session_that_was_said_later_comes_first_and_a_summary_is_told(path, tmp_path):
+    made = distilled(path, (COMPACTED, {6, 7}, {6: "from one"}), (TOOLS, {0, 1, 2}, {0: "from the other"}))
+
+    back = read_back(tmp_path, made)
+    assert ["go on after that", "PONG 3: go on after that"] == [turn.text for turn in back.turns[2:4]]
+    assert ["system", "system", "user", "assistant", "system", "user", "assistant", "assistant"] == [
+        turn.role for turn in back.turns
+    ]
+    assert (0, True) == (back.compactions, sorted(times := [turn.timestamp for turn in back.turns]) == times)
+    summary, *_ = made["messages"]
+    assert "PONG" in summary["parts"][0]["text"]
+
+
+def test_a_long_result_is_shortened_with_what_its_screen_shows(path):
+    (row,) = [one for one in rows_of(path, TOOLS) if '"tool":"read"' in one[1]]
+    part = json.loads(row[1])
+    part["state"] |= {"output": "line\n" * 400, "metadata": {"preview": "line\n" * 400, "exit": 0}}
+    change(path, "UPDATE part SET data = ? WHERE id = ?", json.dumps(part), row[0])
+
+    made = distilled(path, (TOOLS, {0, 1, 2}, {}))
+
+    (short,) = [one["state"] for one in made["messages"][1]["parts"] if one["type"] == "tool"]
+    assert "characters left out of this copy" in short["output"]
+    assert ("characters left out of this copy" in short["metadata"]["preview"], 0) == (True, short["metadata"]["exit"])
+    sizes = [(one.characters, one.short) for one in OpenCodeCopier().live(session(path, TOOLS)) if one.number == 1]
+    assert all(size > 2000 and small < 1000 for size, small in sizes)
+
+
+def rows_of(path, identity):
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT id, data FROM part WHERE session_id = ?", (identity,)).fetchall()

@@ -10,6 +10,7 @@ import pytest
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.qwen.copy import QwenCopier
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.errors import ForkRefused
@@ -23,9 +24,10 @@ def new(cwd: Path | None = None, title: str = "") -> NewSession:
     return NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
 
 
-def copied(session: Session, end: int, becomes: NewSession) -> tuple[Path, list[dict]]:
+def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
     copier = QwenCopier()
-    target, copy = copier.place(session.source_path, becomes), copier.up_to(session, end, becomes)
+    target = copier.place(session.source_path, becomes)
+    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     lines = list(copy)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -56,6 +58,16 @@ def test_a_copy_up_to_a_message_ends_there(home):
 
     assert texts(read_qwen(target)) == ["Please remember zebra", "zebra it is"]
     assert [record["forkedFrom"]["messageUuid"] for record in records] == [turn.id for turn in session.turns[:2]]
+
+
+def test_a_copy_without_its_beginning_is_of_the_same_family(home):
+    session = read_qwen(fixture(home, "person"))
+    last = len(session.turns) - 1
+
+    target, _ = copied(session, last, new(), Excerpt(frozenset({last - 1, last}), last, {last - 1: "left: one"}))
+
+    assert texts(read_qwen(target)) == texts(session)[-2:]
+    assert read_qwen(target).root_id == session.root_id
 
 
 def test_a_copy_begins_with_what_a_compaction_left(home):
