@@ -16,6 +16,7 @@ from smart_fork.page.facets import Facet, chosen, facets, narrowed
 from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
+from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.retrieval.answer import Answer, Found, RecentSession
 from smart_fork.retrieval.cache import may_be_cached
 from smart_fork.retrieval.elsewhere import is_known
@@ -24,7 +25,7 @@ from smart_fork.retrieval.upkeep import Engine
 
 #: What a form asks of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
-ASKED = ("session", "project", *_SAID, "form")
+ASKED = ("session", "project", *_SAID, "form", "seen")
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import Session
@@ -89,7 +90,8 @@ class SessionPage(PageValues):
     """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin.
 
     One that the team shares is of another `kind`, of an `owner`, and read `within` a project. Below `way` are the
-    addresses of its sub-agents, below `outputs` those of what came back from steps, where these can be read.
+    addresses of its sub-agents, below `outputs` those of what came back from steps, where these can be read. `mark`
+    tells the state that is shown, and `since` what has become of the one that was shown before.
     """
 
     one: AddressedSession
@@ -112,6 +114,8 @@ class SessionPage(PageValues):
     within: str = ""
     way: str = ""
     outputs: str = ""
+    mark: str = ""
+    since: Since | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +280,9 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     words = words_of(asks) if asks else ()
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
-    read = reading(session, number(asked.get("at")), words=words, work=agent.work, begun=begun)
+    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
+    at = before.first if before and before.first is not None else number(asked.get("at"))
+    read = reading(session, at, words=words, work=agent.work, begun=begun)
     return SessionPage(
         one=one,
         title=title(session.title) or there.session_id,
@@ -285,7 +291,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         q=asks,
         words=words,
         left=LeftForks(session, read),
-        at=number(asked.get("at")),
+        at=at,
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
         cached=may_be_cached(session.last_activity),
@@ -296,7 +302,27 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         ),
         way=way,
         outputs=way,
+        mark=str(mark_of(session)),
+        since=before,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SincePage(PageValues):
+    """Where a session is read on that has become more, or another one."""
+
+    way: str
+
+
+def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, SincePage]:
+    """What has become of the session of an address since the state that is asked about, and where that is shown.
+
+    Raises:
+        Usage: no such state can have been shown.
+    """
+    mark = mark_in(asked.get("mark", ""))
+    one = AddressedSession(place["agent"], place["session_id"])
+    return looked_at(place, mark), SincePage(f"{session_link(one, since=str(mark))}#more")
 
 
 def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
@@ -383,10 +409,13 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 
 
 def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
+    from smart_fork import sessions
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
     prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
+    if seen := form.get("seen", ""):
+        check_still(seen, sessions.look_into(sessions.locate(session)))
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
     how: dict[str, Any] = {"at": number(at), "as_agent": agent or None}
     if not budget and not dry_run:

@@ -66,7 +66,9 @@ class Desk:
         """
         fields = await given(request)
         form = fields.pop("form", "")
-        alike = fields if unlike and not fields.pop("again", "") else None
+        again = fields.pop("again", "")
+        same = {name: said for name, said in fields.items() if name != "seen"}  # windows may have been opened apart
+        alike = same if unlike and not again else None
         try:
             await in_thread(partial(self.forms.send, request.url.path, form, partial(work, fields), alike=alike))
         except SmartForkError as error:

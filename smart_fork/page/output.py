@@ -13,6 +13,7 @@ from smart_fork.page.answers import AddressedSession, located, number
 from smart_fork.page.delegated import subagent
 from smart_fork.page.phrases import link, session_link
 from smart_fork.page.renderer import PageValues
+from smart_fork.page.since import check_still
 
 if TYPE_CHECKING:
     from indexer.masking import Masked
@@ -31,11 +32,12 @@ class OutputPage(PageValues):
     back: str
 
 
-def output(place: Mapping[str, str]) -> OutputPage:
+def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
     """What came back from the step that an address names by its turn, and by its place among the calls of that.
 
     Raises:
-        SmartForkError: there is no such session or step, or the session's log is gone.
+        SmartForkError: there is no such session or step, or the session's log is gone, or it is another one by now than
+            that of which the address is.
     """
     from smart_fork import sessions
     from smart_fork.page.steps import Steps
@@ -46,6 +48,8 @@ def output(place: Mapping[str, str]) -> OutputPage:
         session: Session | None = subagent(place)
     else:
         session = sessions.look_into(there, keep_raw=True) if there.readable else None
+    if session is not None:
+        check_still(asked.get("seen", ""), session)
     steps = Steps(session, AGENTS[there.agent].work) if session else None
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
     step = next((one for one in told if one.call == call), None)

@@ -16,18 +16,18 @@ from starlette.routing import Route
 
 from indexer.shapes import dataclass
 from smart_fork.cuts.answer import RolledBack
-from smart_fork.errors import Usage
+from smart_fork.errors import SmartForkError, Usage
 from smart_fork.forking.started import Forked
 from smart_fork.page import answers, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.delegated import delegated
-from smart_fork.page.desk import Desk, NewForms, given
+from smart_fork.page.desk import Desk, NewForms, given, in_thread
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms, SentForm
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
 from smart_fork.page.output import output
-from smart_fork.page.renderer import PageValues, problem, rendered, stranger, streamed
+from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.theirs import shared
@@ -81,6 +81,7 @@ class Page:
             Route("/session/{agent}/{session_id}", self._session),
             Route("/shared/{agent}/{session_id}", self._shared),
             Route("/session/{agent}/{session_id}/output/{turn}/{call}", self._output),
+            Route("/session/{agent}/{session_id}/since", _since),
             Route("/session/{agent}/{session_id}/agents/{name}", self._subagent),
             Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", self._output),
             Route("/family/{agent}/{session_id}", self._family),
@@ -110,7 +111,7 @@ class Page:
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _output(self, request: Request) -> Response:
-        return await self.desk.shown("output.html", partial(output, request.path_params))
+        return await self.desk.shown("output.html", partial(output, request.path_params, request.query_params))
 
     async def _subagent(self, request: Request) -> Response:
         work = partial(delegated, request.path_params, request.query_params)
@@ -165,6 +166,15 @@ class Page:
         if entry.project:
             self.scopes.keep(answer, entry.project)
         return answer
+
+
+async def _since(request: Request) -> Response:
+    """What a window is told that asks again and again: mostly nothing."""
+    try:
+        now, way = await in_thread(partial(answers.become, request.path_params, request.query_params))
+    except SmartForkError as error:
+        return problem(error)
+    return Response(status_code=204, headers=HEADERS) if now.became == "same" else rendered("since.html", now, way)
 
 
 async def _enter(_: Request) -> Response:

@@ -91,6 +91,27 @@ conversation?.addEventListener("click", (event) => {
   if (link && !event.ctrlKey && !event.metaKey && fork(link.dataset.fork)) event.preventDefault();
 });
 
+// While it is looked at, the service is asked whether the session has gone on; what is shown stays as it is until its link
+// is followed. What was told once is asked about again: more may come.
+const since = document.getElementById("since");
+const ASK_MS = 5000;
+
+async function askAgain() {
+  if (document.visibilityState !== "visible") return;
+  try {
+    const answer = await fetch(since.dataset.ask);
+    const text = answer.status === 200 ? await answer.text() : "";
+    if (since.dataset.told !== text) since.innerHTML = text; // rendered and escaped by the service
+    since.dataset.told = text;
+  } catch { // the service is away: it is asked again
+  }
+}
+
+if (since) {
+  setInterval(askAgain, ASK_MS);
+  document.addEventListener("visibilitychange", askAgain);
+}
+
 const KEYS = {
   "[": () => step(-1),
   "]": () => step(1),
