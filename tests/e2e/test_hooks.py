@@ -97,11 +97,16 @@ def test_a_worker_without_a_terminal_works_is_idle_and_ends(hooked, registry, pa
 
 
 @agents
-def test_a_worker_in_a_window_works_is_idle_and_goes_on_when_it_is_asked(hooked, registry, parent_of, agent):
-    """R-007, R-031, R-042."""
+def test_a_worker_in_a_window_works_is_idle_and_goes_on_and_no_other_session_is_told_of(
+    hooked, registry, parent_of, agent
+):
+    """R-007, R-025, R-026, R-031, R-042: those of Codex share the server in the background, and its environment, with it."""
     worker = fork(hooked, registry, parent_of(agent), "tmux", unlike_any_other(NEXT))
     wait_until(lambda: told(registry, worker) == ["working", "idle"], "the first answer")
     assert registry.get(worker.id).session_id == worker.session_id
+    pending = registry.add(agent, source_session_id=parent_of(agent).session_id, place="tmux", cwd=hooked.project)
+    persons_and_scripts_say_nothing(hooked, registry, agent, worker)
+    registry.set_state(pending.id, "failed")
 
     hooked.terminal(worker.terminal_id).type("Go on")
     wait_until(lambda: told(registry, worker) == ["working", "idle"] * 2, "the second answer")
@@ -117,6 +122,23 @@ def test_a_worker_in_a_window_works_is_idle_and_goes_on_when_it_is_asked(hooked,
     assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
 
 
+def persons_and_scripts_say_nothing(
+    machine: Machine, registry: Registry, agent: Protocol, worker: WorkerRecord
+) -> None:
+    """Their hooks run, and nothing is known of any worker that was not known before."""
+    before = registry.workers()
+    theirs = machine.home / f"theirs-{agent}"
+    theirs.unlink(missing_ok=True)
+
+    machine.session_of_a_person(agent, (unlike_any_other("Who are you?"), unlike_any_other("A person's session.")))
+    script = ["-p"] if agent == "claude" else ["exec"]
+    inherited = {WORKER_ID: worker.id}  # as by what a worker starts
+    machine.run(machine.programs / agent, *script, "--", "Count the files", env=inherited)
+
+    assert theirs.exists(), "hooks were run"
+    assert before == registry.workers()
+
+
 def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, registry, parent_of):
     prompt = unlike_any_other("List the sessions")
     hooked.model.when(prompt, Call(SERVER, "list_sessions", {}, Say("There are some.")))
@@ -128,27 +150,6 @@ def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, regis
     hooked.terminal(worker.terminal_id).choose("list_sessions", "1")
     wait_until(lambda: told(registry, worker)[-1] == "idle", "the answer")
     assert "" == registry.get(worker.id).status_note
-    close(hooked, registry, worker)
-
-
-@agents
-def test_sessions_of_persons_and_of_scripts_say_nothing_of_workers(hooked, registry, parent_of, agent):
-    """R-025, R-026: those of Codex share the server in the background, and its environment, with the worker's."""
-    worker = fork(hooked, registry, parent_of(agent), "tmux", unlike_any_other(NEXT))
-    wait_until(lambda: told(registry, worker) == ["working", "idle"], "the answer")
-    pending = registry.add(agent, source_session_id=parent_of(agent).session_id, place="tmux", cwd=hooked.project)
-    before = registry.workers()
-    theirs = hooked.home / f"theirs-{agent}"
-    theirs.unlink(missing_ok=True)
-
-    hooked.session_of_a_person(agent, (unlike_any_other("Who are you?"), unlike_any_other("A person's session.")))
-    script = ["-p"] if agent == "claude" else ["exec"]
-    inherited = {WORKER_ID: worker.id}  # as by what a worker starts
-    hooked.run(hooked.programs / agent, *script, "--", "Count the files", env=inherited)
-
-    assert theirs.exists(), "hooks were run"
-    assert before == registry.workers()
-    registry.set_state(pending.id, "failed")
     close(hooked, registry, worker)
 
 

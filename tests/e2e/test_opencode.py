@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from smart_fork.registry import Registry
@@ -17,8 +18,19 @@ from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Say
 from tests.e2e.programs import CHECKOUT, OPENCODE_VERSION, cache_folder
-from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
+from tests.e2e.scenario import (
+    ANSWER,
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    MORE,
+    PROMPT,
+    heard,
+    settled,
+    unlike_any_other,
+)
 from tests.e2e.terminals import wait_until
+from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
@@ -76,9 +88,14 @@ def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None)
 
 @pytest.fixture(scope="module")
 def parents(opencode: Machine) -> Any:
+    """Makes a session once, as we begin one and go on with it without a terminal."""
+
     def make() -> str:
-        session = asked(opencode, EXCHANGES[0][0])
-        return asked(opencode, EXCHANGES[1][0], "-s", session)
+        new = ours(opencode, "new", "--agent", "opencode", "--in", "process", "--", PROMPT)
+        opencode.smart_fork("wait", new["worker_id"])
+        ours(opencode, "resume", new["worker_id"], "--in", "process", "--", MORE)
+        wait_until(lambda: not running(opencode), "the last word in the database")
+        return str(new["session_id"])
 
     return cache(make)
 
@@ -101,6 +118,12 @@ def parent(opencode: Machine, parents: Any) -> Iterator[str]:
     assert before == rows(opencode, session)
 
 
+def running(machine: Machine) -> list[psutil.Process]:
+    """OpenCode, which writes to its database until it ends."""
+    program = str(machine.programs)
+    return [one for one in machine.processes() if any(word.startswith(program) for word in arguments(one)[:2])]
+
+
 def ours(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
     told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
     return settled(machine, told)
@@ -120,10 +143,6 @@ def answered(machine: Machine, session: str, prompt: str) -> list[tuple[str, str
     return said
 
 
-def noted(prompt: str) -> list[Message]:
-    return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
-
-
 def number_of(machine: Machine, session: str, text: str) -> str:
     messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
     (number,) = [message["number"] for message in messages if message["text"] == text]
@@ -137,26 +156,16 @@ def directory_of(machine: Machine, session: str) -> str:
     return str(directory)
 
 
-def test_its_session_is_listed_and_shown_as_it_was_said(opencode: Machine, parent: str):
+def test_a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown_as_it_was_said(
+    opencode: Machine, parent: str
+):
     listed = json.loads(opencode.smart_fork("list", "--agent", "opencode", "--include-automated", "--json").stdout)
 
     assert parent in [one["session_id"] for one in listed["sessions"]]
+    assert [Message("user", PROMPT)] == heard(opencode, PROMPT).said
+    assert [*BEGINNING, Message("user", MORE)] == heard(opencode, MORE).said
     assert shown(opencode, parent) == [(one.role, one.text) for one in CONVERSATION]
-
-
-def test_a_session_begins_and_goes_on_without_a_terminal(opencode: Machine):
-    project = opencode.repository("depot")
-    first, second = unlike_any_other("The first step"), unlike_any_other("The second step")
-
-    new = ours(opencode, "new", "--agent", "opencode", "--in", "process", "--", first, cwd=project)
-    assert [Message("user", first)] == heard(opencode, first).said
-    answered(opencode, new["session_id"], first)
-    opencode.smart_fork("wait", new["worker_id"])
-    ours(opencode, "resume", new["worker_id"], "--in", "process", "--", second)
-
-    assert [*noted(first), Message("user", second)] == heard(opencode, second).said
-    answered(opencode, new["session_id"], second)
-    assert str(project) == directory_of(opencode, new["session_id"])
+    assert str(opencode.project) == directory_of(opencode, parent)
 
 
 def test_a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does(
