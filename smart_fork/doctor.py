@@ -153,7 +153,9 @@ def _here() -> list[AgentAdapter]:
 def _logs() -> Iterator[Check]:
     for agent in _here():
         name, count = f"{agent.name} sessions", sum(1 for _ in agent.discover())
-        if count:
+        if why := agent.unread():
+            yield Check(name, ok=False, detail="none can be read", next_step=printable(why), optional=True)
+        elif count:
             yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
         else:
             step = f"Use {agent.name} once, or point {agent.variable} at its folder."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
-from smart_fork.agents.logs import logs_of, originals_first
+from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker
 from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
@@ -61,7 +62,7 @@ def locate(reference: str) -> Located:
     for places in (_in_logs, _in_index, _in_copies):
         found = found or [one for one in places(wanted) if _may_be_told(one)]
     if not found:
-        raise _not_found(quoted(reference))
+        raise _not_found(quoted(reference), unread(READERS))
     exact = [one for one in found if one.session_id.lower() == wanted]
     # Files may differ in case alone: then it matters how it was written.
     found = [one for one in exact if one.session_id == reference.strip()] or exact or found
@@ -81,6 +82,8 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
         NotFound: the log is gone, cannot be read, or holds no conversation.
     """
     if located.path is None:
+        if why := READERS[located.agent].unread():
+            raise NotFound(f"The log of {located.session_id} cannot be read now", why)
         raise NotFound(
             f"The log of {located.session_id} has been deleted",
             advice(
@@ -231,13 +234,10 @@ def exported(located: Located) -> Masked:
     return printable(mask(text))
 
 
-def _not_found(reference: str) -> NotFound:
-    return NotFound(
-        f"Session not found: {reference}",
-        permission.hint(
-            advice("`smart-fork list --all-projects` shows what there is.", tool="list_sessions shows what there is.")
-        ),
-    )
+def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
+    """Where the sessions of an agent cannot be read, it may be one of these."""
+    listed = advice("`smart-fork list --all-projects` shows what there is.", tool="list_sessions shows what there is.")
+    return NotFound(f"Session not found: {reference}", permission.hint(" ".join((*whys, listed))))
 
 
 def _told(session: Session) -> Session:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter
+from smart_fork.agents.facets import title_of
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 
@@ -51,3 +52,10 @@ def _is_copy(reader: AgentAdapter, path: Path) -> bool:
         return reader.is_copy(path)
     except OSError:
         return True
+
+
+def unread(adapters: Iterable[AgentAdapter]) -> tuple[str, ...]:
+    """Why no session of some of these agents can be read, a sentence for each."""
+    return tuple(
+        f"No session of {title_of(agent.name)} can be read: {why}" for agent in adapters if (why := agent.unread())
+    )

@@ -9,7 +9,7 @@ from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.choice import Choice, Chooser, Gains
+from smart_fork.budget.choice import WANTED, Choice, Chooser, Gains
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
@@ -47,7 +47,13 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
             **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
         )
         return Selected(told, None)
-    choice = chooser.within(most, wanted.keep, wanted.drop)
+    if most is not None and most >= whole:
+        left = frozenset(turn for unit in parts if unit.number not in wanted.drop for turn in unit.whole)
+        choice = Choice(
+            left, left, dict.fromkeys((unit.number for unit in parts if unit.number in wanted.keep), WANTED)
+        )
+    else:
+        choice = chooser.within(most, wanted.keep, wanted.drop)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
         raise Usage("Nothing that anybody has asked would be left", "Drop fewer exchanges.")
     tokens = chooser.tokens(choice)

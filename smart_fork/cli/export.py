@@ -15,7 +15,9 @@ from smart_fork.errors import Usage
 
 def export(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
-    file: Annotated[Path | None, typer.Argument(help="Where it is written; without it, it is printed.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="Where it is written; without it, or with -, it is printed.")
+    ] = None,
     as_html: Annotated[bool, typer.Option("--html", help="As one page that loads nothing and runs nothing.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
@@ -26,7 +28,8 @@ def export(  # noqa: PLR0917 - typer's way
 
     if as_html == as_markdown:
         raise Usage("Say which of the two it is to be: --html or --markdown")
-    made = exported(session, "html" if as_html else "markdown", file, force=force)
+    where = None if file == Path("-") else file
+    made = exported(session, "html" if as_html else "markdown", where, force=force)
     if as_json:
         print_json(made.as_json())
     elif made.file is not None:

@@ -32,7 +32,7 @@ class PickerRow(NamedTuple):
     title: str
 
     def __str__(self) -> str:
-        return f"{self.agent:<6} {self.when}  {self.title}"
+        return f"{self.agent:<8} {self.when}  {self.title}"
 
 
 def pick() -> int:

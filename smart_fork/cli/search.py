@@ -127,18 +127,20 @@ def list_sessions(  # noqa: PLR0917 - typer's way
 
     found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)
     if as_json:
-        print_json(
-            {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
-        )
+        listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
+        print_json(listed | ({"unread": list(found.unread)} if found.unread else {}))
         return
+    for why in found.unread:
+        say(why)
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
     if found.hidden and len(found.sessions) < limit:
         say(f"{found.hidden} that no person started: hidden; --include-automated shows them.")
+    wide = max((len(one.agent_type) for one in found.sessions), default=0)
     for one in found.sessions:
         out.row(
             plain(f"{short(one.session_id):<13}", "bold cyan"),
-            plain(f"{one.agent_type:<6}"),
+            plain(f"{one.agent_type:<{wide}}"),
             plain(one.last_modified[:16].replace("T", " ")),
             plain(one.title),
             *([plain(one.project_path, "dim")] if everywhere else []),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import accumulate
+
 from indexer.transcripts.model import Session
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
+from smart_fork.errors import SmartForkError
 from smart_fork.forking.started import ForkPrice
 from smart_fork.retrieval.cache import may_be_cached
 
@@ -14,12 +19,25 @@ def price_of(session: Session, point: Point | None, within: int | None = None) -
 
     What is sent in another form than before is in nobody's cache.
     """
-    whole = session.token_estimate
+    loads = _loads(session)
+    whole = loads[-1] if loads else 0
     if within is not None:
         return ForkPrice(within, whole)
-    tokens = session.loads()[point.index] if point is not None else whole
+    tokens = loads[point.index] if point is not None else whole
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
     return ForkPrice(tokens, whole, cached=may_be_cached(used))
+
+
+def _loads(session: Session) -> Sequence[int]:
+    """What going on after each turn loads. What an agent has counted has all that was sent in it; where it has counted
+    nothing, as in a copy that nobody has gone on with, all that will be is counted here.
+    """
+    if not any(turn.loaded for turn in session.turns):
+        from smart_fork.budget.costs import costs
+
+        with suppress(SmartForkError):  # such as of an agent whose sessions have no records
+            return list(accumulate(costs(session).turns))
+    return session.loads()
 
 
 def loaded_within(session: Session, kept: Selection) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from indexer.values import Value, rare, record
 from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
-from smart_fork.errors import Usage
+from smart_fork.errors import SmartForkError, Usage
 from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
 from smart_fork.page.diffs import FileDiff
 from smart_fork.page.renderer import PageValues, written
@@ -28,6 +29,7 @@ from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
 
 FileFormat = Literal["html", "markdown"]
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 
@@ -62,8 +64,9 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     """Write a session into `file`; without one, its text is in the answer.
 
     Raises:
-        Usage: the reference means no one session, or the file cannot be written, or is there already.
+        Usage: the reference means no one session, or the file is there already.
         NotFound: there is no such session.
+        SmartForkError: the file cannot be written.
     """
     located = sessions.locate(reference)
     if not located.readable:
@@ -107,10 +110,12 @@ def _write(file: Path, text: str, *, force: bool) -> None:
     write = replace_file if force else write_new
     try:
         write(file.absolute(), [text.encode("utf-8", "replace")])
-    except FileExistsError as error:
-        raise Usage(f"There is a file already: {file}", "Name another one, or replace it: --force.") from error
     except OSError as error:
-        raise Usage(f"{file} cannot be written: {error.strerror or error}", "Name another file.") from error
+        if file.is_dir():
+            raise Usage(f"{file} is a directory", "Name a file in it.") from error
+        if isinstance(error, FileExistsError):
+            raise Usage(f"There is a file already: {file}", "Name another one, or replace it: --force.") from error
+        raise SmartForkError(f"{file} cannot be written: {error.strerror or error}", "Name another file.") from error
 
 
 def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:
@@ -131,10 +136,24 @@ def _message(message: ShownMessage, who: str) -> Iterator[str]:
     if message.text:
         yield ""
         yield message.text
+        yield from _closing(message.text)
     if message.steps:
         yield ""
     for step in message.steps:
         yield from _step(step)
+
+
+def _closing(text: str) -> Iterator[str]:
+    """What ends a block of code that a message has left open: all that follows would be in it."""
+    fence = ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if not fence:
+            fence = found[1] if found else ""
+        elif found and found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+    if fence:
+        yield fence
 
 
 def _step(step: PageStep) -> Iterator[str]:

@@ -203,12 +203,15 @@ class SharedSessions(Value):
 
 @value
 class Recents(Value):
-    """The newest sessions, and how many that no person started were left out; beside them the team's."""
+    """The newest sessions, how many that no person started were left out, and why no session of an agent can be read;
+    beside them the team's.
+    """
 
     count: int
     notice: str
     sessions: tuple[RecentSession, ...]
     hidden_automated: int = rare(0)
+    unread: tuple[str, ...] = rare(())
     shared: tuple[SharedSession, ...] | None = rare()
     team_error: str = rare("")
 

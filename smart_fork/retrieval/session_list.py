@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from smart_fork.agents import READERS
+from smart_fork.agents.logs import unread
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.retrieval.answer import RecentSession
@@ -14,10 +15,11 @@ from smart_fork.retrieval.results import recent_session
 
 
 class Listing(NamedTuple):
-    """Sessions, and how many that no person started were left out."""
+    """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent."""
 
     sessions: tuple[RecentSession, ...]
     hidden: int
+    unread: tuple[str, ...] = ()
 
 
 def list_recent(
@@ -34,4 +36,4 @@ def list_recent(
     adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)
-    return Listing(tuple(map(recent_session, found.sessions)), found.hidden)
+    return Listing(tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters))

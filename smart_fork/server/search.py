@@ -378,7 +378,7 @@ def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: 
     more = limit + 1 if limit > 0 else limit  # the caller's own is taken out again
     recent = list_recent(agent, project, more, automated=automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
-    own = Recents(len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0)
+    own = Recents(len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread)
     if not team:
         return own
     from smart_fork.agents.selection import selected

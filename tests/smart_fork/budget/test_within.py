@@ -299,6 +299,15 @@ def test_a_budget_beyond_the_session_forks_all_of_it_and_says_so(long_session):
     assert "All of it is forked" in found.selection.notes[0]
 
 
+def test_of_a_budget_beyond_the_session_only_what_is_dropped_is_left_out(long_session):
+    found = distil(long_session, Wanted(10_000_000, keep=frozenset({1}), drop=frozenset({2})), speaking(4))
+
+    assert {"nothing"} == {one.kept for one in found.selection.exchanges if one.number == 2}
+    assert {"whole"} == {one.kept for one in found.selection.exchanges if one.number != 2}
+    assert ["asked for"] == [one.why for one in found.selection.exchanges if one.why]
+    assert not found.excerpt.shortened
+
+
 def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
     found = distil(long_session, Wanted(1), speaking(1))
 

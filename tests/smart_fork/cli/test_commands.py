@@ -8,9 +8,11 @@ import re
 import pytest
 
 from indexer.markdown import export_path
-from smart_fork import doctor
+from smart_fork import doctor, sessions
 from smart_fork.agents.options import Options
+from smart_fork.errors import NotFound
 from smart_fork.forking.started import Forked
+from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import BrokenModel, Did
@@ -386,3 +388,23 @@ def test_who_is_in_a_directory_that_was_removed_is_told_so(run, shop, monkeypatc
     assert done.code == 3
     assert json.loads(done.out)["error"] == "The directory that this is run in was removed"
     assert "was removed" in next(doctor._project()).detail
+
+
+def test_what_cannot_be_read_is_said_and_is_not_taken_for_deleted(run, world, shop):
+    log = database.make()
+    database.change(log, "UPDATE session SET directory = ?, permission = NULL", str(shop))
+    world.claude(shop, RETRY, DONE)
+    rows = run("list").out.splitlines()
+    log.write_bytes(log.read_bytes()[:20_000])
+
+    listed, told = json.loads(run("list", "--json").out), run("list").err
+    refused = [run(command, database.TOOLS) for command in ("show", "fork")]
+
+    assert {"claude", "opencode"} == {row.split()[1] for row in rows}
+    assert 1 == len({row.index(" 20") for row in rows})
+    assert (1, True) == (listed["count"], "malformed" in listed["unread"][0])
+    assert "No session of OpenCode can be read" in told
+    assert all(done.code == 3 and "No session of OpenCode can be read" in done.err for done in refused)
+    with pytest.raises(NotFound, match="cannot be read now"):
+        sessions.read(sessions.Located("opencode", database.TOOLS, None))
+    assert "none can be read" in {check.detail for check in doctor._logs()}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session, Turn
+from smart_fork.agents import READERS
 from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words
@@ -18,6 +19,7 @@ from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
 from smart_fork.retrieval.cache import KEPT_SECONDS, may_be_cached
+from tests.smart_fork.world import Did
 
 
 def ago(seconds: float) -> str:
@@ -51,6 +53,18 @@ def test_what_is_kept_of_a_conversation_is_loaded_after_what_its_agent_says_itse
 
     assert 500 + 4_000 == loaded_within(counted, kept)
     assert 500 == loaded_within(uncounted, kept)
+
+
+def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):
+    looked = Did("Bash", {"command": "cat big.txt"}, "word " * 8_000)
+    log = world.log_of(world.worked("claude", shop, "> Look at it", looked, "I have.", "> Thanks", "Welcome."))
+    uncounted = READERS["claude"].read(log).session
+
+    whole = price_of(uncounted, None)
+
+    assert 9_000 < whole.tokens < 20_000
+    assert whole.tokens == whole.whole_tokens > price_of(uncounted, Point(3, uncounted.turns[3].id)).tokens > 9_000
+    assert " of " not in price_in_words(ForkPrice(whole.tokens + 1, whole.tokens))
 
 
 def test_a_price_is_said_in_words():

@@ -64,3 +64,26 @@ def test_a_session_is_printed_as_markdown_and_as_json(run, world, shop):  # noqa
     assert 3 == run("export", "0000-nobody-has-0000", "--html").code
     world.log_of(session).unlink()
     assert 3 == run("export", session, "--markdown").code
+
+
+def test_a_block_of_code_that_a_message_leaves_open_ends_with_it(run, world, shop):  # noqa: F811
+    session = world.claude(
+        shop, "Here:\n```python\nprint(1)\n## 9. No heading", "~~~~ text\n```\nopen", "and?", "```\nshut\n```"
+    )
+
+    text = run("export", session, "-", "--markdown").out
+
+    assert "## 9. No heading\n```\n\n**Claude Code**" in text
+    assert "```\nopen\n~~~~\n\n## 2. and?" in text
+    assert text.endswith("```\nshut\n```\n")
+    assert not (shop / "-").exists()
+
+
+def test_where_no_file_can_be_is_said(run, world, shop, tmp_path):  # noqa: F811
+    session = a_session(world, shop)
+
+    folder = run("export", session, "--html", str(tmp_path))
+    nowhere = run("export", session, "--html", str(tmp_path / "none/a.html"))
+
+    assert (2, True) == (folder.code, "is a directory" in folder.err)
+    assert (1, True) == (nowhere.code, "cannot be written: No such file" in nowhere.err)
