@@ -74,7 +74,7 @@ def _parted(line: str) -> Iterator[list[str]]:
         return
     part: list[str] = []
     for word in words:
-        if word.strip(_PARTS):
+        if not word or word.strip(_PARTS):  # an empty one is given as such: it parts nothing
             part.append(word)
         else:
             yield part

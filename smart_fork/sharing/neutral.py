@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from indexer.masking import mask
+from indexer.masking import mask, shorten
+from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.boilerplate import strip_reminders
+from indexer.transcripts.commands import command_of
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from smart_fork.agents import AGENTS, READERS
@@ -21,9 +23,17 @@ from smart_fork.agents.forms import Record, Told
 
 #: Of what a call gave back, so much is told.
 OUTPUT_CHARACTERS = 2_000
+#: Of what an edit has changed, and of what was given to a call that says nothing of it on its line.
+EDIT_CHARACTERS, GIVEN_CHARACTERS = 600, 400
 _CUT = "…"
+#: What a call was given that is shorter than this is not worth a line.
+_WORTH_A_LINE = 60
 #: An edit of more files is told in one line.
 MOST_LINES = 50
+#: How the agents' tools that edit call what they take away, and what they put there.
+_TAKEN = ("old_string", "old_str", "oldString")
+_PUT = ("new_string", "new_str", "newString", "content", "file_text")
+Given = Mapping[str, Any] | str
 #: What can be lost, as a person is told of it.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
 
@@ -50,6 +60,16 @@ class Neutral:
     lost: Mapping[str, int]
 
 
+class Made(NamedTuple):
+    """What calls were given, and what edits have changed as unified diffs, by the ids of the calls."""
+
+    given: Mapping[str, Given]
+    patches: Mapping[str, str]
+
+
+NOTHING_MADE = Made({}, {})
+
+
 def read(session: Session, end: int | None = None, kept: Collection[int] | None = None) -> Neutral:
     """A session up to turn `end`, or of that those turns that are `kept`.
 
@@ -59,22 +79,26 @@ def read(session: Session, end: int | None = None, kept: Collection[int] | None 
         NotFound: a session that this one was forked from is gone.
         ForkRefused: the log was rewritten meanwhile.
     """
-    told = list(_beside(session, end))
+    beside = list(_beside(session, end))
+    work = AGENTS[session.agent].work
+    used = [one for _, record in beside for one in work.used(record)] if work else []
+    gave = [one for _, record in beside for one in work.gave(record)] if work else []
+    made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
     numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
-    found = neutral([session.turns[number] for number in numbers], told)
+    found = neutral([session.turns[number] for number in numbers], [told for told, _ in beside], made)
     return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost)
 
 
-def _beside(session: Session, end: int | None) -> Iterator[Told]:
-    """What of the records of a session is neither text nor call."""
+def _beside(session: Session, end: int | None) -> Iterator[tuple[Told, Record]]:
+    """The records of a session, each with what of it is neither text nor call."""
     agent = AGENTS[session.agent]
     if agent.forms:
-        yield from map(agent.forms.told, agent.forms.records_of(session, end))
+        yield from ((agent.forms.told(record), record) for record in agent.forms.records_of(session, end))
     elif agent.work:
         known = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         whole = READERS[session.agent].read(session.source_path, keep_raw=True).session
         raw = (turn.raw for turn in (whole.turns if whole else ()) if turn.id in known)
-        yield from (agent.work.told(record) for one in raw if (record := _record(one)))
+        yield from ((agent.work.told(record), record) for one in raw if (record := _record(one)))
 
 
 def _record(raw: bytes) -> Record:
@@ -85,14 +109,14 @@ def _record(raw: bytes) -> Record:
     return record if isinstance(record, dict) else {}
 
 
-def neutral(turns: Iterable[Turn], told: Iterable[Told] = ()) -> Neutral:
+def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHING_MADE) -> Neutral:
     """These turns, and what their records said beside them."""
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for record in told:
         outputs |= {call: strip_reminders(output) for call, output in record.outputs}
         lost += Counter({THINKING: record.thoughts, IMAGES: record.images, AGENTS_AT_WORK: record.agents})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
-    outcomes = _Outcomes(turns, outputs)
+    outcomes = _Outcomes(turns, outputs, made)
     messages: list[Message] = []
     for number, turn in enumerate(turns):
         actions = tuple(one for call in turn.tool_calls for one in outcomes.actions(call))
@@ -110,9 +134,9 @@ def neutral(turns: Iterable[Turn], told: Iterable[Told] = ()) -> Neutral:
 class _Outcomes:
     """How the calls went; `cut` counts those of which not all is told."""
 
-    def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str]) -> None:
+    def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: Made) -> None:
         self._results = {result.tool_use_id: result for turn in turns for result in turn.tool_results}
-        self._outputs = outputs
+        self._outputs, self._made = outputs, made
         self.cut = 0
 
     def actions(self, call: ToolCall) -> Iterator[Action]:
@@ -130,9 +154,50 @@ class _Outcomes:
         yield Action(last, self._outcome(call, result), result.is_error, proof=result.proof)
 
     def _outcome(self, call: ToolCall, result: ToolResult) -> str:
+        given = self._made.given.get(call.id, {})
+        if call.edits and not result.is_error and (lines := changed(given, self._made.patches.get(call.id, ""))):
+            return self._begun("\n".join(lines), EDIT_CHARACTERS)
+        asked = "" if call.action else _in_short(given)
         output = self._outputs.get(call.id)
-        whole = output is not None and len(output) <= OUTPUT_CHARACTERS
-        self.cut += not whole
         if output is None:
-            return result.note
-        return output if whole else output[:OUTPUT_CHARACTERS] + _CUT
+            self.cut += 1
+            return "\n".join(filter(None, (asked, result.note)))
+        return "\n".join(filter(None, (asked, self._begun(_without_header(output), OUTPUT_CHARACTERS))))
+
+    def _begun(self, text: str, most: int) -> str:
+        self.cut += len(text) > most
+        return text if len(text) <= most else text[:most] + _CUT
+
+
+def changed(given: Given, patch: str) -> list[str]:
+    """The lines that an edit has taken away and put there, by its diff, else by what it was given."""
+    if patch:
+        return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
+    if isinstance(given, str):
+        lines = [line for line in given.splitlines() if line.startswith(("+", "-", "*** "))]
+        return [line for line in lines if not line.startswith(("*** Begin Patch", "*** End Patch"))]
+    if isinstance(text := given.get("input") or given.get("patch") or command_of(given), str) and "*** Begin" in text:
+        return changed(text, "")
+    edits = given.get("edits")
+    parts = [one for one in edits if isinstance(one, dict)] if isinstance(edits, list) else [given]
+    return [line for part in parts for line in _replaced(part)]
+
+
+def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
+    for sign, names in (("-", _TAKEN), ("+", _PUT)):
+        text = next((part[name] for name in names if isinstance(part.get(name), str)), "")
+        yield from (f"{sign}{line}" for line in text.splitlines())
+
+
+def _in_short(given: Given) -> str:
+    """What a call was given that nothing else says: a plan, a question, a list of what is to be done."""
+    text = given if isinstance(given, str) else orjson.dumps(given, default=str).decode()
+    return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
+
+
+def _without_header(output: str) -> str:
+    """What came back without what a shell says above it, but for an exit status that is no success."""
+    status, body = status_and_body(output)
+    if status is None:
+        return output
+    return "\n".join(filter(None, (f"Exit code: {status}" if status else "", body.strip("\n"))))

@@ -55,7 +55,7 @@ def test_a_test_run_is_known(line):
     "line",
     ["test -f a", 'test -n "$x" && ls', "cat tests/test_a.py", "ls tests", "npm install test-utils", "go build ./test",
      "go vet ./...", "grep -r test src", "pytest --collect-only", "pytest --version", "cargo test --no-run", "vim latest.md",
-     "npm run contest", "git checkout test", "echo tests", "mkdir -p spec", "python attest.py", ""],
+     "sed -n '1,140p' a/validation_test.go", 'cat "a b" tests/test_a.py', 'grep -n "" run_tests.sh', "npm run contest", "git checkout test", "echo tests", "mkdir -p spec", "python attest.py", ""],
 )  # fmt: skip
 def test_what_only_speaks_of_tests_is_none(line):
     assert deed_of(line) is None

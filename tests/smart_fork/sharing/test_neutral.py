@@ -6,7 +6,7 @@ from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents import READERS
 from smart_fork.agents.forms import Told
-from smart_fork.sharing.neutral import OUTPUT_CHARACTERS, Action, Message, neutral, read
+from smart_fork.sharing.neutral import EDIT_CHARACTERS, OUTPUT_CHARACTERS, Action, Message, changed, neutral, read
 from tests.indexer.transcripts.records import (
     FIXTURES,
     assistant,
@@ -71,7 +71,7 @@ def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
     told = read(read_codex(log))
 
     assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
-    assert Action("run pytest -q", "exit_code: 0\n1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
+    assert Action("run pytest -q", "1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
     assert {"sub-agents": 1, "thinking": 1} == told.lost
 
 
@@ -158,3 +158,38 @@ def test_of_an_agent_without_forms_is_told_what_its_calls_gave_back(agent, tmp_p
     assert list(asked.values()) == [action.line for action in done]
     assert all(action.outcome for action in done if action.line.startswith(("run ", "read ")))
     assert len(failed) == sum(action.failed for action in done)
+
+
+@pytest.mark.parametrize(
+    ("given", "patch", "expected"),
+    [
+        ({"old_string": "a\nb", "new_string": "c"}, "", ["-a", "-b", "+c"]),
+        ({"edits": [{"old_string": "a", "new_string": "b"}, {"new_string": "c"}, "odd"]}, "", ["-a", "+b", "+c"]),
+        ({"content": "one\ntwo"}, "", ["+one", "+two"]),
+        ({"content": "one"}, "--- a\n+++ b\n@@ -1 +1 @@\n-old\n same\n+one", ["-old", "+one"]),
+        ("*** Begin Patch\n*** Update File: a\n@@\n-x\n y\n+z\n*** End Patch", "", ["*** Update File: a", "-x", "+z"]),
+        ({"command": ["apply_patch", "*** Begin Patch\n*** Add File: a\n+z\n*** End Patch"]}, "", ["*** Add File: a", "+z"]),
+        ({"old_string": 7, "edits": 7}, "", []),
+    ],
+)  # fmt: skip
+def test_of_an_edit_is_told_what_it_changed(given, patch, expected):
+    assert expected == changed(given, patch)
+
+
+def test_of_an_edit_is_told_what_it_changed_and_of_a_call_that_says_nothing_what_it_was_given(home):
+    plan = "First the uploader, then the downloader, then all that is left of it."
+    log = claude_log(
+        home,
+        user("u1", None, "go"),
+        assistant("a1", "u1", use("t1", "Edit", file_path="/a.py", old_string="old", new_string="x" * 1000)),
+        result("r1", "a1", "t1", "The file has been updated."),
+        assistant("a2", "r1", use("t2", "TodoWrite", todos=[plan])),
+        result("r2", "a2", "t2", "ok"),
+        assistant("a3", "r2", use("t3", "Edit", file_path="/a.py", old_string="old", new_string="new")),
+        result("r3", "a3", "t3", "No, let us rename it.", is_error=True),
+    )
+    edit, given, refused = read(read_claude(log)).messages[1].actions
+
+    assert edit.outcome == f"-old\n+{'x' * (EDIT_CHARACTERS - 6)}…"
+    assert given == Action("TodoWrite", f'given {{"todos":["{plan}"]}}\nok')
+    assert refused == Action("edit /a.py", "No, let us rename it.", failed=True)
