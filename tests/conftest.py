@@ -11,12 +11,14 @@ import sys
 from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psutil
 import pytest
 
 from smart_fork.agents import AGENTS
+from tests.together import scheduler
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
@@ -73,6 +75,11 @@ hypothesis.settings.load_profile("ci")
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduler(config, log)
 
 
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:

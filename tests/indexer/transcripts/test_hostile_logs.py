@@ -150,7 +150,7 @@ def fields(agent: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("agent", READERS.names)
-@settings(max_examples=400 if os.environ.get("SMART_FORK_DRILLS") == "all" else 200)
+@settings(max_examples=400 if os.environ.get("SMART_FORK_DRILLS") == "all" else 100)
 @given(data=st.data())
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     records = RECORDS[agent]

@@ -103,7 +103,7 @@ class Clients(RuleBasedStateMachine):
 def test_whatever_clients_do_a_session_is_the_list(team):
     team.add("alice")
     machine = type("Machine", (Clients,), {"team": team})
-    machine.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+    machine.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
     machine.TestCase("runTest").runTest()
 
 
