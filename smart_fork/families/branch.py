@@ -37,7 +37,7 @@ from smart_fork.families.work import (
     refuse_while_working,
 )
 from smart_fork.forking.others import is_others
-from smart_fork.forking.started import Forked
+from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
@@ -100,8 +100,8 @@ def branch(
         if agent == session.agent:
             written = _write(session, end, target, excerpt, becomes)
         else:
-            written, said = _told(session, end, agent, excerpt, becomes)
-            warnings += said
+            written, handed = _told(session, end, agent, excerpt, becomes)
+            warnings += _notes(handed, agent, budget)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
     if within is not None:
@@ -179,10 +179,10 @@ def _write(session: Session, end: int, target: Path, excerpt: Excerpt | None, be
 
 def _told(
     session: Session, end: int, agent: AgentName, excerpt: Excerpt | None, becomes: NewSession
-) -> tuple[Branch, list[str]]:
-    """A session of `agent` that is told of this one up to turn `end`, and what a person should know of it."""
+) -> tuple[Branch, Handed]:
+    """A session of `agent` that is told of this one up to turn `end`, and how much that is."""
     from smart_fork import handovers
-    from smart_fork.forking.handover import handover, notes
+    from smart_fork.forking.handover import handover
     from smart_fork.forking.told import write_told
 
     told = handover(session, end, agent, excerpt)
@@ -193,7 +193,14 @@ def _told(
     except BaseException:
         written.undo()
         raise
-    return replace(written, source_session_id=session.session_id), notes(told.handed, agent)
+    return replace(written, source_session_id=session.session_id), told.handed
+
+
+def _notes(handed: Handed, agent: AgentName, budget: Spending | None) -> list[str]:
+    """What a person should know of what was told."""
+    from smart_fork.forking.handover import beyond, notes
+
+    return [*notes(handed, agent), *(beyond(handed, budget.wanted) if budget else ())]
 
 
 def _end(

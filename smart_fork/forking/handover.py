@@ -22,9 +22,11 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import Utterance
+from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import Costs
 from smart_fork.budget.left_out import Lines
 from smart_fork.budget.units import units
+from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.told import lost_of, plainly, utterances, whence
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.started import Handed
@@ -120,6 +122,13 @@ def notes(handed: Handed, agent: AgentName) -> list[str]:
     if handed.lost:
         said.append(f"Not told: {_counted(handed.lost)}")
     return said
+
+
+def beyond(handed: Handed, wanted: Wanted) -> list[str]:
+    """That what is told takes more than the budget, where it does: in words it may be more than it was."""
+    if wanted.budget == MATCH or handed.tokens <= wanted.budget:
+        return []
+    return [f"What is told takes about {handed.tokens:,} tokens, more than the budget"]
 
 
 def _whence(session: Session, end: int) -> str:

@@ -72,6 +72,10 @@ def fork_session(
             spec, selection = within(spec, session, budget)
             notes += selection.notes
         spec = told(spec, session)
+        if budget is not None and spec.handover:
+            from smart_fork.forking.handover import beyond
+
+            notes += beyond(spec.handover.handed, budget.wanted)
         forked = fork(spec, dry_run=dry_run)
         within_it = loaded_within(session, selection) if selection is not None and spec.excerpt else None
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)

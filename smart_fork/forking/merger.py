@@ -21,7 +21,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import whence
 from smart_fork.errors import Usage
 from smart_fork.forking.bringing_back import brought_back
-from smart_fork.forking.handover import handover, joined
+from smart_fork.forking.handover import beyond, handover, joined
 from smart_fork.forking.launch import check_forkable, fork
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
@@ -87,6 +87,7 @@ def fork_merged(
             spec = replace(spec, agent=agent, handover=joined(each))
         forked = fork(spec, dry_run=dry_run)
         notes = [note for one in found for note in one.selection.notes]
+        notes += beyond(spec.handover.handed, spending.wanted) if spec.handover else []
         selections = [one.selection for one in found]
         return replace(
             forked, warnings=(*notes, *forked.warnings), selection=selections[0], merged=tuple(selections[1:])

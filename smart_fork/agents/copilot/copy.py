@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from indexer.files import remove, write_new
+from indexer.files import remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
@@ -87,6 +87,7 @@ class CopilotCopier(Copier):
         folder = target.parent
         if os.path.lexists(folder):
             raise ForkRefused(f"A session of this id already exists: {folder}")
+        _sweep()
         try:
             written = super().write(copy, target, new, machine, last)
         except BaseException:
@@ -94,6 +95,16 @@ class CopilotCopier(Copier):
                 remove(folder)
             raise
         return replace(written, created=(folder, *written.created))
+
+
+def _sweep() -> None:
+    """Take away the folders of copies whose writers were killed: what they were writing has no other name yet."""
+    for left in sessions().glob(f"*/.{EVENTS}.*.tmp"):
+        folder = left.parent
+        sweep(folder)
+        if not os.path.lexists(left) and not os.path.lexists(folder / EVENTS):
+            with contextlib.suppress(OSError):
+                remove(folder)
 
 
 class _CopilotCopy(Copy):

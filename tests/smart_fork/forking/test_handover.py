@@ -13,6 +13,7 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.families.branch import branch
 from smart_fork.forking.handover import handover
 from smart_fork.forking.launch import fork, fork_session
 from smart_fork.forking.others import is_others
@@ -255,6 +256,20 @@ def test_a_budget_keeps_what_is_told(world, shop):
     assert "step 0" not in words(copy)
     assert forked.selection.left_out
     assert forked.handed.exchanges == sum(turn.prompt for turn in copy.turns)
+
+
+@pytest.mark.usefixtures("played")
+def test_what_is_told_beyond_a_budget_is_said(world, shop):
+    parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
+    fits = handed(parent, "codex", budget=Spending(Wanted(1_200)), dry_run=True).selection
+    tight = Spending(Wanted(fits.tokens))
+
+    planned = handed(parent, "codex", budget=tight, dry_run=True)
+    written = branch(parent, budget=tight, as_agent="codex")
+
+    assert not planned.selection.smallest
+    for told in (planned, written):
+        assert any("What is told takes about" in one and "more than the budget" in one for one in told.warnings)
 
 
 @pytest.mark.usefixtures("played")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -129,6 +130,23 @@ def test_a_session_that_is_there_stays_as_it_is(home):
         copied(session, 1)
 
     assert there.read_text() == "mine"
+
+
+def test_what_a_killed_writer_has_left_goes_with_its_folder(home):
+    session = read_copilot(fixture(home, "tools"))
+    all_sessions = session.source_path.parents[1]
+    for name, files in (("killed", ("workspace.yaml",)), ("writing", ("workspace.yaml",)), ("used", ("events.jsonl",))):
+        staging = all_sessions / name / ".events.jsonl.0123456789abcdef.tmp"
+        staging.parent.mkdir()
+        for file in (staging, *(staging.with_name(one) for one in files)):
+            file.write_text("{}\n")
+        if name != "writing":
+            os.utime(staging, (0, 0))
+
+    copied(session, 3)
+
+    assert {"writing", "used", NEW, session.session_id} == {path.name for path in all_sessions.iterdir()}
+    assert ["events.jsonl"] == [path.name for path in (all_sessions / "used").iterdir()]
 
 
 def test_of_a_log_that_was_rewritten_meanwhile_nothing_is_left(home):
