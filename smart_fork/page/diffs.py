@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
@@ -24,6 +25,14 @@ _FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$")
 _HUNK = re.compile(r"^@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _HOW = {"Add": "added", "Update": "edited", "Delete": "deleted"}
+#: Where a patch of git begins to tell of the next file; what it says of that; and how a name stands there.
+_NEXT = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_TOLD = {"new file mode": "added", "deleted file mode": "deleted", "rename from ": "moved"}
+_BINARIES = ("\nBinary files ", "\nGIT binary patch")
+_NAMES = re.compile(r'^(?:\+\+\+|---|rename to) ("?)(?:[ab]/)?(.+?)\1\t?$')
+_NOWHERE, _BINARY = "/dev/null", "a binary file"
+#: So much is shown of each file of a patch that is all that there is to see.
+MOST_OF_A_PATCH = 4_000
 #: What tools call the text that they replace, and the one in its place; and the text of a whole file.
 _PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"))
 _WHOLE = ("content", "file_text", "new_source")
@@ -66,6 +75,29 @@ def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff,
         return (_compared(path, pairs),)
     whole = next((given[name] for name in _WHOLE if isinstance(given.get(name), str)), None)
     return () if whole is None else (compared(path, "", whole, how="written"),)
+
+
+def diffs_in(patch: str) -> tuple[FileDiff, ...]:
+    """The files of a patch as git writes it."""
+    return tuple(_of_git(part) for part in _NEXT.split(patch) if part.strip())
+
+
+def _of_git(part: str) -> FileDiff:
+    """One file of it; what is no such patch, as it is written."""
+    head, _, rest = part.partition("\n@@ ")
+    if not head.startswith("diff --git "):
+        return _shown("", "edited", [_line(line) for line in part.splitlines()], MOST_OF_A_PATCH)
+    how = next((said for told, said in _TOLD.items() if f"\n{told}" in head), "edited")
+    names = [found[2] for line in head.splitlines() if (found := _NAMES.match(line)) and found[2] != _NOWHERE]
+    path = names[-1] if names else _named_twice(head.partition("\n")[0].removeprefix("diff --git "))
+    diff = _shown(path, how, tuple(_of_unified(f"@@ {rest}")) if rest else (), MOST_OF_A_PATCH)
+    return replace(diff, note=_BINARY) if any(told in head for told in _BINARIES) else diff
+
+
+def _named_twice(said: str) -> str:
+    """The name in ``a/name b/name``; of two different ones, both."""
+    before, after = said[: len(said) // 2], said[len(said) // 2 + 1 :]
+    return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else said
 
 
 def compared(path: str, before: str, after: str, *, how: str = "edited") -> FileDiff:
@@ -164,7 +196,7 @@ def _line(line: str) -> DiffLine:
     return DiffLine(_KINDS.get(line[:1], "same"), line[1:])
 
 
-def _shown(path: str, how: str, lines: Sequence[DiffLine]) -> FileDiff:
+def _shown(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
     """Lines of a diff that somebody else has made: masked as the two files that they are from."""
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
@@ -174,13 +206,14 @@ def _shown(path: str, how: str, lines: Sequence[DiffLine]) -> FileDiff:
         numbers = [i for i, line in enumerate(lines) if line.kind != side]
         for number, text in zip(numbers, mask_parts([texts[i] for i in numbers]), strict=True):
             texts[number] = text
-    return _cut(path, how, [DiffLine(line.kind, printable(text)) for line, text in zip(lines, texts, strict=True)])
+    shown = [DiffLine(line.kind, printable(text)) for line, text in zip(lines, texts, strict=True)]
+    return _cut(path, how, shown, most)
 
 
-def _cut(path: str, how: str, lines: Sequence[DiffLine]) -> FileDiff:
+def _cut(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
     lines = lines[1:] if lines and lines[0] == DiffLine("gap", "line 1") else lines
-    shown = tuple(DiffLine(line.kind, _shortened(line.text)) for line in lines[:MOST_LINES])
-    hidden = sum(line.kind != "gap" for line in lines[MOST_LINES:])
+    shown = tuple(DiffLine(line.kind, _shortened(line.text)) for line in lines[:most])
+    hidden = sum(line.kind != "gap" for line in lines[most:])
     return FileDiff(_name(path), how, shown, _count(lines, "added"), _count(lines, "removed"), hidden)
 
 
@@ -197,7 +230,7 @@ def _unreadable(texts: Iterable[str]) -> str:
     size = 0
     for text in texts:
         if "\0" in text:
-            return "a binary file"
+            return _BINARY
         size += len(text)
     return "too large to be shown" if size > MOST_CHARACTERS else ""
 

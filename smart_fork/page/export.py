@@ -5,8 +5,6 @@ It is made of what the page shows, by the same templates, and masked as that is.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +22,7 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
 from smart_fork.page.diffs import FileDiff
 from smart_fork.page.renderer import PageValues, written
-from smart_fork.page.statics import FILES
+from smart_fork.page.statics import OwnStyle, own_style
 from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
 
@@ -56,8 +54,7 @@ class FilePage(PageValues):
     session: Session | None = None
     reading: ConversationPage | None = None
     export: str = ""
-    style: str
-    style_digest: str
+    style: OwnStyle
 
 
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
@@ -76,13 +73,12 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         name, markdown = title(session.title) or located.session_id, NOTHING
     read = reading(session, work=AGENTS[located.agent].work, whole=True) if session else None
     if form == "html":
-        style = _style()
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        style = own_style()
         text = written(
             "export.html",
             FilePage(
                 title=name, agent_type=located.agent, session_id=located.session_id, session=session, reading=read,
-                export=markdown, style=style, style_digest=digest,
+                export=markdown, style=style,
             ),
         )  # fmt: skip
     else:
@@ -98,11 +94,6 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         characters=len(text),
         text=text if file is None else "",
     )
-
-
-def _style() -> str:
-    """The style sheets of the page, as they stand in the file."""
-    return "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:

@@ -15,7 +15,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import evidence, patch, phrases, prose, statics
+from smart_fork.page import diffs, evidence, phrases, prose, statics
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.snippets import printable
 from smart_fork.workers.comparison import counted, facts
@@ -124,6 +124,7 @@ _environment.filters |= {
     "counted": counted,
     "day": phrases.day,
     "exact": phrases.exact,
+    "file_diffs": diffs.diffs_in,
     "homely": phrases.homely,
     "inferred": inferred,
     "known_facts": facts,
@@ -133,7 +134,6 @@ _environment.filters |= {
     "own_style": Markup,  # the style sheets that stand beside this
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
-    "patch_lines": patch.patch_lines,
     "passage_place": passage_place,
     "percent": phrases.percent,
     "place": phrases.place,

@@ -7,7 +7,7 @@ there are never taken for those of a session that has been cut, or gone on from 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -47,8 +47,13 @@ class Since(PageValues):
 
 def mark_of(session: Session, turns: int | None = None) -> Mark:
     """The mark of a session, or of its first `turns`."""
-    shown = session.turns[:turns]
-    return Mark(len(shown), _digest(shown[:-1]), _digest(shown))
+    shown, digest = session.turns[:turns], blake2b(digest_size=8)
+    for turn in shown[:-1]:
+        digest.update(_said(turn))
+    before = digest.hexdigest()
+    for turn in shown[-1:]:
+        digest.update(_said(turn))
+    return Mark(len(shown), before, digest.hexdigest())
 
 
 def mark_in(text: str) -> Mark:
@@ -106,10 +111,7 @@ def _looked(log: LogFile, mark: Mark) -> Since:
     return Since("gone") if session is None else since(mark, session)
 
 
-def _digest(turns: Iterable[Turn]) -> str:
-    digest = blake2b(digest_size=8)
-    for turn in turns:
-        did = [*(call.action for call in turn.tool_calls), *(result.note for result in turn.tool_results)]
-        said = "\0".join((turn.id, turn.role, str(len(turn.text)), turn.text, *did))
-        digest.update(said.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+def _said(turn: Turn) -> bytes:
+    """All of a turn that a page shows of it without its record."""
+    did = [*(call.action for call in turn.tool_calls), *(result.note for result in turn.tool_results)]
+    return "\0".join((turn.id, turn.role, str(len(turn.text)), turn.text, *did)).encode("utf-8", "surrogatepass")

@@ -5,6 +5,8 @@ Their addresses tell their contents, so a browser asks for each once and not aga
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from hashlib import blake2b
 from importlib.resources import files
@@ -40,6 +42,19 @@ PUBLIC = tuple(f"/static/{name}" for name in FILES)
 def address(name: str) -> str:
     """Where a browser finds this version of it."""
     return f"/static/{name}?v={FILES[name].version}"
+
+
+class OwnStyle(NamedTuple):
+    """The style sheets of the page as they stand in a file, and what its policy knows them by."""
+
+    text: str
+    digest: str
+
+
+def own_style() -> OwnStyle:
+    """Those of a file that loads nothing."""
+    text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
+    return OwnStyle(text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
 
 
 def answer(name: str, version: str) -> Response:

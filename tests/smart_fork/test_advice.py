@@ -23,8 +23,8 @@ PACKAGE = Path(advising.__file__).parent
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The server of a team answers its commands, and they are people's.
 OF_PEOPLE += ("team/", "teamserver/")
-#: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
-OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py", "workers/comparison_page.py")
+#: The same of single modules: rolling back and suggesting are commands alone.
+OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
 #: What is listed on the command line, and completed in a shell.
 OF_PEOPLE += ("terminal/commands.py",)
 #: `git worktree remove --force` is git's.

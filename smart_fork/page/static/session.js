@@ -6,7 +6,7 @@ const conversation = document.getElementById("conversation");
 const exchanges = [...document.querySelectorAll(".exchange")];
 const entries = [...document.querySelectorAll(".outline .entry")];
 const entryOf = new Map(exchanges.map((one) => {
-  const place = one.querySelector("h2 .place").textContent;
+  const place = one.querySelector("h2 .place")?.textContent;
   return [one, entries.find((entry) => entry.querySelector(".place").textContent === place)];
 }));
 

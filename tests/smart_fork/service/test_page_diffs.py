@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.page.conversation import reading
-from smart_fork.page.diffs import MOST_CHARACTERS, MOST_LINES, compared, diffs_of
+from smart_fork.page.diffs import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
 from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -94,6 +94,30 @@ def test_no_secret_is_in_a_diff(given, patch):
     assert SECRET not in shown
     assert "MIIEpAIBAAKCAQEA7" not in shown
     assert "[REDACTED:" in shown
+
+
+def test_a_patch_of_git_is_the_files_that_it_tells_of():
+    """Renamed, binary and deleted ones too, whatever stands in their lines."""
+    patch = "\n".join((
+        "diff --git a/a.py b/a.py", "index 1..2 100644", "--- a/a.py", "+++ b/a.py", "@@ -1,3 +1,3 @@ def f():", " same",
+        "--- old", "+++ new", "@@ -9 +9 @@", "-x", "+<b>y",
+        "diff --git a/old b/new", "similarity index 90%", "rename from old", "rename to new",
+        "diff --git a/logo.png b/logo.png", "new file mode 100644", "Binary files /dev/null and b/logo.png differ",
+        'diff --git "a/t\\303\\244.md" "b/t\\303\\244.md"', "deleted file mode 100644", '--- "a/t\\303\\244.md"', "+++ /dev/null",
+        "@@ -1 +0,0 @@", f"-token = {SECRET}", "\\ No newline at end of file",
+        "diff --git a/merged b/merged", "--- a/merged", "+++ b/merged", "@@ -1 +1,3 @@", "+<<<<<<< ours", " x", "+>>>>>>> theirs",
+    ))  # fmt: skip
+
+    found = diffs_in(patch)
+
+    assert [
+        ("a.py", "edited", 2, 2, ""), ("new", "moved", 0, 0, ""), ("logo.png", "added", 0, 0, "a binary file"),
+        (r"t\303\244.md", "deleted", 0, 1, ""), ("merged", "edited", 2, 0, ""),
+    ] == [(one.path, one.how, one.added, one.removed, one.note) for one in found]  # fmt: skip
+    assert ["-- old", "x"] == [line.text for line in found[0].lines if line.kind == "removed"]
+    assert SECRET not in str(found)
+    assert (1, "what") == (len(diffs_in("+what\n-no patch")), diffs_in("+what\n-no patch")[0].lines[0].text)
+    assert () == diffs_in("")
 
 
 def test_marks_of_a_conflict_and_signs_for_a_terminal_are_text():

@@ -12,7 +12,6 @@ import pytest
 
 from smart_fork.page import worker_views
 from smart_fork.page.board import WorkerBoard, _together, asked
-from smart_fork.page.patch import patch_lines
 from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
 from smart_fork.registry import Registry
 from tests.smart_fork import screens
@@ -148,13 +147,3 @@ def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world
         assert late.startswith(b"retry: ")
         assert b"data: " in late
         assert "text/event-stream" in first.headers["Content-Type"]
-
-
-def test_lines_of_a_patch_are_told_apart():
-    patch = (
-        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- no heading\n+<b>\n same\ndiff --git a/y b/y\n+++ b/y"
-    )
-
-    assert [
-        "heading", "heading", "heading", "at", "removed", "added", "", "heading", "heading",
-    ] == [line.kind for line in patch_lines(patch)]  # fmt: skip

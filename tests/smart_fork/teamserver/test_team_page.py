@@ -23,6 +23,7 @@ from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.entrance import Entrance
 from smart_fork.team import find as team_find
 from smart_fork.team.memory import MEMORY
+from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.teamserver.machines import serving
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 
@@ -95,6 +96,25 @@ def form_of(text: str) -> dict[str, str]:
     return {name: unescape(value) for name, value in given.items()}
 
 
+def look_at(program: str, page: str, address: str) -> None:
+    """In a real browser what a teammate wrote is text, readable in both schemes and on a phone."""
+    watch = Watch(page)
+    with browser(program) as one, window(one, viewport={"width": 390, "height": 800}) as context:
+        watch.over(context)
+        shown = context.new_page()
+        shown.goto(address)
+        shown.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        for scheme in ("light", "dark"):
+            shown.emulate_media(color_scheme=scheme)
+            assert [] == low_contrast(shown)
+        assert [] == violations(shown)
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert shown.locator(".diff ins").is_visible()
+        assert "<script>alert(1)</script>" in shown.inner_text(".diff ins")
+        assert 0 == shown.locator("main img, main script").count()
+    assert [] == watch.seen, "nothing ran, and nothing was asked of elsewhere"
+
+
 def copies(machine):
     return list(machine.home.glob(".claude/projects/*/*.jsonl"))
 
@@ -131,6 +151,8 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
     (diff,) = re.findall(r'<figure class="diff">.*?</figure>', text, re.DOTALL)
     assert ("removed: </span>once" in diff, "five times" in diff) == (True, True), "edits are diffs"
     assert ("step-thought" in text, "/output/" in text) == (False, False), "thoughts are not shared"
+    if program := chromium():
+        look_at(program, page, page + unescape(way).partition("#")[0])
     assert [] == copies(bob), "to read it writes nothing"
     assert 404 == ask(f"{page}/shared/codex/{hers}?{urlencode({'project': project})}")[0]
     for said in ("", "?project=%00", "?project=%2Fnot%2Fthere"):
