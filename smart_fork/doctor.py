@@ -17,6 +17,7 @@ import apsw
 from indexer import absent_model
 from indexer.damage import kept
 from indexer.embedder import Embedder, has_frameworks
+from indexer.failures import next_step
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
@@ -39,6 +40,7 @@ from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import search
 from smart_fork.snippets import printable
 
+_PROBE_BYTES = 1 << 14
 _RUN_INDEX = "Run `smart-fork index run`."
 
 
@@ -114,10 +116,12 @@ def _state() -> Iterator[Check]:
     step = f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
     try:
         probe = private_dir(home) / ".doctor"
-        probe.write_text("", encoding="utf-8")
-        probe.unlink()
+        try:
+            probe.write_bytes(bytes(_PROBE_BYTES))  # nothing at all can be written to a full disk
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
-        yield Check("state folder", ok=False, detail=str(error), next_step=step)
+        yield Check("state folder", ok=False, detail=str(error), next_step=next_step(error) or step)
         return
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o077:

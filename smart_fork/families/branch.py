@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from indexer.failures import next_step
 from indexer.paths import private_dir, state_home
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
@@ -153,7 +154,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
             taken = titles_like_ours(READERS, project_of(target))
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
-        hint = "Nothing of it was left behind; try again."
+        hint = f"Nothing of it was left behind. {next_step(error) or 'Try again.'}"
         raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 

@@ -36,17 +36,18 @@ def recent_sessions(
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
     names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
     files = _copies_behind_originals(files, names)
-    found: dict[str, Session] = {}
-    hidden: set[str] = set()
-    gone = {session_id for _, session_id in forgotten()}
+    found: dict[tuple[AgentName, str], Session] = {}
+    hidden: set[tuple[AgentName, str]] = set()
+    gone = set(forgotten())
     for session in _sessions(_promising(files, project, names), names):
-        if session.session_id in gone:
+        identity = (session.agent, session.session_id)
+        if identity in gone:
             continue
         if project is None or belongs(session, project):
             if automated or session.origin == "person":
-                found.setdefault(session.session_id, placed(session, project))
+                found.setdefault(identity, placed(session, project))
             else:
-                hidden.add(session.session_id)
+                hidden.add(identity)
         if len(found) >= limit:
             break
     return Recent(list(found.values()), len(hidden - found.keys()))

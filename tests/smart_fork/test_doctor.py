@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from shutil import rmtree
 
 import pytest
 
-from indexer.paths import index_db
+from indexer.paths import index_db, state_home
+from smart_fork import doctor
 from smart_fork.agents import READERS
 from smart_fork.doctor import Check, healthy, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
@@ -120,6 +122,20 @@ def test_without_tmux(settled, monkeypatch):
     monkeypatch.setenv("PATH", str(settled.home / "bin"))
 
     assert "Install tmux" in checks(settled)["tmux"].next_step
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_disk_that_takes_only_empty_files_is_seen():
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        (found,) = doctor._state()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert not found.ok
+    assert "File too large" in found.detail
+    assert not (state_home() / ".doctor").exists()
 
 
 def test_a_state_folder_that_others_can_read_or_nobody_can_write(settled, monkeypatch):

@@ -124,3 +124,12 @@ def test_sessions_that_no_person_started_are_counted_where_they_are_hidden(world
 
     assert (1, 3) == (len(ids("both", shop)), list_recent("both", str(shop), 20).hidden)
     assert (4, 0) == (len(ids("both", shop, automated=True)), list_recent("both", str(shop), 20, automated=True).hidden)
+
+
+def test_sessions_of_two_agents_may_have_one_id(world, shop):
+    session = world.codex(shop, "add retry", "done")
+    world.claude(shop, "add retry", "done", session_id=session)
+
+    assert {("claude", session), ("codex", session)} == {
+        (one.agent_type, one.session_id) for one in list_recent("all", str(shop), 5).sessions
+    }
