@@ -1,12 +1,13 @@
 """From the command to the agent's first request: a fork, whole and distilled, beside the bare ``claude``.
 
-    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--json FILE]
+    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--service] [--json FILE]
 
 The real Claude Code talks to a model on loopback, as in the end-to-end tests (its program is brought from npm once, see
 ``SMART_FORK_E2E_CACHE``). It is given a session of a repository, about 5,000 tokens an exchange. Then, in turns:
 ``claude --resume ID --fork-session -p``, ``smart-fork fork ID --in process``, the same without the note of changes, at
 the message in the middle, and with ``--budget``. The clock runs from the start of the command until the model has the
-request with the prompt. Times are medians of all rounds; the ratio to the bare program counts.
+request with the prompt. Times are medians of all rounds; the ratio to the bare program counts. With ``--service`` the
+service runs meanwhile, as it does for those who have installed it; without it a command that forks is alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import ModelServer
 from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
+from tests.e2e.services import service_on
 
 WORDS = "The uploader retries with backoff, the queue drains in order, and the tests tell which part has failed. " * 100
 SECONDS = 120
@@ -43,13 +46,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--exchanges", type=int, default=12)
+    parser.add_argument("--service", action="store_true", help="with the service running")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     asked = parser.parse_args()
     programs = install(cache_folder(), CLAUDE_AND_CODEX)
     with tempfile.TemporaryDirectory(prefix="smart-fork-forking-") as folder, ModelServer() as model:
         machine = Machine(Path(folder), programs, model)
         machine.env |= {"HF_HUB_OFFLINE": "1"}
-        figures = measured(machine, session(machine, asked.exchanges), asked.rounds)
+        log = session(machine, asked.exchanges)
+        with service_on(machine) if asked.service else nullcontext():
+            figures = measured(machine, log, asked.rounds)
     figures["load"] = os.getloadavg()[1]
     show(figures)
     if asked.json:
@@ -81,6 +87,8 @@ def measured(machine: Machine, log: Log, rounds: int) -> dict[str, Any]:
     if "--budget" in machine.smart_fork("fork", "--help", env={"COLUMNS": "200"}).stdout:
         ways["smart-fork fork --budget 10k"] = (*fork, "--budget", "10k", "--")
         ways["smart-fork fork --budget match"] = (*fork, "--budget", "match", "--")
+    for command in ways.values():  # what is kept for later starts is there, and models are loaded
+        seconds_to_the_request(machine, command)
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, command in ways.items():

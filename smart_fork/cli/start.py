@@ -123,6 +123,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
+    from smart_fork.cli.question_model import engine
     from smart_fork.forking.spawn import is_not_started, summary
     from smart_fork.forking.spawn import spawn as start_all
     from smart_fork.team.workers import started
@@ -137,7 +138,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
     with starting(None, quiet=as_json):
-        answer = summary(started(asked, partial(start_all, caller_session_id=_caller()), is_not_started))
+        answer = summary(started(asked, partial(start_all, caller_session_id=_caller(), engine=engine), is_not_started))
     if as_json:
         print_json(answer.as_json())
     else:

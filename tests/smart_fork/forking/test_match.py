@@ -13,6 +13,7 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match, message_for
 from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -84,6 +85,15 @@ def test_only_this_session_is_searched_also_where_another_has_the_same_beginning
     own = {name: {turn.id for turn in session_of(name).turns} for name in answers}
     assert all(answers[name] in own[name] for name in answers)
     assert answers[fork] not in own[parent]
+
+
+def test_only_the_log_of_the_session_that_is_asked_about_is_read_before(world, shop):
+    asked, _ = world.claude(shop, *SAID), world.claude(shop, "write the changelog", "written")
+
+    message_for(session_of(asked), RETRY, Engine(world.model))
+
+    with opened() as store:
+        assert {str(world.log_of(asked))} == set(store.seen())
 
 
 @agents
