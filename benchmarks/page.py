@@ -7,7 +7,8 @@ service, and opens them. First paint is the browser's own, from the request on, 
 after it is there; style sheets and scripts are kept from an earlier page. The longest task is what a person feels
 as a freeze while the page loads and is gone through to its end. Beside it, in the same rounds, the first paint of a
 session of one exchange: the ratio tells more than the time where the machine does other things as well. The size is
-that of the page as gzip packs it.
+that of the page as gzip packs it. And what 50 results take on the page, beside the same question asked of the same
+service by a script (`smart_fork.find`), in turns: what is added by showing them.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
-from _served import Served
+from _served import Served, busy_machine
 from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import smart_fork
 from smart_fork.demo import write_demo_home
 from smart_fork.demo.clock import random_id
 from smart_fork.demo.script import CommandRun, FileEdit, Read, Say, Scripted, asked
@@ -38,6 +43,10 @@ if TYPE_CHECKING:
 
 #: What is aimed at: of 300 exchanges, in milliseconds and bytes.
 PAINT_MS, PACKED_BYTES = 300, 400_000
+#: So many results are shown, for which the page may take so much longer than the search itself.
+HITS, ADDED_MS = 50, 150
+INDEX_SECONDS = 120.0
+QUESTION = "rotate the zeppelin logs every night"
 ANSWER = """## Part {number}
 
 The uploader retries *five* times now, with `backoff({number})` between the attempts:
@@ -89,6 +98,21 @@ def scripted(exchanges: int) -> Scripted:
     )  # fmt: skip
 
 
+def alike(number: int) -> Scripted:
+    """One of many sessions that answer the same question."""
+    return Scripted(
+        f"alike-{number}", "claude", "parcel", "", 30.0 + number / 10,
+        asked=(
+            asked(
+                f"Rotate the zeppelin logs of server {number} every night.",
+                Read(f"ops/server_{number}.conf", "weekly\n"),
+                FileEdit(f"ops/server_{number}.conf", "weekly\n", f"daily\nrotate {number}\n"),
+                Say(f"logrotate does it for zeppelin {number}; fourteen days are kept."),
+            ),
+        ),
+    )  # fmt: skip
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser()
@@ -101,16 +125,56 @@ def main() -> None:
         sys.exit("No Chromium is installed")
     sizes = [1, *given.exchanges]
     with tempfile.TemporaryDirectory() as place:
-        demo = write_demo_home(Path(place) / "you", more=[scripted(size) for size in sizes])
-        with Served(demo.home, indexing=False) as service, browser(program) as one:
+        more = [*(scripted(size) for size in sizes), *(alike(number) for number in range(HITS + 10))]
+        demo = write_demo_home(Path(place) / "you", more=more)
+        served = Served(demo.home)
+        (served.state / "config.toml").write_text(f'[service]\nprojects = ["{demo.project}"]\n', encoding="utf-8")
+        with served as service, browser(program) as one:
             page = one.new_page(viewport={"width": 1280, "height": 900})
             page.add_init_script(f"({WATCH})()")
             url = f"http://127.0.0.1:{service.port}"
             enter(page, url, _way_in(service))
+            shown = _shown(service, demo.project, given.rounds)  # when that begins, everything is indexed
             measured = [_measured(page, url, size, given.rounds) for size in sizes]
     _print(measured)
+    Console().print(
+        f"{HITS} results: {shown['page_ms']:.0f} ms on the page, {shown['find_ms']:.0f} ms by find, "
+        f"{shown['page_ms'] / shown['find_ms']:.2f} times, {shown['added_ms']:+.0f} ms (aimed at {ADDED_MS}); "
+        f"{busy_machine()}"
+    )
     if given.json:
-        given.json.write_text(json.dumps(measured, indent=1))
+        given.json.write_text(json.dumps({"sessions": measured, "results": shown}, indent=1))
+
+
+def _shown(service: Served, project: Path, rounds: int) -> dict[str, float]:
+    """How long so many results take, found and shown; both know the question already when it is measured."""
+    query = urlencode({"q": QUESTION, "project": str(project), "n": HITS})
+    os.environ.update(service.environment)
+
+    def page() -> None:
+        status, text = service.request("GET", f"/results?{query}")
+        if status != 200 or (found := text.count(b'class="row"')) < HITS:
+            sys.exit(f"{status}, {found} results on the page")
+
+    def find() -> bool:
+        return len(smart_fork.find(QUESTION, project=str(project), limit=HITS)) == HITS
+
+    deadline = time.monotonic() + INDEX_SECONDS
+    while not find() or service.status()["state"] != "idle":
+        if time.monotonic() > deadline:
+            sys.exit(f"{HITS} sessions are not found in {INDEX_SECONDS:g} seconds")
+    times: dict[str, list[float]] = {"page": [], "find": []}
+    for number in range(4 * rounds + 1):
+        for name, ask in (("page", page), ("find", find)):
+            started = time.perf_counter()
+            ask()
+            if number:
+                times[name].append(1000 * (time.perf_counter() - started))
+    added = [one - other for one, other in zip(times["page"], times["find"], strict=True)]
+    return {
+        "page_ms": statistics.median(times["page"]), "find_ms": statistics.median(times["find"]),
+        "added_ms": statistics.median(added),
+    }  # fmt: skip
 
 
 def _way_in(service: Served) -> str:

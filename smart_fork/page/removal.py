@@ -9,7 +9,7 @@ from indexer.masking import Masked
 from indexer.shapes import dataclass
 from smart_fork import session_removal, sessions
 from smart_fork.cuts.answer import Excised
-from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request, cut
 from smart_fork.page.renderer import PageValues
@@ -31,12 +31,16 @@ class ForgetPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class ExcisePage(PageValues):
-    """What a cut would take out. `secrets` masks instead of cutting. `shown` is repeated by the form that does it."""
+    """What a cut would take out. `secrets` masks instead of cutting. `shown` is repeated by the form that does it.
+
+    `said` is by the number of a turn how it begins, or what was done in it.
+    """
 
     excised: Excised
     turns: str
     secrets: bool
     shown: str
+    said: Mapping[int, Masked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,18 @@ def about_to_cut(asked: Mapping[str, str]) -> ExcisePage:
         SmartForkError: it would be refused.
     """
     would = cut(_request(asked, dry_run=True))
-    return ExcisePage(would, asked.get("turns", ""), asked.get(_SECRETS) == "yes", _digest(would.removed, would.masked))
+    digest = _digest(would.removed, would.masked)
+    return ExcisePage(would, asked.get("turns", ""), asked.get(_SECRETS) == "yes", digest, _said(would))
+
+
+def _said(would: Excised) -> dict[int, Masked]:
+    try:
+        turns = sessions.look_into(sessions.locate(would.session_id)).turns
+    except SmartForkError:
+        return {}
+    going = {number: turns[number] for number in would.numbers if number is not None and number < len(turns)}
+    texts = {number: turn.text or "; ".join(call.action for call in turn.tool_calls) for number, turn in going.items()}
+    return {number: title(text) for number, text in texts.items() if text}
 
 
 def excised(form: Mapping[str, str]) -> Excised:

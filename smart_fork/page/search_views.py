@@ -58,6 +58,7 @@ class SearchViews:
         return [
             Route("/", self._search),
             Route("/results", self._results),
+            Route("/peek/{agent}/{session_id}", self._peek),
             Route("/sessions", self._sessions),
             Route("/families", self._families),
         ]
@@ -90,6 +91,10 @@ class SearchViews:
         )
         self.scopes.remember(answer, request, scope)
         return answer
+
+    async def _peek(self, request: Request) -> Response:
+        work = partial(answers.conversation, request.path_params, request.query_params)
+        return await self.desk.shown("peek.html", work)
 
     async def _sessions(self, request: Request) -> Response:
         scope, agent = self.scopes.of(request), request.query_params.get("agent", "")

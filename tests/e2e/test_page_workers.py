@@ -37,8 +37,8 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
     left: list[str] = []
 
     def stays(route) -> None:  # an answer without content leaves a browser where it is
-        left.append(route.request.url.removeprefix(served.url))
         route.fulfill(status=204)
+        left.append(route.request.url.removeprefix(served.url))
 
     def leads(*pressed: str) -> str:
         page.evaluate("document.activeElement.blur()")
@@ -96,11 +96,21 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
     page.wait_for_selector("#q:focus")
 
 
-def test_a_result_is_forked_in_place_by_keys(opened):
-    page = opened(f"/?q={INTENT.replace(' ', '+')}")
+def test_a_result_is_read_beside_the_others_and_forked_in_place_by_keys(opened):
+    page = opened(f"/?q={INTENT.replace(' ', '+')}", viewport={"width": 1280, "height": 800})
+    peek = page.get_by_role("complementary", name="The exchange that answers")
 
+    page.wait_for_selector("#peek .message")
+    assert page.locator(".chosen a.row").first.inner_text() == ANSWER
+    first = peek.inner_text()
     page.keyboard.press("j")
     assert ANSWER == focused(page)
+    page.keyboard.press("j")
+    page.wait_for_function("first => document.getElementById('peek').innerText !== first", arg=first)
+    page.keyboard.press("k")
+    page.wait_for_function("first => document.getElementById('peek').innerText === first", arg=first)
+    page.set_viewport_size({"width": 1000, "height": 800})
+    assert not peek.is_visible()
     page.keyboard.press("f")
     assert "prompt-1" == focused(page)
     assert INTENT == page.input_value("#prompt-1")

@@ -49,6 +49,7 @@ async function ask(query) {
     if (mine !== asking) return;
     if (!answer.ok && answer.status !== 400) throw new Error(answer.status === 401 ? "Open the page again: smart-fork open" : text);
     results.innerHTML = text; // rendered and escaped by the service
+    choose();
     document.title = (field.value.trim() ? `${field.value.trim()} · ` : "") + "smart-fork";
     say(results.querySelector("[data-count]")?.textContent ?? "");
   } catch (error) {
@@ -61,6 +62,48 @@ async function ask(query) {
   } finally {
     if (mine === asking) results.removeAttribute("aria-busy");
   }
+}
+
+// Beside the results: the exchange that answers of the one that is chosen, where there is room for it.
+const peek = document.getElementById("peek");
+const room = matchMedia("(min-width: 68.75rem)");
+let peeking = null;
+
+function dress() { // what a session looks like is asked for by whoever looks into one
+  const style = peek.dataset.style;
+  if (!style) return;
+  delete peek.dataset.style;
+  document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: style }));
+}
+
+async function choose(hit = results.querySelector("[data-peek]")) {
+  peek.hidden = !hit;
+  if (!room.matches || !hit || hit.classList.contains("chosen")) return;
+  results.querySelector(".chosen[data-peek]")?.classList.remove("chosen");
+  hit.classList.add("chosen");
+  dress();
+  peeking?.abort();
+  const mine = peeking = new AbortController();
+  peek.setAttribute("aria-busy", "true");
+  try {
+    const answer = hit.dataset.peek && await fetch(hit.dataset.peek, { signal: mine.signal });
+    const text = answer?.ok ? await answer.text() : "<p>Open it to read it.</p>";
+    if (mine !== peeking) return;
+    peek.innerHTML = text; // rendered and escaped by the service
+    peek.scrollTop = 0;
+  } catch {
+    return; // another is chosen by now, or nobody answers, which is said elsewhere
+  }
+  peek.removeAttribute("aria-busy");
+}
+
+if (peek) {
+  choose();
+  room.addEventListener("change", () => choose(results.querySelector(".chosen[data-peek]") ?? undefined));
+  results.addEventListener("focusin", (event) => {
+    const hit = event.target.closest("[data-peek]");
+    if (hit) choose(hit);
+  });
 }
 
 function search() {

@@ -55,6 +55,7 @@ def test_turns_are_cut_out_after_they_were_shown_and_the_index_page_undoes_it_in
     number = re.findall(r"turn (\d+)", served.get("/excise", session=log.stem, turns=f"0-{turn}")[1])
     form = form_in(served.get("/excise", session=log.stem, turns=number[0])[1])
     assert number
+    assert "swordfish" in served.get("/excise", session=log.stem, turns=f"0-{turn}")[1], "what goes is shown in words"
     assert before == [path.read_bytes() for path in (log, *others)]
     assert 400 == served.get("/excise", session=log.stem)[0]
     assert 404 == served.get("/excise", session=str(log), turns="1")[0]
