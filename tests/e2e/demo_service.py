@@ -18,7 +18,7 @@ from smart_fork.demo.script import Scripted
 from tests.e2e.programs import CHECKOUT
 from tests.smart_fork.scripted import AGENT
 
-SECONDS = 60.0
+SECONDS = 120.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
 from indexer.light import LightEmbedder

@@ -51,7 +51,7 @@ def opened(served: DemoService, running) -> Iterator[Callable[..., Page]]:
 
         def open_page(path: str = "/", **how: Any) -> Page:
             context = stack.enter_context(window(one, **{"storage_state": state, **how}))
-            context.set_default_timeout(20_000)
+            context.set_default_timeout(90_000)
             watch = Watch(served.url)
             watch.over(context)
             stack.callback(lambda: pytest.fail(f"{path}: {watch.seen}") if watch.seen else None)

@@ -42,7 +42,7 @@ class Daemon:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/hello", timeout=30):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/hello", timeout=120):
                 return True
         except OSError:
             return False

@@ -69,13 +69,13 @@ def test_however_many_ask_whether_it_is_well_one_question_is_asked(world):
     def question():
         asked.append(1)
         begun.set()
-        go_on.wait(30)
+        go_on.wait(120)
 
     async def ask():
         async with anyio.create_task_group() as tasks:
             for _ in range(100):
                 tasks.start_soon(health.problem)
-            await anyio.to_thread.run_sync(begun.wait, 30)
+            await anyio.to_thread.run_sync(begun.wait, 120)
             await anyio.wait_all_tasks_blocked()
             busy.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
             go_on.set()

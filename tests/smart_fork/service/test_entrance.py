@@ -298,8 +298,8 @@ def test_with_another_token_nothing_opens_that_opened_before(served):
     old, cookie, given = served.secret, served.cookie(), way_in(served)
     assert 200 == served.answer("GET", "/", Cookie=cookie).status
     with (
-        closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as listening,
-        closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as browser,
+        closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as listening,
+        closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as browser,
     ):
         browser.request("GET", LIVE, headers={"Cookie": cookie})
         events = browser.getresponse()

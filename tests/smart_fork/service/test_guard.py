@@ -179,8 +179,8 @@ def test_a_client_that_sends_too_slowly_is_told_so(port, monkeypatch):
 
 def test_others_are_served_while_one_is_slow(port):
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=30) as slow,
-        socket.create_connection(("127.0.0.1", port), timeout=30) as slower,
+        socket.create_connection(("127.0.0.1", port), timeout=120) as slow,
+        socket.create_connection(("127.0.0.1", port), timeout=120) as slower,
     ):
         slow.sendall(head(port, "Content-Length: 10", line="POST /private HTTP/1.1") + b"only")
         slower.sendall(b"GET /priv")
@@ -215,7 +215,7 @@ def test_a_refusal_is_logged_without_the_token(port, caplog):
 
 def raw(port: int, *pieces: bytes) -> bytes:
     """What comes back for bytes as they are, until the service closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         for piece in pieces:
             connection.sendall(piece)
         found = b""
@@ -274,7 +274,7 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(port, expected, lines
 
 def test_a_body_without_end_is_cut_off(port):
     piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(head(port, "Transfer-Encoding: chunked", line="POST /private HTTP/1.1"))
         answer = b""
         sent = 0
@@ -304,7 +304,7 @@ def test_every_method_needs_the_token_and_none_answers_what_it_is_not_for(port, 
 
 def test_a_connection_does_not_become_another_protocol(port):
     lines = ("Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(head(port, *lines).replace(b"Connection: close", b"Connection: Upgrade"))
         answer = connection.recv(4096)
     assert 200 == status(answer)
@@ -324,7 +324,7 @@ def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
 
 def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
-    idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(8)]
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(8)]
 
     assert [200] * 3 == [ask(port)[0] for _ in range(3)]
     assert b"" == idle[0].recv(1), "the oldest was sent away"
@@ -336,11 +336,11 @@ def test_connections_of_strangers_give_way_whatever_they_are_busy_with(port, mon
     """Each has begun a request that never ends. Whoever has the token goes on with his, and others of his are let in."""
     monkeypatch.setattr(connections, "MAX_STRANGERS", 3)
     begun = head(port, "Content-Length: 10", line="POST /private HTTP/1.1").replace(b"Connection: close\r\n", b"")
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as known:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as known:
         known.sendall(begun + b"only")
         held = []
         for _ in range(8):
-            held.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=120))
             held[-1].sendall(head(port, "Content-Length: 10", line="POST /enter HTTP/1.1", token="no") + b"co")
             assert 200 == ask(port)[0]
         with suppress(ConnectionError):

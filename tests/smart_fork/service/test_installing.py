@@ -349,7 +349,7 @@ class TestBoth:
 
             install(keeper, wanted)
 
-            assert -signal.SIGTERM == by_hand.wait(30)
+            assert -signal.SIGTERM == by_hand.wait(120)
 
     def test_a_damaged_file_is_replaced_and_the_loss_told(self, keeper, home, caplog):
         keeper.path.parent.mkdir(parents=True)

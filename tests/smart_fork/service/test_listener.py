@@ -78,7 +78,7 @@ def test_a_name_is_listened_at_wherever_it_leads(home):
     with closing(listen("localhost", None)) as ours:
         assert "127.0.0.1" == ours.host, "a literal address is announced"
         for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-            socket.create_connection((host, ours.port), timeout=30).close()
+            socket.create_connection((host, ours.port), timeout=120).close()
             with socket.socket(family) as other, pytest.raises(OSError, match="in use"):
                 other.bind((host, ours.port))
         port = ours.port
@@ -132,7 +132,7 @@ def relay(listener: socket.socket, target: tuple[str, int]) -> Iterator[list[byt
                 client, _ = listener.accept()
             except OSError:
                 return
-            service = socket.create_connection(target, timeout=30)
+            service = socket.create_connection(target, timeout=120)
             for one, other, listens in ((client, service, True), (service, client, False)):
                 threading.Thread(target=pump, args=(one, other), kwargs={"listens": listens}, daemon=True).start()
 
@@ -143,7 +143,7 @@ def relay(listener: socket.socket, target: tuple[str, int]) -> Iterator[list[byt
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(30)
+        thread.join(120)
 
 
 @pytest.mark.parametrize("name", ["localhost", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.2", "127.0.0.2"])
@@ -217,7 +217,7 @@ def test_a_signed_request_is_of_no_use_in_another_connection_or_another_time(ser
         assert 200 == connection.getresponse().status
     hello = [data for data in sent if data.startswith(b"GET /hello?")][-1].split()[1].decode()
     assert served.secret not in json.dumps(headers)
-    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as other:
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as other:
         other.request("GET", hello)  # as whoever has read along would
         other.getresponse().read()
         other.request("GET", "/status", headers=headers)

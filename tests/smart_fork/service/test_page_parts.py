@@ -111,7 +111,7 @@ def test_a_form_does_its_work_once_however_often_it_is_sent(forms):
     form, done, go = forms.new(FORK), [], threading.Event()
 
     def work() -> int:
-        go.wait(20)
+        go.wait(120)
         done.append(1)
         return len(done)
 

@@ -134,7 +134,7 @@ def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world
     assert MOST_LISTENERS > 1
 
     def listens() -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
         connection.request("GET", LIVE, headers={"Cookie": served.cookie()})
         return connection
 

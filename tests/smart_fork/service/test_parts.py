@@ -40,7 +40,7 @@ def service(world, monkeypatch):
     yield service
     service.stop()
     for thread in set(threading.enumerate()) - before:
-        thread.join(30)  # it would look for the index of the next test
+        thread.join(120)  # it would look for the index of the next test
 
 
 def test_a_service_that_is_told_to_keep_the_index_fresh_indexes_by_itself(world, shop, service, monkeypatch):

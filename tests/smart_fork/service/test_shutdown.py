@@ -44,7 +44,7 @@ def test_the_service_that_runs_is_ended(run, serving):  # noqa: F811
     stopped = run("service", "stop")
 
     assert (0, "The service was stopped.\n") == (stopped.code, stopped.out)
-    assert -15 == service.wait(10)
+    assert -15 == service.wait(120)
     assert announced() is None
     assert (0, {"stopped": False}) == ((again := run("service", "stop", "--json")).code, json.loads(again.out))
     assert "No service runs." in run("service", "stop").out
@@ -56,7 +56,7 @@ def test_one_that_does_not_listen_is_ended_by_the_system(serving, monkeypatch):
     service = serving(STUBBORN)
 
     assert shutdown.stop()
-    assert -9 == service.wait(10)
+    assert -9 == service.wait(120)
 
 
 def test_what_one_that_died_has_left_is_cleared_away(serving):
@@ -83,7 +83,7 @@ def test_a_service_that_proves_to_be_ours_is_ended_whatever_the_clock_says(servi
     service = serving(earlier=timedelta(hours=1), port=served.port)
 
     assert shutdown.stop()
-    assert -15 == service.wait(10)
+    assert -15 == service.wait(120)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(word
 
     try:
         assert shutdown.stop()
-        assert -15 == own.wait(10)
+        assert -15 == own.wait(120)
         assert not shutdown.stop()
         assert other.poll() is None
     finally:

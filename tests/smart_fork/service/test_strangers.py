@@ -92,7 +92,7 @@ def relayed(served):
     """A stranger who has the real service answer our question, and what he is told."""
 
     def ask(path: str) -> bytes:
-        with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as connection:
             connection.request("GET", path)
             return connection.getresponse().read()
 

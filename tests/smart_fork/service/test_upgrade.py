@@ -276,7 +276,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     child.kill()
     eventually(lambda: not psutil.pid_exists(child.pid))
     service.send_signal(signal.SIGTERM)
-    assert 0 == service.wait(30)
+    assert 0 == service.wait(120)
     assert not (state_home() / "service-starts.json").exists()
 
 
