@@ -64,6 +64,8 @@ class Needs:
         if key not in self._readings:
             earlier = [(at, step) for at, step in enumerate(self._steps[:place]) if not step.broken]
             looked = next((at for at, step in reversed(earlier) if step.shows(path)), None)
+            if looked is None:
+                looked = next((at for at, step in reversed(earlier) if step.names(path)), None)
             made = next((at for at, step in earlier if step.changes(path)), None)
             self._readings[key] = made if looked is None else looked
         return self._readings[key]

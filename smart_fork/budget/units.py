@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +26,8 @@ class Step:
     """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
 
     `tokens` is what it takes, `short` what with its results shortened.
-    `edits` and `reads` are the files that it changes and looks at, as it names them; of a command it is not known which
-    of its words are files. `broken` says that a result is missing, so that it cannot be kept.
+    `edits` and `reads` are the files that it changes and looks at, as it names them; of most commands it is not known
+    which of their words are files. `broken` says that a result is missing, so that it cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -42,9 +43,15 @@ class Step:
 
     def shows(self, path: str) -> bool:
         """Whether it looks at this file."""
+        return any(_same(path, one) for one in self.reads)
+
+    def names(self, path: str) -> bool:
+        """Whether it runs a command that names this file: it may look at it, or do something else with it."""
         name = PurePosixPath(path).name
-        return any(PurePosixPath(one).name == name for one in self.reads) or (
-            bool(name) and any(name in action for action in self.actions if action.startswith("run "))
+        return bool(name) and any(
+            action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
+            for action in self.actions
+            if name in action
         )
 
     @property
@@ -54,7 +61,7 @@ class Step:
 
     def changes(self, path: str) -> bool:
         """Whether it edits this file, or makes it."""
-        return any(PurePosixPath(one).name == PurePosixPath(path).name for one in self.edits)
+        return any(_same(path, one) for one in self.edits)
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
         or any(result.tool_use_id not in known for turn in turns for result in turn.tool_results),
         calls=len(calls),
         edits=tuple(dict.fromkeys(chain.from_iterable(call.edits for call in calls))),
-        reads=tuple(action[5:].strip() for action in actions if action.startswith("read ")),
+        reads=tuple(dict.fromkeys(chain.from_iterable(call.reads for call in calls))),
         actions=actions,
     )
 
@@ -181,6 +188,12 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 def _group(turn: Turn) -> str:
     """Whose message a record is part of; where an agent uses the field for something else, nobody's."""
     return "" if turn.group in (ITEM, EVENT) else turn.group
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names can be those of one file: the same, or one of them below a directory that the other leaves out."""
+    one, other = one.removeprefix("./"), other.removeprefix("./")
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def _turns(steps: object) -> frozenset[int]:

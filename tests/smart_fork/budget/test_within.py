@@ -18,6 +18,9 @@ from smart_fork.agents.excerpt import shortened
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH, amount
+from smart_fork.budget.costs import costs
+from smart_fork.budget.needs import Needs
+from smart_fork.budget.units import units
 from smart_fork.budget.wanted import Wanted, numbers
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
@@ -233,6 +236,27 @@ def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_lo
     log = back.source_path.read_text()
     assert log.count("expired") >= 4
     assert "left out of this copy" in log
+
+
+def test_an_edit_keeps_the_reading_of_its_own_file_not_what_only_has_its_name(home, repo):
+    """Of another directory's file, or to stage it."""
+    records = claude_records(repo)
+    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "add retry to upload.py")
+    for number, (name, given) in enumerate([
+        ("Read", {"file_path": f"{repo}/old/upload.py"}), ("Bash", {"command": "git add upload.py; wc -l my-upload.py"}),
+    ]):  # fmt: skip
+        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
+        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "ok"}
+        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
+        place += 2
+    for before, record in pairwise(records):
+        record["parentUuid"] = before["uuid"]
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    needs = Needs(units(session, costs(session), len(session.turns) - 1))
+
+    actions = [call.action for turn in sorted(needs.done(1)) for call in session.turns[turn].tool_calls]
+    assert [f"read {repo}/upload.py", f"edit {repo}/upload.py"] == actions
 
 
 def test_a_decision_keeps_its_question(long_session, repo):
