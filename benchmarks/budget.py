@@ -1,6 +1,7 @@
 """What a fork within a budget keeps of a session, and what it takes: by labels made by reading, and at random.
 
-    python benchmarks/budget.py CORPUS [LABELS] [--home DIR] [--budget 30k] [--misses] [--json FILE]
+    python benchmarks/budget.py CORPUS [LABELS] [--home DIR] [--budget 30k] [--also FILE] [--misses]
+        [--json FILE]
     python benchmarks/budget.py CORPUS --random N [--seed N] [--json FILE]
 
 CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON object a line:
@@ -12,9 +13,11 @@ CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON ob
 question where it is none of the corpus. Without LABELS it is ``exchanges.jsonl`` beside this; the labels in
 ``exchanges-held-out.jsonl`` are about other sessions. For a budget and for ``match`` it prints in how many
 of these sessions all of them are kept: at all (what was asked and answered), with all their edits and what these need,
-with every call and its result (long ones shortened), and in full; in how many they could be in full, since they
-alone take no more than the budget; and the share of the session's tokens; all by its length. ``--misses`` prints each
-question of which an exchange, or an edit, is not kept.
+with every call and its result (long ones shortened), and in full; and the share of the session's tokens; all by its
+length. Beside each stands the bound, what the best choice could do that knows the answer: in how many sessions these
+exchanges, with what was asked first and what was said last, take no more than the budget, and the median of the share
+that they take. ``--misses`` prints each question of which an exchange, or an edit, is not kept; with ``--also`` each
+question is asked in other words as well.
 
 With ``--random N``, which needs no labels and no index, so many budgets are tried on sessions of the corpus with
 evidence by chance: what is written is read
@@ -30,7 +33,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,29 +48,22 @@ LENGTHS = (0, 30_000, 60_000, 120_000)
 
 
 class Kept(NamedTuple):
-    """What is kept of the exchanges that answer a query (`id`), and of how many of the session's tokens (`whole`).
+    """What is kept of the exchanges that answer a query (`id`), as much of each as in `LEVELS`; in how many of the
+    session's tokens (`whole`).
 
-    `alone` is what these exchanges take in full, with what they need.
+    `least` is what each takes at the least, and `most` what it may take.
     """
 
     id: str
-    said: bool
-    edits: bool
-    calls: bool
-    full: bool
-    fits: bool
-    alone: int
+    kept: tuple[bool, ...]
+    least: tuple[int, ...]
+    most: int
     tokens: int
     whole: int
 
 
-FIGURES = {
-    "said": "kept at all",
-    "edits": "with all edits and what they need",
-    "calls": "with every call and result",
-    "full": "in full",
-    "fits": "could be in full",
-}
+#: How much of an exchange is kept.
+LEVELS = ("at all", "all edits", "every call", "in full")
 
 
 def main() -> None:
@@ -79,6 +75,7 @@ def main() -> None:
     parser.add_argument("--budget", default="30k")
     parser.add_argument("--random", type=int, default=0, help="how many budgets to try at random")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--also", type=Path, help="further phrasings of the queries")
     parser.add_argument("--misses", action="store_true", help="print each question of which something is not kept")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
@@ -86,10 +83,12 @@ def main() -> None:
     with home_of(arguments.corpus, arguments.home) as laid_out:
         if arguments.labels or not arguments.random:
             labels = labels_of(arguments.labels or DEVELOPMENT)
-            labels = of_queries(labels, opened(laid_out).queries)
+            queries = opened(laid_out, arguments.also).queries
+            also = {query["id"]: query["also"] for query in queries}
+            labels = [one | {"also": also.get(one["id"], ())} for one in of_queries(labels, queries)]
             told = {budget: list(kept(labels, budget)) for budget in (arguments.budget, "match")}
         tried = Counter(outcomes(arguments.random, arguments.seed)) if arguments.random else Counter[str]()
-    figures = {budget: table(rows) for budget, rows in told.items()} | {"random": dict(tried)}
+    figures = {budget: table(rows, budget) for budget, rows in told.items()} | {"random": dict(tried)}
     show(figures)
     if arguments.misses:
         show_misses(told)
@@ -111,55 +110,70 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
         session = next((reader.read(log).session for log in logs), None)
         if session is None:
             sys.exit(f"label {label['id']}: this corpus has no session {label['session_id']}")
-        yield kept_of(session, exchange_evidence(session, label["query"], engine), label, budget)
+        yield kept_of(session, exchange_evidence(session, label["query"], engine, label["also"]), label, budget)
 
 
 def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
-    """What a budget keeps of these exchanges."""
+    """What a budget keeps of these exchanges, and what could be kept of them."""
     from smart_fork.budget.amount import amount
+    from smart_fork.budget.choice import LEAST_SHARE, LEAST_TOKENS, Choice, Chooser, Gains
     from smart_fork.budget.costs import costs
-    from smart_fork.budget.needs import Needs
     from smart_fork.budget.units import units
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
 
     end, counted = len(session.turns) - 1, costs(session)
     found = selected(session, end, Wanted(amount(budget)), evidence)
-    told, parts = found.selection, units(session, counted, end)
-    needs = Needs(parts)
+    parts, whole = units(session, counted, end), found.selection.whole_tokens
+    knowing = Chooser(parts, counted, end, session, Gains({parts[-1].number: 1.0}))
+    needs, begun = knowing.needs, knowing.smallest().kept
     places = {max((n for n, unit in enumerate(parts) if unit.number <= one), default=0) for one in label["exchanges"]}
     everything = frozenset(turn for unit in parts for turn in unit.whole)
     of_it = found.excerpt.kept if found.excerpt else everything
     cut = {
         turn for turn in (found.excerpt.shortened if found.excerpt else ()) if counted.short[turn] < counted.turns[turn]
     }
-    whole = frozenset().union(*(needs.whole(place) for place in places))
-    alone = sum(counted.turns[turn] for turn in whole)
+    own = frozenset().union(*(parts[place].whole for place in places))
+    words = frozenset().union(*(parts[place].words for place in places))
+    said, done, calls = (
+        frozenset().union(*(some(place) for place in places)) for some in (needs.said, needs.done, needs.whole)
+    )
+    best = [Choice(begun | said), Choice(begun | done), Choice(begun | calls), Choice(begun | calls, own)]
     return Kept(
         id=label["id"],
-        said=all(parts[place].words <= of_it for place in places),
-        edits=all(needs.done(place) <= of_it for place in places),
-        calls=whole <= of_it,
-        full=whole <= of_it and not any(cut & parts[place].whole for place in places),
-        fits=budget == "match" or alone <= int(amount(budget)),
-        alone=alone,
-        tokens=told.tokens,
-        whole=told.whole_tokens,
+        kept=(words <= of_it, done <= of_it, calls <= of_it, calls <= of_it and not cut & own),
+        least=tuple(min(whole, knowing.tokens(choice)) for choice in best),
+        most=max(LEAST_TOKENS, int(LEAST_SHARE * whole)) if budget == "match" else int(amount(budget)),
+        tokens=found.selection.tokens,
+        whole=whole,
     )
 
 
-def table(rows: Sequence[Kept]) -> dict[str, Any]:
-    """The share of sessions whose exchanges are kept, and the median share of the tokens: of all, and by length."""
+def table(rows: Sequence[Kept], budget: str) -> dict[str, Any]:
+    """The share of sessions whose exchanges are kept, the median share of the tokens, and what could be: of all, of
+    those that are longer than the budget, and by length.
+    """
+    from smart_fork.budget.amount import MATCH, amount
+
+    longer = [] if budget == MATCH else [(int(amount(budget)) + 1, None)]
     figures: dict[str, Any] = {}
-    for low, high in [(0, None), *zip(LENGTHS, (*LENGTHS[1:], None), strict=True)]:
+    for low, high in [(0, None), *longer, *zip(LENGTHS, (*LENGTHS[1:], None), strict=True)]:
         some = [row for row in rows if low <= row.whole and (high is None or row.whole < high)]
         if not some:
             continue
         length = f"{low:,} to {high:,} tokens" if high else f"{low:,} tokens and more" if low else "all"
-        figures[length] = {"sessions": len(some)} | {
-            said: round(statistics.mean(getattr(row, name) for row in some), 3) for name, said in FIGURES.items()
-        } | {"median share": round(statistics.median(row.tokens / row.whole for row in some), 3)}  # fmt: skip
+        figures[length] = {"sessions": len(some), "share": _median(row.tokens / row.whole for row in some)}
+        for number, level in enumerate(LEVELS):
+            figures[length] |= {
+                level: round(statistics.mean(row.kept[number] for row in some), 3),
+                f"{level}: bound": round(statistics.mean(row.least[number] <= row.most for row in some), 3),
+                f"{level}: its share": _median(row.least[number] / row.whole for row in some),
+            }
     return figures
+
+
+def _median(shares: Iterable[float]) -> float:
+    return round(statistics.median(shares), 3)
 
 
 def outcomes(count: int, seed: int) -> Iterator[str]:
@@ -236,12 +250,12 @@ def show(figures: dict[str, Any]) -> None:
     """The figures as tables."""
     console = Console(width=120)
     for name, told in figures.items():
-        rows = told if name != "random" else {"budgets": told}
+        columns = told if name != "random" else {"budgets": told}
         printed = Table(title=name if name == "random" else f"budget {name}")
-        for heading in ("", *next(iter(rows.values()), {})):
+        for heading in ("", *columns):
             printed.add_column(heading, justify="right" if heading else "left")
-        for what, values in rows.items():
-            printed.add_row(what, *(f"{value:g}" for value in values.values()))
+        for what in next(iter(columns.values()), {}):
+            printed.add_row(what, *(f"{values[what]:g}" for values in columns.values()))
         console.print(printed)
 
 
@@ -249,9 +263,10 @@ def show_misses(told: dict[str, list[Kept]]) -> None:
     """A line for each question of which an exchange that answers, or an edit of it, is not kept."""
     for budget, rows in told.items():
         for row in rows:
-            if not row.edits:
-                what = "an edit or what it needs" if row.said else "what was asked and answered"
-                print(f"{budget}: {row.id} lacks {what}; {row.tokens} of {row.whole} tokens, {row.alone} in full")
+            if not row.kept[1]:
+                what = "an edit or what it needs" if row.kept[0] else "what was asked and answered"
+                least = f"{row.least[1]} at the least"
+                print(f"{budget}: {row.id} lacks {what}; {row.tokens} of {row.whole} tokens, {least}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Which turns of a session a budget is spent on.
+"""Which turns of a session a budget is spent on: those that gain most a token.
 
-First what was said and done in each exchange that answers or is near, with what that needs and its long results
-shortened; then all of what answers, and in full; then all of what is near; and last, of what answers and did not fit as
-a whole, what was run, and for a budget of tokens also what was looked at.
+What speaks for an exchange says how likely it is the one that answers. What is gained by keeping it grows with how much
+of it is kept: what was asked and answered, then its edits with what they need, then every call with its result, long
+ones shortened, and last all of it in full. What is cheap or likely so comes before what is neither.
 
 Pure: what speaks for each exchange is given.
 """
@@ -10,8 +10,10 @@ Pure: what speaks for each exchange is given.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
+from math import exp
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
@@ -20,9 +22,15 @@ from smart_fork.budget.left_out import Lines
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import Step, Unit
 
-#: Where as little is wanted as answers, so many exchanges are kept; otherwise this many in what was asked and answered.
-ANSWERS, NEAREST = 3, 8
-#: Beyond what was said and done, exchanges are filled up to this share of a session: a fork of much of it saves little.
+#: What it is worth to keep of what answers what was asked and answered; all its edits beside that, with what they need;
+#: every call beside these; and all of it in full. Where as little is wanted as answers, so many of these are kept.
+WORTH, LEAST_LEVELS = (1.0, 4.0, 0.3, 0.02), 3
+#: How much likelier an exchange is the one that answers by as much as speaks for the best, in words or in meaning: this
+#: power of e, as labelled questions have it. Where nothing is known, each is half as likely as the one after it.
+SHARPNESS, BEFORE = 3.0, 0.5
+#: The edits of what is as likely as this are kept beyond the share that is filled.
+LIKELY = 0.03
+#: Exchanges are filled up to this share of a session: a fork of much of it saves little.
 FILLED = 0.25
 #: As little as answers is at most this share of a session, or so many tokens, beside what is always kept.
 LEAST_SHARE, LEAST_TOKENS = 0.12, 6_000
@@ -58,6 +66,15 @@ class Addition:
     full: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What may be added: what it gains, and about how many tokens it takes."""
+
+    gain: float
+    tokens: int
+    added: Addition
+
+
 class Chooser:
     """Chooses among the exchanges of one session."""
 
@@ -87,22 +104,34 @@ class Chooser:
                 choice = self._with(choice, Addition(place, self.needs.whole(place), WANTED, unit.whole))
         gone = frozenset(turn for unit in self.units if unit.number in drop for turn in unit.whole)
         whole = sum(self.costs.turns[: self.end + 1])
-        bound = max(LEAST_TOKENS, int(LEAST_SHARE * whole)) if most is None else most
-        for added in self._first(ANSWERS if most is None else NEAREST):
+        share = LEAST_SHARE if most is None else FILLED
+        bound = max(LEAST_TOKENS, int(share * whole))
+        most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
+        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in self._answers]
+        for place in likely:
+            choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
+        pieces = self._by_gain(likely, LEAST_LEVELS) if least else self._by_gain(range(len(self.units)), len(WORTH))
+        for added in pieces:
             choice = self._added(choice, added, bound, gone)
-        bound = min(bound, max(LEAST_TOKENS, int(FILLED * whole)))
-        for added in self._then() if most is not None else ():
-            choice = self._added(choice, added, bound, gone)
-        room = min(bound, int((LEAST_SHARE if most is None else FILLED) * whole))
-        for place in self._ranked()[0]:
-            choice = self._with_runs(choice, place, room, gone, looked=most is not None)
+        last = len(self.units) - 1
+        choice = self._added(choice, Addition(last, self.needs.said(last), LAST), bound, gone)
+        for place in likely:
+            choice = self._added(choice, self._addition(place, self.needs.done(place)), most, gone)
+        for place in likely:
+            choice = self._with_last(choice, self._addition(place, self.needs.done(place)), most, gone)
+        for place in self._answers:
+            choice = self._with_runs(choice, place, min(bound, int(share * whole)), gone, looked=not least)
         return choice
 
     def tokens(self, choice: Choice) -> int:
         """What all of it takes, with what is told of the rest and what a compaction has left."""
-        own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
-        return own + told + self.costs.summary(self.end)
+        return self._own(choice) + told
+
+    def _own(self, choice: Choice) -> int:
+        """What is kept of it takes, with what a compaction has left: all but what is told of the rest."""
+        own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
+        return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
         """What is told of what is left out, by the turn before which it stands."""
@@ -124,18 +153,23 @@ class Chooser:
         return found
 
     def _added(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
-        """The choice with what is added, as far as that fits: of what was done, the last that does."""
-        if gone & self.units[added.place].whole:
+        """The choice with what is added, where that fits."""
+        turns, full = added.turns - gone, added.full - gone
+        if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
+            return choice
+        if sum(self.costs.of(turn, full=turn in full) for turn in turns) > bound:
+            return choice
+        more = self._with(choice, replace(added, turns=turns, full=full))
+        return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
+
+    def _with_last(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
+        """The choice with the last edits of an exchange that fit."""
+        if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
-        def with_last(edits: int | None) -> Choice:
-            turns = added.turns if edits is None else self.needs.done(added.place, edits)
-            return self._with(choice, replace(added, turns=turns - gone, full=added.full - gone))
+        def with_last(edits: int) -> Choice:
+            return self._with(choice, replace(added, turns=self.needs.done(added.place, edits) - gone))
 
-        if self.tokens(more := with_last(None)) <= bound:
-            return more
-        if added.turns != self.needs.done(added.place):
-            return choice
         fitting = range(1, len(self.needs.edits(added.place)))
         count = bisect_right(fitting, bound, key=lambda edits: self.tokens(with_last(edits)))
         return with_last(fitting[count - 1]) if count else choice
@@ -189,29 +223,52 @@ class Chooser:
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
         return [place for place in ranked if self._gain[place] > 0]
 
-    def _ranked(self) -> tuple[list[int], list[int]]:
-        """The places of what answers, and of what else is near, the best first."""
-        best = self._best()
-        answers = list(dict.fromkeys([*best[:1], *([self._point] if self._point is not None else [])]))
-        return answers, [place for place in best if place not in answers]
+    @cached_property
+    def _answers(self) -> list[int]:
+        """The places of what answers: the best, and that by whose end all is known."""
+        return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
-    def _first(self, nearest: int) -> Iterator[Addition]:
-        """What was said and done in what answers, and then in what is near, the best first; and what the last words are
-        on, where these are only that it is to go on.
-        """
-        answers, near = self._ranked()
-        best = [(place, ANSWER) for place in answers] + [(place, NEAR) for place in near[:nearest]]
-        yield from (Addition(place, self.needs.said(place), why) for place, why in best)
-        yield from (Addition(place, self.needs.done(place), why) for place, why in best)
-        yield Addition(len(self.units) - 1, self.needs.said(len(self.units) - 1), LAST)
+    def _ranked(self) -> list[int]:
+        """The places of all exchanges, the likeliest first."""
+        return sorted(range(len(self.units)), key=lambda place: (-self._chances[place], -place))
 
-    def _then(self) -> Iterator[Addition]:
-        """All of what answers, first with its results shortened; what was done last; and all of what is near."""
-        answers, near = self._ranked()
-        yield from (Addition(place, self.needs.whole(place), ANSWER) for place in answers)
-        yield from (Addition(place, self.needs.whole(place), ANSWER, self.units[place].whole) for place in answers)
-        yield Addition(len(self.units) - 1, self.needs.done(len(self.units) - 1), LAST)
-        yield from (Addition(place, self.needs.whole(place), NEAR) for place in near[: NEAREST - 1])
+    @cached_property
+    def _chances(self) -> list[float]:
+        """How likely each exchange is the one that answers."""
+        most, last = max(self._gain), len(self.units) - 1
+        odds = [exp(SHARPNESS * (gain - most)) if gain else 0.0 for gain in self._gain]
+        if not most:
+            odds = [BEFORE ** (last - place) for place in range(len(self.units))]
+        return [one / sum(odds) for one in odds]
+
+    def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
+        """What may be kept of the exchanges in these places, up to so many `levels` of each, by the gain a token."""
+        pieces = [piece for place in places for piece in self._pieces(place, levels)]
+        return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
+
+    def _pieces(self, place: int, levels: int) -> list[Piece]:
+        """One exchange piece by piece: each gains less a token than the one before, with which it is kept else."""
+        found: list[Piece] = []
+        before = 0
+        for worth, (turns, full) in zip(WORTH[:levels], self._levels(place), strict=False):
+            tokens = sum(self.costs.of(turn, full=turn in full) for turn in turns)
+            piece = Piece(self._chances[place] * worth, max(1, tokens - before), self._addition(place, turns, full))
+            before = max(before, tokens)
+            while found and piece.gain * found[-1].tokens >= found[-1].gain * piece.tokens:
+                less = found.pop()
+                piece = replace(piece, gain=piece.gain + less.gain, tokens=piece.tokens + less.tokens)
+            found.append(piece)
+        return found if self._chances[place] else []
+
+    def _levels(self, place: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
+        """How much of an exchange may be kept, from little to all: which turns, and which of them in full."""
+        yield self.needs.said(place), frozenset()
+        yield self.needs.done(place), frozenset()
+        yield self.needs.whole(place), frozenset()
+        yield self.needs.whole(place), self.units[place].whole
+
+    def _addition(self, place: int, turns: frozenset[int], full: frozenset[int] = frozenset()) -> Addition:
+        return Addition(place, turns, ANSWER if place in self._answers else NEAR, full)
 
 
 def _gain(gains: Gains, number: int, following: int | None) -> float:

@@ -24,14 +24,14 @@ class Needs:
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """The same, and all its edits, or the `last` of them, with all that they need."""
+        """The same, and all its edits and decisions, or the `last` of them, with all that they need."""
         edits = self.edits(place)
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
         return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
 
     def edits(self, place: int) -> list[Step]:
-        """The steps of it that change files."""
-        return [step for step in self._units[place].steps if step.edits and not step.broken]
+        """The steps of it that change files, or have the person decide."""
+        return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
         """All of an exchange, with what that needs."""

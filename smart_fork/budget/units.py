@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 
+from indexer.patterns import late
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.twice import EVENT, ITEM
 from smart_fork.budget.costs import Costs
@@ -19,6 +20,8 @@ SHORT_CHARACTERS = 16
 AT_MOST = 1_500
 #: Of an answer, how much of its end is looked at for a question, and what one ends with, in any script.
 _END, _ASKS = 300, "?\uff1f\u061f"
+#: What tools are called that ask the person something in a form.
+_FORMS = late(r"(?i)^(?:ask_?user\w*|request_user_input|question)$")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Step:
 
     `tokens` is what it takes, `short` what with its results shortened.
     `edits` and `reads` are the files that it changes and looks at, as it names them; of most commands it is not known
-    which of their words are files. `broken` says that a result is missing, so that it cannot be kept.
+    which of their words are files. `asks` says that the person is asked something in a form, where the result is what
+    was decided; `broken` that a result is missing, so that it cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -35,6 +39,7 @@ class Step:
     short: int = 0
     text: str = ""
     prompt: bool = False
+    asks: bool = False
     broken: bool = False
     calls: int = 0
     edits: tuple[str, ...] = ()
@@ -176,6 +181,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
         short=sum(costs.short[i] for i in numbers),
         text="\n".join(said),
         prompt=any(turn.prompt for turn in turns),
+        asks=any(_FORMS.search(call.name) for call in calls),
         broken=any(call.id not in answered for call in calls)
         or any(result.tool_use_id not in known for turn in turns for result in turn.tool_results),
         calls=len(calls),
@@ -191,7 +197,7 @@ def _group(turn: Turn) -> str:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names can be those of one file: the same, or one of them below a directory that the other leaves out."""
+    """Whether two names can be of one file: the same, or one below a directory that the other leaves out."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
