@@ -177,19 +177,21 @@ def _median(shares: Iterable[float]) -> float:
 
 
 def outcomes(count: int, seed: int) -> Iterator[str]:
-    """What became of so many budgets at random: a word for each."""
+    """What became of so many budgets at random: a word for each. Each log is read once."""
     from smart_fork.agents import READERS
 
     chance = random.Random(seed)
     logs = [(agent, file.path) for agent in ("claude", "codex") for file in READERS[agent].discover()]
+    drawn: dict[tuple[str, Path], list[float]] = {}
+    for _ in range(count):
+        drawn.setdefault(chance.choice(logs), []).append(chance.random())
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(count):
-            agent, path = chance.choice(logs)
-            yield _tried(agent, path, chance, Path(folder))
+        for (agent, path), own in drawn.items():
+            session = READERS[agent].read(path).session
+            yield from (_tried(agent, path, session, random.Random(one), Path(folder)) for one in own)
 
 
-def _tried(agent: str, path: Path, chance: random.Random, folder: Path) -> str:
-    from smart_fork.agents import READERS
+def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: Path) -> str:
     from smart_fork.agents.copier import NewSession
     from smart_fork.agents.facets import copier, starter_of
     from smart_fork.budget.wanted import Wanted
@@ -198,7 +200,6 @@ def _tried(agent: str, path: Path, chance: random.Random, folder: Path) -> str:
     from smart_fork.retrieval.exchanges import ExchangeEvidence
     from smart_fork.retrieval.fork_point import PointParts
 
-    session = READERS[agent].read(path).session
     points = session.branch_points() if session else ()
     if session is None or not points:
         return "nothing finished"

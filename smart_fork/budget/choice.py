@@ -28,7 +28,8 @@ WORTH, LEAST_LEVELS = (1.0, 4.0, 0.3, 0.02), 3
 #: How much likelier an exchange is the one that answers by as much as speaks for the best, in words or in meaning: this
 #: power of e, as labelled questions have it. Where nothing is known, each is half as likely as the one after it.
 SHARPNESS, BEFORE = 3.0, 0.5
-#: The edits of what is as likely as this are kept beyond the share that is filled.
+#: The words of what is as likely as this come first. Its edits, and those of what a session begins with, for the rest
+#: builds on that, are kept beyond the share that is filled.
 LIKELY = 0.03
 #: Exchanges are filled up to this share of a session: a fork of much of it saves little.
 FILLED = 0.25
@@ -107,7 +108,7 @@ class Chooser:
         share = LEAST_SHARE if most is None else FILLED
         bound = max(LEAST_TOKENS, int(share * whole))
         most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
-        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in self._answers]
+        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in (0, *self._answers)]
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
         pieces = self._by_gain(likely, LEAST_LEVELS) if least else self._by_gain(range(len(self.units)), len(WORTH))
