@@ -187,17 +187,46 @@ def test_results_of_any_form_are_shortened(home):
     assert all(given == shortened(given) for given in ("", "c" * 480, None, 7, [], {}))
 
 
-def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, repo):
-    records = claude_records(repo)
-    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "upgrade the linter") - 1
-    for number in range(12):
+def with_files(records: list[dict], repo: Path, before: str, count: int) -> list[dict]:
+    """The records with so many files that are written in the exchange before that prompt."""
+    place = next(i for i, one in enumerate(records) if one["message"]["content"] == before) - 1
+    for number in range(count):
         given = {"file_path": f"{repo}/new{number}.py", "content": "x" * 3_000}
         use = {"type": "tool_use", "id": f"e{number}", "name": "Write", "input": given}
         done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "ok"}
         records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
         place += 2
-    for before, record in pairwise(records):
-        record["parentUuid"] = before["uuid"]
+    for earlier, record in pairwise(records):
+        record["parentUuid"] = earlier["uuid"]
+    return records
+
+
+def edits_of(session) -> list[str]:
+    return [path for turn in session.turns for call in turn.tool_calls for path in call.edits]
+
+
+def test_of_two_that_are_as_likely_the_one_that_takes_less_is_kept_with_its_edits(home, repo):
+    records = with_files(claude_records(repo), repo, "write the changelog", 4)
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+    alike = PointParts(0.9, 1.0, 1.0, 1.0, 0.0)
+
+    back, _ = written(session, distil(session, Wanted(3_600), ExchangeEvidence({1: alike, 2: alike})).excerpt, repo)
+
+    assert [f"{repo}/upload.py"] == edits_of(back)[:1]
+
+
+def test_what_a_session_begins_with_keeps_its_edits(home, repo):
+    """What comes later builds on them, though nothing speaks for that exchange."""
+    records = with_files(claude_records(repo), repo, "add retry to upload.py", 2)
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    back, _ = written(session, distil(session, Wanted(5_000), speaking(3)).excerpt, repo)
+
+    assert [f"{repo}/new0.py", f"{repo}/new1.py"] == edits_of(back)
+
+
+def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, repo):
+    records = with_files(claude_records(repo), repo, "upgrade the linter", 12)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
     found = distil(session, Wanted(4_500), speaking(1))
