@@ -70,7 +70,7 @@ bar?.addEventListener("click", (event) => {
 const filter = document.getElementById("within");
 filter?.addEventListener("input", () => {
   const wanted = filter.value.trim().toLowerCase();
-  for (const entry of entries) entry.hidden = !entry.textContent.toLowerCase().includes(wanted);
+  for (const entry of entries) entry.parentElement.hidden = !entry.textContent.toLowerCase().includes(wanted);
 });
 
 // "Fork here" fills the form that is on the page already.
