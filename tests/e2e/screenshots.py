@@ -79,6 +79,7 @@ def search(page: Page) -> None:
     page.fill("#q", INTENT)
     page.wait_for_selector("mark")
     page.wait_for_selector("#results:not([aria-busy])")
+    page.wait_for_selector("#peek .message")
     page.click(".fork-here summary >> nth=0")
 
 

@@ -18,8 +18,11 @@ from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.spending import Spending
+from smart_fork.page import answers
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from smart_fork.page.worker_views import LIVE
+from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
 from tests.smart_fork.world import BrokenModel
@@ -418,3 +421,22 @@ def test_however_many_are_asked_for_so_many_are_shown(served, world, shop):
 
     assert (10, 12) == (shown(), shown(n="10000"))
     assert "Show up to 50" in served.get("/", q=RETRY)[1]
+
+
+def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # noqa: F811
+    """Each way to fork: what would be run, and where."""
+    works = world.repository("works")
+    knows = world.claude(works, RETRY, DONE, "and the docs", "Written.")
+    told = {"brief": "yes"}
+    for fields, words in (
+        (told, ()), (told | {"at": "1", "place": "process"}, ("--at", "1", "--in", "process")),
+        (told | {"worktree": "yes"}, ("--worktree",)), (told | {"agent": "codex"}, ("--as", "codex")),
+        (told | {"budget": "match"}, ("--budget", "match")),
+    ):  # fmt: skip
+        form = {"session": knows, "prompt": "retry the upload; --help", **fields}
+        here = answers.previewed(form, lambda: Engine(world.model)).fork.as_json()
+        there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
+
+        for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):
+            new = f"{here.get('new_session_id')}|{there.get('new_session_id')}|{here['worker_id']}|{there['worker_id']}"
+            assert re.sub(new, "…", str(here.get(key))) == re.sub(new, "…", str(there.get(key))), (fields, key)
