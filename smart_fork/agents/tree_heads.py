@@ -59,6 +59,7 @@ class TreeHeads(Heads):
         here = self.folder(root)
         looked_at: set[Path] = set()
         heads: list[Kin] = []
+        family: list[Kin] = []  # where all logs of the project are gone
         folders = {folder for folder in in_folder if folder.name == here or folder.name.startswith(f"{here}-")}
         folders |= folders_of[session_id]
         while folders:

@@ -95,7 +95,11 @@ def check_still(mark: str, session: Session) -> None:
 
 
 def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """What has become of the session of an address. While its log is as it was, nothing of it is read again."""
+    """What has become of the session of an address. While its log is as it was, nothing of it is read again.
+
+    Raises:
+        OSError: that cannot be told now.
+    """
     agent, session_id = place["agent"], place["session_id"]
     log = original_of(READERS[agent], session_id) if agent in READERS.names else None
     there = READERS[agent].log_at(str(log)) if log is not None else None
@@ -104,11 +108,8 @@ def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
 
 @lru_cache(maxsize=64)
 def _looked(log: LogFile, mark: Mark) -> Since:
-    try:
-        session = READERS[log.agent].read(Path(log.location)).session
-    except OSError:
-        session = None
-    return Since("gone") if session is None else since(mark, session)
+    session = READERS[log.agent].read(Path(log.location)).session
+    return Since("another") if session is None else since(mark, session)
 
 
 def _said(turn: Turn) -> bytes:

@@ -174,6 +174,9 @@ async def _since(request: Request) -> Response:
         now, way = await in_thread(partial(answers.become, request.path_params, request.query_params))
     except SmartForkError as error:
         return problem(error)
+    except OSError as error:  # the window asks again
+        log.info("whether a session has gone on cannot be told: %s", error)
+        return Response(status_code=503, headers=HEADERS)
     return Response(status_code=204, headers=HEADERS) if now.became == "same" else rendered("since.html", now, way)
 
 

@@ -102,6 +102,18 @@ def test_a_session_that_is_deleted_while_it_is_read_is_said_to_be_gone(served, w
     )
 
 
+def test_a_session_of_which_a_copy_was_kept_does_not_go_on(served, world, shop, monkeypatch):
+    """Its log, the only one of its project, was gone before it was opened: nothing has changed since."""
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    one = world.claude(shop, *ASKED)
+    served.get("/", q="leak")  # reads the logs
+    world.log_of(one).unlink()
+
+    status, text = served.get(f"/session/claude/{one}")
+
+    assert (200, True, False, False) == (status, "a copy was kept" in text, "data-ask" in text, "Look whether" in text)
+
+
 def test_what_is_written_last_may_be_written_on():
     """An agent that keeps a whole answer in one record writes it again as it grows."""
     begun = session(turn(0, "user", "why"), turn(1, "assistant", "Because"))
