@@ -16,18 +16,18 @@ BOTH = ("claude", "codex")
 #: Each verb, what it takes of an agent, and the test that shows it with the real program, or why there is none.
 TRIED: dict[str, tuple[str, dict[str, str]]] = {
     "found": ("found", {
-        "claude": "calling: a_script_asks_and_a_fork_works_in_the_background",
-        "codex": "calling: a_script_asks_and_a_fork_works_in_the_background",
+        "claude": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
+        "codex": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
         "qwen": "qwen: an_agent_that_asks_is_known_and_not_found",
         "opencode": "opencode: a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
     "listed, shown": ("found", {
-        "claude": "calling: an_agent_lists_and_reads_sessions_and_asks_what_is_indexed",
-        "codex": "calling: an_agent_lists_and_reads_sessions_and_asks_what_is_indexed",
+        "claude": "calling: an_agent_lists_and_reads_sessions_and_has_one_forked_at_an_earlier_message_into_a_worktree",
+        "codex": "calling: an_agent_lists_and_reads_sessions_and_has_one_forked_at_an_earlier_message_into_a_worktree",
         "qwen": "qwen: its_session_is_listed_and_shown_as_it_was_said",
-        "opencode": "opencode: its_session_is_listed_and_shown_as_it_was_said",
+        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown_as_it_was_said",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
@@ -35,7 +35,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
-        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal",
+        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown_as_it_was_said",
         "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
@@ -43,7 +43,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
-        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal",
+        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown_as_it_was_said",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
@@ -103,8 +103,8 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
     "known when it calls": ("set_up", {
-        "claude": "calling: who_has_only_asked_is_not_the_answer_to_the_same_question",
-        "codex": "calling: who_has_only_asked_is_not_the_answer_to_the_same_question",
+        "claude": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
+        "codex": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
         "qwen": "qwen: an_agent_that_asks_is_known_and_not_found",
         "opencode": "opencode: a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
@@ -130,7 +130,7 @@ def shown(cell: str) -> tuple[Path, str] | None:
 
 @cache
 def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
-    return {one.name: one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)}
+    return {one.name: one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.FunctionDef)}
 
 
 def cell_of(agent: str, verb: str) -> str:
