@@ -303,7 +303,9 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
             say("Say it in other words as well: --also TEXT, once for each phrasing.")
     if answer.search_error:
         say(f"Searched by {answer.search_mode} only: {answer.search_error}")
-    for notice in (answer.project_notice, answer.order_notice, answer.language_notice, answer.team_error):
+    for notice in (
+        answer.project_notice, answer.order_notice, answer.language_notice, answer.team_error, *answer.unread
+    ):  # fmt: skip
         if notice:
             say(notice)
     if answer.rerank_error:

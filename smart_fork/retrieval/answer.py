@@ -248,6 +248,7 @@ class Found(Value):
     team: TeamState | None = rare()
     team_error: str = rare("")
     agents_notice: str = rare("")
+    unread: tuple[str, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
     forked_session: Mapping[str, Any] | None = rare()

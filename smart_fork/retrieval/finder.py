@@ -18,6 +18,7 @@ from indexer.store.base import SessionRow, Store
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
+from smart_fork.agents.logs import unread
 from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine
@@ -140,6 +141,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
         team=told.state if told else None,
         team_error=told.error if told else "",
+        unread=unread(READERS[agent] for agent in asked.agents) if asked.outside is None else (),
     )
 
 

@@ -398,12 +398,15 @@ def test_what_cannot_be_read_is_said_and_is_not_taken_for_deleted(run, world, sh
     log.write_bytes(log.read_bytes()[:20_000])
 
     listed, told = json.loads(run("list", "--json").out), run("list").err
+    found = run("find", RETRY, "--json")
     refused = [run(command, database.TOOLS) for command in ("show", "fork")]
 
     assert {"claude", "opencode"} == {row.split()[1] for row in rows}
     assert 1 == len({row.index(" 20") for row in rows})
     assert (1, True) == (listed["count"], "malformed" in listed["unread"][0])
     assert "No session of OpenCode can be read" in told
+    assert listed["unread"] == json.loads(found.out)["unread"]
+    assert "unread" not in json.loads(run("find", RETRY, "--json", "--agent", "claude").out)
     assert all(done.code == 3 and "No session of OpenCode can be read" in done.err for done in refused)
     with pytest.raises(NotFound, match="cannot be read now"):
         sessions.read(sessions.Located("opencode", database.TOOLS, None))
