@@ -351,7 +351,7 @@ def unpaired(request: Request) -> list[str]:
         calls = {
             item["call_id"] for item in request.items if item.get("type", "").endswith("_call") and "call_id" in item
         }
-        results = {item["call_id"] for item in request.items if item.get("type", "").endswith("_call_output")}
+        results = {item["call_id"] for item in request.items if item.get("type", "").endswith("_output")}
         return sorted(calls ^ results)
     alone: set[str] = set()
     asked: set[str] = set()
