@@ -33,7 +33,10 @@ install: $(STAMP) ## the full install, with PyTorch
 # Four at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-test: check ## everything: the checks, then all tests; ARGS goes to pytest
+test: $(STAMP) ## everything: the checks, then all tests; ARGS goes to pytest
+	@# Beside the checks the tests are compiled, once: in a new checkout each of the four would do it.
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 & \
+	$(MAKE) --no-print-directory check; checked=$$?; wait; exit $$checked
 	@.ci/programs
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
