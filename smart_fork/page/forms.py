@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
 import secrets
 import threading
 import time
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from indexer.files import write_new
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -137,7 +137,7 @@ class PageForms(Generic[T]):
     def _note(self, nonce: str) -> None:
         """Note that it is sent, before anything is done: what is ended in the middle of it is not done again."""
         try:
-            os.close(os.open(private_dir(self._folder) / nonce, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:
             raise ForkRefused(
                 "This was sent before, and nothing is done twice",

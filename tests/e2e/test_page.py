@@ -305,6 +305,7 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     assert 1 == len(served.forks())
     assert ["request to http://evil.example/"] == evil.watch.seen
     evil.watch.seen.clear()
+    served.smart_fork("stop", "--all")
 
 
 def test_a_family_is_read_with_the_keyboard_and_without_seeing_the_lines(served, opened):

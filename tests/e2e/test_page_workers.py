@@ -132,26 +132,26 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     assert "1" == home.inner_text("#asking").split()[0]
     assert "A worker asks something" == home.inner_text("#said")
     assert [] == violations(board)
-    board.locator(".extra summary").focus()
+    board.locator("#column-asks .extra summary").focus()
     home.get_by_role("button", name="2 Yes, and do not ask again").focus()
     home.keyboard.press("Enter")
 
     home.wait_for_selector("h1:has-text('Workers')")
     assert "answered" in home.inner_text("main .note")
     board.wait_for_selector("#column-idle .worker:has-text('the answer was 2.')")
-    field = board.get_by_label("Go on with")
+    field = board.locator("#column-idle").get_by_label("Go on with")
     field.fill("and announce it")
     board.wait_for_selector("#asking", state="hidden")
     board.dblclick("#column-idle .tell button")
     board.wait_for_selector(".note:has-text('and announce it')")
-    session = board.locator("#board .worker >> text=Read").get_attribute("href")
+    session = board.locator("#column-idle .worker >> text=Read").get_attribute("href")
     assert session
     heard = [line for line in served.log_of(session.rpartition("/")[2]).splitlines() if "and announce it" in line]
     assert 1 == len(heard)
-    board.click(".extra summary")
-    board.click("text=Close it")
+    board.click("#column-idle .extra summary")
+    board.click("#column-idle >> text=Close it")
     board.wait_for_selector(".note:has-text('is ended')")
-    board.wait_for_selector("#column-ended .worker")
+    board.wait_for_selector("#column-ended .worker:has-text('release')")
 
 
 def tab_to(page, name: str) -> None:
