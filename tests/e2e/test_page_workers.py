@@ -122,8 +122,11 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     """It asks in a real window of tmux; all that the page shows of it then comes by itself."""
     if shutil.which("tmux") is None:
         missing("tmux is not installed")
-    home, board = opened(), opened("/workers")
+    home, board, late = opened(), opened("/workers"), opened()
     board.wait_for_selector("text=Live")
+    held = []
+    late.route("**/workers/live", lambda route: held.append(route))  # noqa: PLW0108 - it must be a function
+    late.goto(f"{served.url}/workers")
     served.smart_fork("fork", served.session("retries"), "Upload the release", "--name", "release")
 
     home.wait_for_selector(".needs .worker")
@@ -132,6 +135,9 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     assert "1" == home.inner_text("#asking").split()[0]
     assert "A worker asks something" == home.inner_text("#said")
     assert [] == violations(board)
+    eventually(lambda: late.title() and held)
+    held[0].continue_()
+    late.wait_for_selector("#column-asks .worker")  # it began to ask before this page could hear of it
     board.locator("#column-asks .extra summary").focus()
     home.get_by_role("button", name="2 Yes, and do not ask again").focus()
     home.keyboard.press("Enter")

@@ -277,7 +277,7 @@ const gone = document.getElementById("gone");
 const GONE = "The service does not answer. It is asked again by itself, and what you see is as it was. To start it: smart-fork serve";
 const OUT = "This browser is not let in any more. Open the page again: smart-fork open";
 let listening = null;
-let version = null;
+let version = document.querySelector("[data-fragment]")?.dataset.version ?? null; // of what this page was made with
 let fetching = null;
 
 function listen() {
@@ -341,8 +341,8 @@ async function refresh() {
   try {
     const answer = await fetch(part.dataset.fragment, { signal: fetching.signal });
     if (answer.ok) merge(part, await answer.text());
-  } catch {
-    version = ""; // the next event asks again
+  } catch (error) {
+    if (error.name !== "AbortError") setTimeout(refresh, AGAIN_MS);
   }
 }
 
