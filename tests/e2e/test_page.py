@@ -112,7 +112,7 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
     page.on("request", lambda request: asked.append(request.url) if "/results" in request.url else None)
 
     page.locator("#q").press_sequentially(INTENT, delay=5)
-    page.wait_for_selector(".hit")
+    page.wait_for_url(f"**q={INTENT.replace(' ', '+')}**")
     settled(page)
 
     assert len(asked) < len(INTENT) / 2
@@ -138,7 +138,8 @@ def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page.get_by_label("The same question in other words, one phrasing a line").fill(f"{INTENT}\n\nuploader backoff")
     page.press("#q", "Enter")
     page.wait_for_url("**also=uploader+backoff**")
-    page.wait_for_selector(".hit")
+    page.wait_for_load_state()
+    settled(page)  # until then it shows what was found while it was being written
 
     assert ANSWER in page.inner_text(".hit")
     assert 2 == page.url.count("also=")
