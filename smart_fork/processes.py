@@ -12,11 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, NamedTuple, NoReturn, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
 
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
+
+if TYPE_CHECKING:
+    import psutil
 
 #: How often, and after how long, a process without any environment is looked at again.
 _LOOKS, _LOOK_SECONDS = 100, 0.01
@@ -297,6 +300,21 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
+
+
+def every_process() -> Iterator[psutil.Process]:
+    """The processes of this machine, each as it is now.
+
+    psutil's own walk keeps what it has once told, and tells it of whoever has the number of one that has ended.
+    """
+    import psutil  # takes a while
+
+    for number in psutil.pids():
+        try:
+            process = psutil.Process(number)
+        except (psutil.Error, OSError):  # it has ended meanwhile
+            continue
+        yield process
 
 
 def at_this_terminal(argv: Sequence[str], given: bytes) -> str:

@@ -11,6 +11,7 @@ from smart_fork.agents.facets import presences
 from smart_fork.agents.presence import Presence
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import World
+from smart_fork.processes import every_process
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0
@@ -57,7 +58,7 @@ def parents_in(session_id: str) -> set[int]:
     import psutil  # takes a while
 
     found = set()
-    for process in psutil.process_iter():
+    for process in every_process():
         with contextlib.suppress(psutil.Error, OSError):
             if agents := _told(process.environ(), session_id):
                 parent = psutil.Process(process.ppid())

@@ -19,6 +19,8 @@ from indexer.paths import private_dir, state_home
 MAX_BYTES, KEPT_FILES = 5_000_000, 3
 MAX_MESSAGE = 4_000
 LOOK_SECONDS = 0.5
+#: How much is kept until it can be written.
+WAITING_BYTES = 1 << 20
 #: What a record has of its own; everything else was given to it with ``extra``.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -47,10 +49,19 @@ def _said(text: Masked) -> str:
 
 
 class _Private(RotatingFileHandler):
+    """What a full disk does not take is written with what is said when there is room, the oldest `WAITING_BYTES`."""
+
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = open(os.open(self.baseFilename, flags, 0o600), "ab")  # noqa: PTH123, SIM115
+        file = open(os.open(self.baseFilename, flags, 0o600), "ab", WAITING_BYTES)  # noqa: PTH123, SIM115
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
+        """Whether the file is full; where what waits cannot be written it is not, and the record waits with that."""
+        try:
+            return bool(super().shouldRollover(record))
+        except OSError:
+            return False
 
 
 def log_file() -> Path:

@@ -12,7 +12,7 @@ import psutil
 
 from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
-from smart_fork.processes import SystemProcesses
+from smart_fork.processes import SystemProcesses, every_process
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, announced, withdraw
 from smart_fork.service.client import find_service
@@ -47,7 +47,7 @@ def stop() -> bool:
 def starting() -> Iterator[psutil.Process]:
     """Processes of one's own that are to be the service of this home, whether they have come up already or not."""
     home = os.path.realpath(state_home())
-    for process in psutil.process_iter():
+    for process in every_process():
         try:
             serves = process.pid != os.getpid() and _serves(process.cmdline())
             if serves and _is_ones_own(process) and _home_of(process) == home:

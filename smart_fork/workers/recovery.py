@@ -21,7 +21,7 @@ from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes
-from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.processes import Processes, SystemProcesses, every_process
 from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.registry_file import has_registry
 
@@ -69,7 +69,7 @@ def recover() -> None:
 def _marked(worker: WorkerRecord) -> int | None:
     """The only process that bears the worker's mark and was not started by one that does."""
     above: dict[int, int] = {}
-    for process in psutil.process_iter():
+    for process in every_process():
         with suppress(psutil.Error, OSError):  # somebody else's, or gone by now
             if process.environ().get(WORKER_ID) == worker.id:
                 above[process.pid] = process.ppid()

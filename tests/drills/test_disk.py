@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.registry import Registry
+from smart_fork.service.records import log_to_file
 from tests.drills.drill import (
     Quick,
     differs,
@@ -78,6 +80,24 @@ def test_a_full_disk_is_said_and_indexing_goes_on_when_there_is_room(disk, tmp_p
         assert service.process.poll() is None
     assert any(STEP in one["message"] for one in records() if one["level"] == "error")
     assert not list((state_home() / "index").rglob("*.tmp"))
+
+
+def test_what_a_full_disk_did_not_take_is_logged_in_order_when_there_is_room(disk, monkeypatch):
+    """What is said first may take the last bytes that the file's block has."""
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    folder = disk("size=1m")
+    log_to_file()
+    (handler,) = logging.getLogger().handlers
+    with closing(handler):
+        log = logging.getLogger("smart_fork.test")
+        log.info("before")
+        filler = fill(folder)
+        said = [f"{number} {'x' * 2_000}" for number in range(20)]
+        for message in said:
+            log.error(message)
+        filler.unlink()
+        log.info("after")
+    assert ["before", *said, "after"] == [one["message"] for one in records()]
 
 
 def test_a_disk_without_a_byte_left_is_searched(disk, tmp_path):

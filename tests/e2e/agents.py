@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from smart_fork.processes import every_process
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT
@@ -276,7 +277,7 @@ class Machine:
 def _processes(root: Path) -> list[psutil.Process]:
     """Those with a home, a working directory or an argument below `root`."""
     found = []
-    for process in psutil.process_iter():
+    for process in every_process():
         try:
             words = [process.environ().get("HOME", ""), process.cwd(), *process.cmdline()]
             if lives(process) and any(str(root) in word for word in words):

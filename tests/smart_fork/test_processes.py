@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.processes import SystemProcesses
+from smart_fork.processes import SystemProcesses, every_process
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -23,6 +24,18 @@ HOSTILE = ["--help", "$(touch pwned)", "`touch pwned`", "; touch pwned", "a\nb",
 @pytest.fixture
 def processes() -> SystemProcesses:
     return SystemProcesses()
+
+
+def test_a_process_is_told_as_it_is_though_another_one_had_its_number():
+    """Numbers come again soon: psutil's own walk tells when the first one of it began."""
+    with subprocess.Popen(python("input()"), stdin=subprocess.PIPE) as process:
+        began = psutil.Process(process.pid).create_time()
+        (known,) = (one for one in psutil.process_iter() if one.pid == process.pid)
+        known._create_time = began - 100  # whoever had the number before
+
+        assert [began] == [one.create_time() for one in every_process() if one.pid == process.pid]
+        process.communicate(b"\n")
+    assert process.pid not in [one.pid for one in every_process()]
 
 
 def test_a_program_gets_its_arguments_input_directory_and_environment_and_nothing_else(processes, tmp_path):

@@ -12,6 +12,7 @@ import psutil
 from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of
 from smart_fork.agents.presence import Presence
+from smart_fork.processes import every_process
 
 #: How long it may take from its start to its log, on a busy machine.
 START_SECONDS = 60.0
@@ -29,7 +30,7 @@ class GeminiPresence(Presence):
         if not (root and began):
             return
         moment = datetime.fromisoformat(began).timestamp()
-        for process in psutil.process_iter():
+        for process in every_process():
             with contextlib.suppress(psutil.Error, OSError):
                 started_before = 0 <= moment - process.create_time() <= START_SECONDS
                 if started_before and self.runs(process.cmdline()) and process.cwd() == root:
