@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, permutations
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,29 @@ SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("clau
 PAIRS = list(permutations(TOLD, 2)) if os.environ.get("SMART_FORK_DRILLS") == "all" else SOME
 
 
+def with_others(machine: Machine, *folders: Path) -> None:
+    """The agents in these folders on a machine that has others as well."""
+    url = machine.model.url
+    machine.env["PATH"] = os.pathsep.join(map(str, (machine.programs, *folders, machine.env["PATH"])))
+    machine.env |= test_gemini.variables(url) | test_copilot.variables(url)
+    machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "mock"}
+    machine.env |= {
+        "NODE_COMPILE_CACHE": str(cache_folder() / "compiled"),
+        **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
+    }
+    machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+    for place, settings in (
+        (".qwen/settings.json", test_qwen.SETTINGS),
+        (".config/opencode/opencode.json", test_opencode.settings(url)),
+        (".gemini/settings.json", test_gemini.SETTINGS),
+        (".gemini/trustedFolders.json", {str(machine.home): "TRUST_FOLDER"}),
+    ):
+        file = machine.home / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(settings))
+
+
 @pytest.fixture(scope="module")
 def machine(  # noqa: PLR0917 - fixtures
     programs: Path,
@@ -51,26 +73,7 @@ def machine(  # noqa: PLR0917 - fixtures
     """A machine with all of them."""
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
-        url = machine.model.url
-        others = (qwen_program, opencode_program, gemini_program, copilot_program)
-        machine.env["PATH"] = os.pathsep.join(map(str, (programs, *others, machine.env["PATH"])))
-        machine.env |= test_gemini.variables(url) | test_copilot.variables(url)
-        machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "mock"}
-        machine.env |= {
-            "NODE_COMPILE_CACHE": str(cache_folder() / "compiled"),
-            **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
-        }
-        machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
-        for place, settings in (
-            (".qwen/settings.json", test_qwen.SETTINGS),
-            (".config/opencode/opencode.json", test_opencode.settings(url)),
-            (".gemini/settings.json", test_gemini.SETTINGS),
-            (".gemini/trustedFolders.json", {str(machine.home): "TRUST_FOLDER"}),
-        ):
-            file = machine.home / place
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(settings))
+        with_others(machine, qwen_program, gemini_program, copilot_program, opencode_program)
         test_opencode.at_home(machine)
         yield machine
 
@@ -92,17 +95,22 @@ def written(machine: Machine, agent: str, monkeypatch: pytest.MonkeyPatch) -> tu
             database.make(folder / "opencode/opencode.db")
         monkeypatch.setenv("XDG_DATA_HOME", str(folder))
         return database.TOOLS, {"XDG_DATA_HOME": str(folder)}
+    return laid_out(agent, machine.project), {}
+
+
+def laid_out(agent: str, directory: Path, told: Callable[[str], str] = str) -> str:
+    """The id of a session of a directory that is where its agent looks for it, as `told` changes what it says."""
     source = FIXTURES / SOURCES[agent]
     session = READERS[agent].read(source).session
     assert session is not None
     first = json.loads(source.read_text().splitlines()[0])
     session_id = str({**first, **first.get("data", {})}.get("sessionId") or session.session_id)
-    target = copier(agent).place(source, NewSession(session_id, machine.project, _moment(session)))
+    target = copier(agent).place(source, NewSession(session_id, directory, _moment(session)))
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source, target)
+    target.write_text(told(source.read_text()))
     if agent == "gemini":
-        (target.parents[1] / ".project_root").write_text(str(machine.project))
-    return session_id, {}
+        (target.parents[1] / ".project_root").write_text(str(directory))
+    return session_id
 
 
 def in_turns(said: Iterable[Message]) -> list[Message]:

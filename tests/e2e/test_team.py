@@ -12,14 +12,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from smart_fork import sessions
+from smart_fork.agents.facets import home_variables
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.cluster import OWNER
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol, Request
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import ask, heard, unlike_any_other
+from tests.e2e.scenario import ask, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
+from tests.e2e.test_handing_over import laid_out, with_others
 from tests.smart_fork.teamserver.conftest import account, base, database, installed, made, open_folder, pool
 from tests.smart_fork.teamserver.machines import serving, team_server
 from tests.smart_fork.teamserver.test_serve import Running
@@ -205,3 +208,46 @@ def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: 
     assert more_answer in log.read_text()
     back = bob.team("push", str(log), "--public", "--yes")
     assert (other, None) == (back["agent"], back["parent_id"])
+
+
+#: The agents of whose sessions one is put there as its own program wrote it, with her secret in the place of a word.
+OTHERS = {"qwen": "RETRIES = 3"}
+
+
+@pytest.fixture(scope="module")
+def equipped_people(people, qwen_program: Path) -> tuple[Colleague, Colleague]:
+    """Bob has the other agents as well."""
+    with_others(people[1].machine, qwen_program)
+    return people
+
+
+@pytest.mark.parametrize(("agent", "word"), OTHERS.items(), ids=OTHERS)
+def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other(
+    equipped_people, agent: str, word: str, monkeypatch: pytest.MonkeyPatch
+):
+    """As its own program wrote it: what was said, calls, what came back; with his paths, and without her secret."""
+    alice, bob = equipped_people
+    for name in (*home_variables(), "SMART_FORK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(alice.machine.home))
+    hers = laid_out(
+        agent, alice.clone, lambda text: text.replace("/home/ada/shop", str(alice.clone)).replace(word, SECRET)
+    )
+    said = sessions.read(sessions.locate(hers)).messages
+    pushed = alice.team("push", hers, "--public", "--yes")
+    prompt = unlike_any_other("Do the same for the downloader")
+
+    words = ("--in", "process", "--no-brief", "--json", "--", prompt)
+    told = json.loads(bob.machine.smart_fork("fork", pushed["session_id"], *words, cwd=bob.clone).stdout)
+    fork = settled(bob.machine, told)
+
+    def arrived(text: str) -> str:
+        return text.replace(str(alice.clone), str(bob.clone)).replace(SECRET, "[REDACTED:anthropic-key]")
+
+    request = bob.sent(prompt)
+    own = [one for one in request.said if not one.text.startswith("<")]  # of its tasks in the background it is told
+    assert [*(Message(turn.role, arrived(turn.text)) for _, turn in said), Message("user", prompt)] == own
+    whole = json.dumps(request.body)
+    assert "[REDACTED:anthropic-key]" in whole
+    assert [] == [text for text in (str(alice.clone), str(alice.machine.home), SECRET, "\ue0f0") if text in whole]
+    assert (fork["agent_type"], fork["resolved"], fork["warnings"]) == (agent, "team", [])
