@@ -62,3 +62,12 @@ class LoggedSubAgents(SubAgents):
         if folder.is_symlink():
             return ()
         return (file.path for file in regular_files(folder, self.agent, depth=depth, prefix=_PREFIX))
+
+
+class SubAgentRecords:
+    """What holds for all records of a sub-agent's log: each says that it is no part of the session's conversation."""
+
+    def is_aside(self, record: tree.Record) -> bool:
+        """None is, in a conversation of its own."""
+        del record
+        return False

@@ -94,6 +94,11 @@ class Chooser:
                 choice = self._with(choice, Addition(place, self.units[place].words, why))
         return choice
 
+    def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> Choice:
+        """Everything but what is to be dropped."""
+        kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
+        return Choice(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
+
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> Choice:
         """What fits into `most` tokens, or where that is `None`, as little as answers.
 

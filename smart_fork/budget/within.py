@@ -9,7 +9,7 @@ from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.choice import WANTED, Choice, Chooser, Gains
+from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
@@ -31,7 +31,6 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     parts = units(session, counted, end)
     _check(parts, wanted)
     chooser = Chooser(parts, counted, end, session, gains_of(evidence))
-    everything = frozenset(turn for unit in parts for turn in unit.whole)
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
     most = None if wanted.budget == MATCH else wanted.budget
     notes = [f"What answers could not be told ({evidence.why_not}): what was said last is kept"] if (
@@ -41,17 +40,14 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
         "session_id": session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
     }  # fmt: skip
     if most is not None and most >= whole and not wanted.drop:
-        rows = _rows(parts, chooser, Choice(everything, everything))
+        rows = _rows(parts, chooser, chooser.all_but(wanted.drop))
         notes = [f"All of it is forked: it takes about {whole:,} tokens"]
         told = Selection(
             **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
         )
         return Selected(told, None)
     if most is not None and most >= whole:
-        left = frozenset(turn for unit in parts if unit.number not in wanted.drop for turn in unit.whole)
-        choice = Choice(
-            left, left, dict.fromkeys((unit.number for unit in parts if unit.number in wanted.keep), WANTED)
-        )
+        choice = chooser.all_but(wanted.drop, wanted.keep)
     else:
         choice = chooser.within(most, wanted.keep, wanted.drop)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):

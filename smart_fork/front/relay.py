@@ -151,8 +151,7 @@ class Relay:
                 local = self._local = self._local or self._begun()
             except (SmartForkError, OSError) as error:
                 log.exception("no server of our own")
-                own = [number for number, (_, side) in self._open.items() if side == "own"]
-                self._lost(f"smart-fork's server could not be started: {error}", own)
+                self._lost(f"smart-fork's server could not be started: {error}", self._left_to_own())
                 return
         if message is not self._hello:  # it was greeted with that
             local.tell(message)  # without the lock: it may have to be listened to before it reads on
@@ -176,22 +175,26 @@ class Relay:
             forgotten = [number for number, (side, _) in self._asked.items() if side == "own"]
             for number in forgotten:
                 del self._asked[number]
-            waiting = [message for message, side in self._open.values() if side == "own"]
+            waiting = self._left_to_own()
             again = [one for one in waiting if one.id not in self._asked_again and not acts(one, self._reading)]
             self._asked_again.update(one.id for one in again)
             self._lost(
                 f"smart-fork's server {how} before it had answered. Ask again: another one is started",
-                [one.id for one in waiting if one not in again],
+                [one for one in waiting if one not in again],
             )
         for number in forgotten:  # the client may show a form that nobody reads any more
             self._write(made({"jsonrpc": "2.0", "method": _CANCELLED, "params": {"requestId": number}}))
         for message in again:
             self._to_own(message)
 
-    def _lost(self, why: str, numbers: Iterable[Id]) -> None:
+    def _left_to_own(self) -> list[RpcMessage]:
+        """What a server of our own has not answered."""
+        return [message for message, side in self._open.values() if side == "own"]
+
+    def _lost(self, why: str, requests: Iterable[RpcMessage]) -> None:
         """Say to whoever waits for these answers why they do not come."""
         with self._answered:
-            waiting = [number for number in numbers if self._open.pop(number, None) is not None]
+            waiting = [one.id for one in requests if self._open.pop(one.id, None) is not None]
             self._answered.notify_all()
         for number in waiting:
             error = {"code": _GONE_CODE, "message": why}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.page.answers import AddressedSession, located, number
-from smart_fork.page.phrases import session_link
+from smart_fork.page.phrases import session_link, subagent_link
 from smart_fork.page.renderer import PageValues
 
 if TYPE_CHECKING:
@@ -40,31 +39,37 @@ def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPag
     Raises:
         SmartForkError: there is no such session or sub-agent, or no such message.
     """
-    from smart_fork import sessions
     from smart_fork.page.conversation import reading
     from smart_fork.retrieval.results import title
 
     there = located(place)
-    session, at = subagent(place), number(asked.get("at"))
+    parent, session = subagent(place)
+    at, agent = number(asked.get("at")), AGENTS[there.agent]
     one = AddressedSession(there.agent, there.session_id)
-    way, agent = session_link(one), AGENTS[there.agent]
-    address = f"{way}/agents/{quote(place['name'], safe='')}"
+    address = subagent_link(one, place["name"])
     begun = agent.subagents.begun(session) if agent.subagents else {}
     return SubAgentPage(
         one=one,
-        title=title(sessions.look_into(there).title) or there.session_id,
+        title=title(parent.title) or there.session_id,
         asked=title(session.title),
         session=session,
         reading=reading(session, at, work=agent.work, begun=begun),
         at=at,
         address=address,
-        way=way,
+        way=session_link(one),
         outputs=address,
     )
 
 
-def subagent(place: Mapping[str, str]) -> Session:
-    """The sub-agent's conversation that an address names.
+class DelegatedWork(NamedTuple):
+    """A session, and the conversation of a sub-agent that it has set to work."""
+
+    parent: Session
+    child: Session
+
+
+def subagent(place: Mapping[str, str]) -> DelegatedWork:
+    """The sub-agent's conversation that an address names, with its session.
 
     Raises:
         SmartForkError: there is no such session or sub-agent, or its log cannot be read.
@@ -74,10 +79,13 @@ def subagent(place: Mapping[str, str]) -> Session:
     there, name = located(place), place["name"]
     agents = AGENTS[there.agent].subagents
     hint = "Open the session again."
+    if agents is None or not there.readable:
+        raise NotFound("There is no such sub-agent of that session", hint)
     try:
-        found = agents.read(sessions.look_into(there), name) if agents and there.readable else None
+        parent = sessions.look_into(there)
+        child = agents.read(parent, name)
     except OSError as error:
         raise NotFound(f"The log of that sub-agent cannot be read: {error.strerror or error}", hint) from error
-    if found is None:
+    if child is None:
         raise NotFound("There is no such sub-agent of that session", hint)
-    return found
+    return DelegatedWork(parent, child)

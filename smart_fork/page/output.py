@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.page.answers import AddressedSession, located, number
 from smart_fork.page.delegated import subagent
-from smart_fork.page.phrases import link, session_link
+from smart_fork.page.phrases import link, session_link, subagent_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.since import check_still
 
@@ -45,7 +44,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
 
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
     if "name" in place:
-        session: Session | None = subagent(place)
+        session: Session | None = subagent(place).child
     else:
         session = sessions.look_into(there, keep_raw=True) if there.readable else None
     if session is not None:
@@ -56,9 +55,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
     if session is None or steps is None or step is None:
         raise NotFound("There is no such step in that session", "Open the session again.")
     one = AddressedSession(there.agent, there.session_id)
-    back = session_link(one)
-    if "name" in place:
-        back = f"{back}/agents/{quote(place['name'], safe='')}"
+    back = subagent_link(one, place["name"]) if "name" in place else session_link(one)
     return OutputPage(
         one=one,
         title=title(session.title) or there.session_id,

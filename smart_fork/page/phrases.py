@@ -139,6 +139,11 @@ def session_link(one: Addressed, at: int | None = None, kind: str = "session", *
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
 
+def subagent_link(one: Addressed, name: str, **query: Any) -> str:
+    """The address of what a sub-agent of that session has said and done."""
+    return link(f"{session_link(one)}/agents/{quote(name, safe='')}", **query)
+
+
 def time_of(moment: str | None) -> datetime | None:
     """`moment` in this machine's time, taken for UTC where it names no zone; `None` where no calendar has it."""
     try:

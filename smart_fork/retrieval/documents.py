@@ -6,7 +6,7 @@ Of what the program says only the order is believed: whose a document is says ou
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from indexer.masking import mask
@@ -38,18 +38,19 @@ class _Passage(NamedTuple):
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
     """What the engine finds, as far as it may be shown."""
     words = words_of(query.intent)
+    known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid", engine=engine.name)
 
     def enough(documents: Sequence[RankedDocument]) -> bool:
-        return len(_best(store, query, documents)[0]) >= query.limit
+        return len(_best(store, query, known, documents)[0]) >= query.limit
 
     ranking = engine.ask(EngineQuestion(query.intent, words, agents, enough=enough))
-    best, unknown = _best(store, query, ranking.documents)
+    best, unknown = _best(store, query, known, ranking.documents)
     if ranking.way is None:
         log.warning("%s could not be searched: %s", engine.name, ranking.error)
     return Candidates(
-        tuple(_hit(store, query, session, document) for session, document in best[: query.limit]),
+        tuple(_hit(store, query, known, session, document) for session, document in best[: query.limit]),
         ranking.way or "recent",
         ranking.error,
         ranking.dropped + unknown,
@@ -59,7 +60,7 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
 
 
 def _best(
-    store: Store, query: Query, documents: Iterable[RankedDocument]
+    store: Store, query: Query, known: Collection[int], documents: Iterable[RankedDocument]
 ) -> tuple[list[tuple[SessionRow, RankedDocument]], int]:
     """The best document of each family that may be shown, best first; and how many are of no session that we know."""
     found: dict[int, tuple[SessionRow, RankedDocument]] = {}
@@ -78,7 +79,7 @@ def _best(
     best: dict[str, tuple[SessionRow, RankedDocument]] = {}
     family = families(row for row, _ in ranked)
     for row, document in ranked:
-        if not _is_kin(row, query) or _passage(store, query, row, document):
+        if not query.is_kin(row) or _passage(store, query, known, row, document):
             best.setdefault(family[row.row], (row, document))
     return list(best.values()), unknown + dropped
 
@@ -93,16 +94,13 @@ def _fits(document: RankedDocument, min_score: float | None) -> bool:
     return min_score is None or (document.score is not None and document.score >= min_score)
 
 
-def _is_kin(session: SessionRow, query: Query) -> bool:
-    """Whether it says something that the caller knows already: they have one origin, or one was told of the other."""
-    return session.root_id in query.known_families
-
-
-def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> Candidate:
+def _hit(
+    store: Store, query: Query, known: Collection[int], session: SessionRow, document: RankedDocument
+) -> Candidate:
     words = words_of(query.intent)
-    passage = _passage(store, query, session, document)
+    passage = _passage(store, query, known, session, document)
     place = passage.place if passage else None
-    own = passage is not None and (passage.quoted or _is_kin(session, query) or not document.snippet.strip())
+    own = passage is not None and (passage.quoted or query.is_kin(session) or not document.snippet.strip())
     text = passage.text if passage and own else mask(document.snippet)
     return Candidate(
         session, document.score or 0.0, place, text, matched_words(text, words), None,
@@ -112,11 +110,15 @@ def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocume
     )  # fmt: skip
 
 
-def _passage(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> _Passage | None:
-    """The passage that a snippet is of: that with most of its lines, else that with most of the intent's words."""
-    kin = query.caller if _is_kin(session, query) else None
-    known = known_to(store, kin, query.relatives) if kin else set[int]()
-    places = [place for place in store.placements_of(session.row) if place.chunk not in known]
+def _passage(
+    store: Store, query: Query, known: Collection[int], session: SessionRow, document: RankedDocument
+) -> _Passage | None:
+    """The passage that a snippet is of: that with most of its lines, else that with most of the intent's words.
+
+    None is what the caller has (`known`), in a session that has a part of it.
+    """
+    old = known if query.is_kin(session) else ()
+    places = [place for place in store.placements_of(session.row) if place.chunk not in old]
     texts = store.texts({place.chunk for place in places})
     words = words_of(query.intent)
     lines = {stripped for line in document.snippet.splitlines() if len(stripped := line.strip()) > 1}

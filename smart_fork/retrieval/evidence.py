@@ -71,7 +71,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
     places = [place for place in places if place.session in found.sessions]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
-    telling = {row for row in by_session.rows & found.sessions.keys() if not _is_callers(found.sessions[row], query)}
+    telling = {row for row in by_session.rows & found.sessions.keys() if not query.is_kin(found.sessions[row])}
     there = {place.chunk for place in places}
     chunk_words = [_only(scores, there) for scores in by_chunk.scores]
     session_words = [_only(scores, telling) for scores in by_session.scores]
@@ -98,10 +98,6 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def _share(query: Query) -> int:
     """How many of the nearest chunks each embedded phrasing adds: together they are not many more than those of one."""
     return NEAREST_CHUNKS * 2 // (1 + len(query.embedded))
-
-
-def _is_callers(session: SessionRow, query: Query) -> bool:
-    return session.root_id in query.known_families
 
 
 def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:

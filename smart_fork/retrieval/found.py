@@ -39,6 +39,11 @@ class Query:
         """The families of the caller, and of those that know what it knows."""
         return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
 
+    def is_kin(self, session: SessionRow) -> bool:
+        """Whether it says what the caller knows already: they have one origin, or one was told of the other."""
+        known = (one for one in (self.caller, *self.relatives) if one)
+        return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
+
     @property
     def phrasings(self) -> tuple[str, ...]:
         """The question in each of its wordings, the person's own first."""

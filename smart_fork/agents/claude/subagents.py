@@ -11,9 +11,8 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.transcripts.tree import Record
 from smart_fork.agents.claude.fold import ClaudeTree
-from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
 
 #: What an answer has in it that names a sub-agent.
 _NAMES = b'"agentId"'
@@ -40,12 +39,8 @@ class ClaudeSubAgents(LoggedSubAgents):
         return {call: name for raw in answers for call, name in _named(raw) if name in logs}
 
 
-class _SubAgentTree(ClaudeTree):
-    """All records of a sub-agent's log say that they are no part of the session's conversation."""
-
-    def is_aside(self, record: Record) -> bool:
-        del record
-        return False
+class _SubAgentTree(SubAgentRecords, ClaudeTree):
+    """What the records of a sub-agent of Claude Code add up to."""
 
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from indexer.transcripts.model import Session
-from indexer.transcripts.tree import Record
 from smart_fork.agents.qwen.copy import agents_of
 from smart_fork.agents.qwen.fold import QwenTree
-from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
 
 
 class QwenSubAgents(LoggedSubAgents):
@@ -31,9 +30,5 @@ class QwenSubAgents(LoggedSubAgents):
         return {call: name for call in calls for name in logs if name.endswith(f"-{call}")}
 
 
-class _SubAgentTree(QwenTree):
-    """All records of a sub-agent's log say that they are no part of the session's conversation."""
-
-    def is_aside(self, record: Record) -> bool:
-        del record
-        return False
+class _SubAgentTree(SubAgentRecords, QwenTree):
+    """What the records of a sub-agent of Qwen Code add up to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,18 +21,27 @@ from tests.smart_fork.budget.test_within import LONG, claude_records, distil, ke
 from tests.smart_fork.forks import SESSION, said, write_log
 
 
-def with_files(records: list[dict], repo: Path, before: str, count: int) -> list[dict]:
-    """The records with so many files that are written in the exchange before that prompt."""
-    place = next(i for i, one in enumerate(records) if one["message"]["content"] == before) - 1
-    for number in range(count):
-        given = {"file_path": f"{repo}/new{number}.py", "content": "x" * 3_000}
-        use = {"type": "tool_use", "id": f"e{number}", "name": "Write", "input": given}
-        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "ok"}
+def with_calls(records: list[dict], before: int | str, calls: Iterable[tuple[str, dict, str]]) -> list[dict]:
+    """The records with these calls (name, input, result) in that place, or in the exchange before that prompt."""
+    place = before if isinstance(before, int) else _place_of(records, before) - 1
+    for number, (name, given, result) in enumerate(calls):
+        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
+        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": result}
         records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
         place += 2
     for earlier, record in pairwise(records):
         record["parentUuid"] = earlier["uuid"]
     return records
+
+
+def _place_of(records: list[dict], prompt: str) -> int:
+    return next(place for place, one in enumerate(records) if one["message"]["content"] == prompt)
+
+
+def with_files(records: list[dict], repo: Path, before: str, count: int) -> list[dict]:
+    """The records with so many files that are written in the exchange before that prompt."""
+    files = ({"file_path": f"{repo}/new{number}.py", "content": "x" * 3_000} for number in range(count))
+    return with_calls(records, before, (("Write", given, "ok") for given in files))
 
 
 def edits_of(session) -> list[str]:
@@ -77,19 +87,14 @@ def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_lo
     home, repo, budget, steps, looked
 ):
     """What a run has printed, such as the log of a failed build, is in no file that could be read again."""
-    records = claude_records(repo)
-    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "upgrade the linter") - 1
+    calls = []
     for number in range(steps):
         name, given = ("Bash", {"command": f"gh run view {number} --log"}) if number % 4 == 0 else (
             "Read", {"file_path": f"{repo}/far{number}.py"}
         )  # fmt: skip
         shown = f"expired\n{LONG * 2}" if name == "Bash" or looked else "too short to be cut " * 23
-        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
-        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": shown}
-        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
-        place += 2
-    for before, record in pairwise(records):
-        record["parentUuid"] = before["uuid"]
+        calls.append((name, given, shown))
+    records = with_calls(claude_records(repo), "upgrade the linter", calls)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
     found = distil(session, Wanted(budget), speaking(1)).excerpt
@@ -106,15 +111,9 @@ def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_lo
 
 
 def test_what_a_person_decided_in_a_form_is_kept_like_an_edit(home, repo):
-    records = claude_records(repo)
-    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "upgrade the linter") - 1
-    for number, name in enumerate(["AskUserQuestion", "TodoWrite"]):
-        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": {"questions": [{"question": "Which?"}]}}
-        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "the second"}
-        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
-        place += 2
-    for before, record in pairwise(records):
-        record["parentUuid"] = before["uuid"]
+    form = {"questions": [{"question": "Which?"}]}
+    forms = ((name, form, "the second") for name in ("AskUserQuestion", "TodoWrite"))
+    records = with_calls(claude_records(repo), "upgrade the linter", forms)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
     needs = Needs(units(session, costs(session), len(session.turns) - 1))
@@ -126,16 +125,10 @@ def test_what_a_person_decided_in_a_form_is_kept_like_an_edit(home, repo):
 def test_an_edit_keeps_the_reading_of_its_own_file_not_what_only_has_its_name(home, repo):
     """Of another directory's file, or to stage it."""
     records = claude_records(repo)
-    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "add retry to upload.py")
-    for number, (name, given) in enumerate([
-        ("Read", {"file_path": f"{repo}/old/upload.py"}), ("Bash", {"command": "git add upload.py; wc -l my-upload.py"}),
-    ]):  # fmt: skip
-        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
-        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "ok"}
-        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
-        place += 2
-    for before, record in pairwise(records):
-        record["parentUuid"] = before["uuid"]
+    records = with_calls(records, _place_of(records, "add retry to upload.py"), [
+        ("Read", {"file_path": f"{repo}/old/upload.py"}, "ok"),
+        ("Bash", {"command": "git add upload.py; wc -l my-upload.py"}, "ok"),
+    ])  # fmt: skip
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
     needs = Needs(units(session, costs(session), len(session.turns) - 1))
