@@ -2,6 +2,7 @@
 
 SmartForkError          anything below; `message` says what, `hint` says what to do next, `code` tells a program
 ├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
+│   └── Ambiguous       a session is named by what means several
 ├── NotFound            a session, worker, message or directory that is not there
 ├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
 ├── ProgramFailed       a program ran and failed, or did not answer in time
@@ -36,6 +37,12 @@ class Usage(SmartForkError):
 
     code = "usage"
     exit_code = 2
+
+
+class Ambiguous(Usage):
+    """What is named could be several: which of them must be said before anything is done."""
+
+    code = "ambiguous"
 
 
 class NotFound(SmartForkError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
-from smart_fork.errors import IndexUnavailable, NotFound, Usage
+from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def read(
     try:
         located = sessions.locate(session_id)
     except (NotFound, Usage) as missing:
-        if not is_known():
+        if isinstance(missing, Ambiguous) or not is_known():
             raise
         from smart_fork.team.conversation import read as read_shared
 

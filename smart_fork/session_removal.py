@@ -17,10 +17,11 @@ from indexer.values import Value, rare
 from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
+from smart_fork.agents.references import parsed
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
 from smart_fork.retrieval.index_access import opened
-from smart_fork.sessions import MIN_PREFIX, locate
+from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
 
 #: How long to wait for another process that is indexing.
@@ -86,16 +87,18 @@ def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool 
 
 
 def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
-    wanted, shown = reference.strip().lower(), quoted(reference)
-    if len(wanted) < MIN_PREFIX:
+    (whose, name), shown = parsed(reference), quoted(reference)
+    if len(name) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
-    found = [one for one in gone if one[1].lower().startswith(wanted)]
-    exact = [one for one in found if one[1].lower() == wanted]
+    found = [
+        Located(agent, session_id, None)
+        for agent, session_id in gone
+        if whose in (None, agent) and session_id.lower().startswith(name.lower())
+    ]
     if not found:
         raise NotFound(f"No such session was forgotten: {shown}")
-    if len(found) > 1 and len(exact) != 1:
-        raise Usage(f"{shown} is ambiguous", "It means: " + ", ".join(session_id for _, session_id in found[:5]))
-    return (exact or found)[0]
+    one = only_one(found, name, shown=shown)
+    return one.agent, one.session_id
 
 
 @contextmanager

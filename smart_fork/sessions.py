@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
+from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
-from smart_fork.agents.references import names_worker
+from smart_fork.agents.references import names_worker, parsed
+from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import Conversation, Exported, Message
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.registry import Registry
+from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.registry_file import has_registry
 from smart_fork.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from indexer.store.base import SessionRow
 
 MIN_PREFIX = 8
+#: What would pass for the heading of a message, where it was said in one.
+_HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
 #: Sessions named where a reference means several.
 MAX_LISTED = 5
 
@@ -42,6 +47,11 @@ class Located:
     path: Path | None
 
     @property
+    def reference(self) -> str:
+        """What means this session and no other agent's."""
+        return reference_to(self.agent, self.session_id)
+
+    @property
     def readable(self) -> bool:
         """Whether its log, or a kept copy, can be read; otherwise only its export may be left."""
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
@@ -50,29 +60,52 @@ class Located:
 def locate(reference: str) -> Located:
     """The session that `reference` means: a full id, an unambiguous prefix of 8 or more characters, or a worker's id.
 
+    With an agent's name and a colon before it, a session of that agent: its id may be another's as well.
+
     Raises:
-        Usage: too short, or it means several sessions.
+        Ambiguous: it means several sessions.
+        Usage: too short.
         NotFound: there is none.
     """
-    wanted = reference.strip().lower()
-    wanted = (_session_of_worker(wanted) or wanted).lower()
+    agent, name = parsed(reference)
+    if worker := _worker(name.lower()):
+        agent, name = agent or worker.agent, worker.session_id or name
+    wanted = name.lower()
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
     found: list[Located] = []
     for places in (_in_logs, _in_index, _in_copies):
-        found = found or [one for one in places(wanted) if _may_be_told(one)]
+        there = (one for one in places(wanted) if agent in (None, one.agent))
+        there = (one for one in there if not found or _is_namesake(one, found, wanted))
+        found += [one for one in there if _may_be_told(one)]
     if not found:
         raise _not_found(quoted(reference), unread(READERS))
-    exact = [one for one in found if one.session_id.lower() == wanted]
+    return only_one(found, name, shown=quoted(reference))
+
+
+def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
+    """Whether a session whose log is gone has the very id of another agent's whose log is there."""
+    return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
+
+
+def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
+    """The one of `found`, whose ids all begin with `name`, that is meant by it.
+
+    Raises:
+        Ambiguous: they are several.
+    """
+    exact = [one for one in found if one.session_id.lower() == name.lower()]
     # Files may differ in case alone: then it matters how it was written.
-    found = [one for one in exact if one.session_id == reference.strip()] or exact or found
+    found = [one for one in exact if one.session_id == name] or exact or found
+    if len({one.reference for one in found}) == 1:
+        return found[0]
     ids = sorted({one.session_id for one in found})
     if len(ids) > 1:
-        raise Usage(
-            f"{quoted(reference)} is ambiguous",
-            "It means: " + ", ".join(ids[:MAX_LISTED]) + ("" if len(ids) <= MAX_LISTED else ", …"),
-        )
-    return found[0]
+        listed = ", ".join(ids[:MAX_LISTED]) + ("" if len(ids) <= MAX_LISTED else ", …")
+        raise Ambiguous(f"{shown} is ambiguous", f"It means: {listed}")
+    whose = " and ".join(f"one of {title_of(one.agent)}" for one in found)
+    either = " or ".join(one.reference for one in found)
+    raise Ambiguous(f"{shown} is the id of several sessions: {whose}", f"Say which: {either}")
 
 
 def read(located: Located, *, keep_raw: bool = False) -> Session:
@@ -167,7 +200,7 @@ def as_markdown(read: Conversation) -> str:
         f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
     ]
     for one in read.messages:
-        lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", one.text]
+        lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
 
 
@@ -280,15 +313,14 @@ def message(number: int, turn: Turn, characters: int | None) -> Message:
     return Message(number, turn.id, turn.role, turn.timestamp, text)
 
 
-def _session_of_worker(reference: str) -> str | None:
+def _worker(reference: str) -> WorkerRecord | None:
     if not names_worker(reference) or not has_registry():
         return None
     with Registry() as registry:
         try:
-            worker = registry.get(reference)
+            return registry.get(reference)
         except SmartForkError:
             return None
-    return worker.session_id
 
 
 def _in_logs(wanted: str) -> list[Located]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
+from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 
 _NUMBER = re.compile(r"-\d+")
@@ -17,9 +18,29 @@ class Resolved(NamedTuple):
     by: Literal["session", "worker", "alias", "team"]
 
 
+class Reference(NamedTuple):
+    """What a person wrote: the name of a session, and whose it is, where that was said."""
+
+    agent: AgentName | None
+    name: str
+
+
+def reference(agent: AgentName, session_id: str) -> str:
+    """How to say a session's id that another agent's session may have as well."""
+    return f"{agent}:{session_id}"
+
+
+def parsed(text: str) -> Reference:
+    """A reference in its parts: "codex:60309e1e" says whose session is meant, "60309e1e" does not."""
+    agent, colon, name = text.strip().partition(":")
+    if colon and agent.lower() in AGENTS:
+        return Reference(agent.lower(), name.strip())
+    return Reference(None, text.strip())
+
+
 def here(reference: str) -> Resolved:
     """What a reference to a session or a worker of this machine means."""
-    return Resolved(reference, "worker" if names_worker(reference.strip().lower()) else "session")
+    return Resolved(reference, "worker" if names_worker(parsed(reference).name.lower()) else "session")
 
 
 def names_worker(text: str) -> bool:
@@ -29,5 +50,6 @@ def names_worker(text: str) -> bool:
 
 def names_session(text: str) -> bool:
     """Whether `text` may be the id of a session, the beginning of one, or our own id of a worker."""
+    name = parsed(text).name
     starters = (agent.starter for agent in AGENTS if agent.starter)
-    return names_worker(text) or any(starter.beginnings.fullmatch(text) for starter in starters)
+    return names_worker(name) or any(starter.beginnings.fullmatch(name) for starter in starters)

@@ -184,7 +184,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
     # What is beside it: the lines of the tree, and the id.
     room = out.console.width - 4 * one.depth - head.cell_len - 2
     head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
-    facts = [f"{one.begun[:16].replace('T', ' ')}", f"{one.turns} turns", f"{one.token_estimate:,} tokens"]
+    facts = [f"{one.begun[:16].replace('T', ' ')}", f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
     if whose:
         facts.insert(0, whose)
     if one.copies:

@@ -106,13 +106,13 @@ def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[l
 def _named(wanted: Wanted, progress: Any) -> list[Source]:
     located = [sessions.locate(one) for one in wanted.ids]
     if wanted.at != "match":
-        return [Source(one.session_id) for one in located]
+        return [Source(one.session_id, agent=one.agent) for one in located]
     from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import message_for
 
     asked = engine(progress)
     return [
-        Source(one.session_id, message_for(sessions.look_into(one), wanted.looked_for, asked, wanted.also))
+        Source(one.session_id, message_for(sessions.look_into(one), wanted.looked_for, asked, wanted.also), one.agent)
         for one in located
     ]
 

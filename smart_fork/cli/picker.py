@@ -119,8 +119,9 @@ def _do(action: Action, row: PickerRow) -> int:
         import pydoc
 
         from smart_fork import sessions
+        from smart_fork.agents.references import reference
 
-        located = sessions.locate(row.session_id)
+        located = sessions.locate(reference(row.agent, row.session_id))
         if located.readable:
             session = sessions.look_into(located)
             text: str = sessions.as_markdown(sessions.told(session, sessions.Reading()))

@@ -10,10 +10,11 @@ from typing import Any
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.options import Options
-from smart_fork.agents.references import names_session
+from smart_fork.agents.references import names_session, reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import fitting
 from smart_fork.forking.started import FannedOut, Forked, NotForked
@@ -31,10 +32,14 @@ NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A session to fork, at the end of what message `through` is part of, or at its own end."""
+    """A session to fork, at the end of what message `through` is part of, or at its own end.
+
+    Where its `agent` is known, no other agent's session of that id is meant.
+    """
 
     session_id: str
     through: str | None = None
+    agent: AgentName | None = None
 
 
 def fan_out(
@@ -102,7 +107,8 @@ def best_of(
     if not 1 <= most <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {most}")
     fit = fitting(answer, most, min_score)
-    sources = [Source(hit.session_id, hit.match.message_id if at_match else None) for _, hit in fit.hits]
+    hits = [hit for _, hit in fit.hits]
+    sources = [Source(hit.session_id, hit.match.message_id if at_match else None, hit.agent_type) for hit in hits]
     return sources, fit.left_out
 
 
@@ -129,4 +135,5 @@ def _started_or_not(source: Source, options: Options, how: dict[str, Any]) -> Fo
 def _fork(source: Source, options: Options, how: dict[str, Any]) -> Forked:
     from smart_fork.forking.launch import fork_session
 
-    return fork_session(source.session_id, options, through=source.through, **how)
+    meant = reference(source.agent, source.session_id) if source.agent else source.session_id
+    return fork_session(meant, options, through=source.through, **how)

@@ -33,8 +33,9 @@ def fork_at_match(
     """
     from smart_fork.forking.launch import fork_session
 
-    session = sessions.look_into(sessions.locate(reference))
-    return fork_session(session.session_id, options, through=message_for(session, intent, engine, also), **how)
+    located = sessions.locate(reference)
+    session = sessions.look_into(located)
+    return fork_session(located.reference, options, through=message_for(session, intent, engine, also), **how)
 
 
 def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:

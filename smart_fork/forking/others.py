@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions, sessions
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import Ambiguous, NotFound, Usage
 from smart_fork.registry import ASKED, Registry, WorkerRecord
 from smart_fork.registry_file import has_registry
 
@@ -13,11 +13,17 @@ _DEPTH = 100
 
 
 def is_others(session_id: str, session: Session | None = None) -> bool:
-    """Whether it does, as far as that can be known here; `session` is what was read of it, where it was read."""
+    """Whether it does, as far as that can be known here; `session` is what was read of it, where it was read.
+
+    Where an id is that of sessions of several agents, it does: what cannot be told is not trusted.
+    """
     if not foreign_sessions.there_are():
         return False
     for _ in range(_DEPTH):
-        session = session or _read(session_id)
+        try:
+            session = session or _read(session_id)
+        except Ambiguous:
+            return True
         messages = frozenset(turn.id for turn in session.turns) if session else frozenset[str]()
         worker = _worker(session_id)
         if foreign_sessions.is_known(session_id, messages) or (worker and worker.permission_mode == ASKED):
@@ -33,6 +39,8 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
 def _read(session_id: str) -> Session | None:
     try:
         return sessions.look_into(sessions.locate(session_id))
+    except Ambiguous:
+        raise
     except (NotFound, Usage):
         return None
 

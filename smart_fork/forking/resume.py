@@ -10,7 +10,8 @@ from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.plan import check_id
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.agents.references import parsed
+from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.limit import AlreadyRuns, occupant
 from smart_fork.forking.occupation import looks_occupied
 from smart_fork.forking.spec import ForkSource, source_of
@@ -47,6 +48,7 @@ def session_to_resume(
     if agent is not None:
         return ForkSource(agent, check_id(agent, reference), None, str(directory(cwd or Path.cwd())))
     if worker := _running_worker(reference, world):
+        _check_alone(reference)
         raise AlreadyRuns(worker, reference)
     source = source_of(sessions.read(sessions.locate(reference)))
     check_free(source, force=force, world=world)
@@ -91,7 +93,7 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
     """
     world = world or world_of(source.agent)
     with Registry() as registry:
-        workers = registry.workers()
+        workers = [worker for worker in registry.workers() if worker.agent == source.agent]
     running = [worker for worker in workers if worker.state in RUNNING]
     if worker := occupant(source.session_id, running, world):
         raise AlreadyRuns(worker, source.session_id)
@@ -108,14 +110,27 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
         )
 
 
+def _check_alone(reference: str) -> None:
+    """Refuse an id that another agent's session has as well, where a worker is in one of them."""
+    try:
+        sessions.locate(reference)
+    except Ambiguous:
+        raise
+    except (NotFound, Usage):
+        return
+
+
 def _running_worker(reference: str, world: World | None) -> WorkerRecord | None:
     """The living worker that is meant; its session need not be known yet."""
     if not has_registry():
         return None
+    agent, name = parsed(reference)
     try:
         with Registry() as registry:
-            worker = registry.get(reference.strip())
+            worker = registry.get(name)
     except SmartForkError:
+        return None
+    if agent not in (None, worker.agent):
         return None
     world = world or world_of(worker.agent)
     return worker if lives(worker, world.processes, world.env, world.clock.now()) else None

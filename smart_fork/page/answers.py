@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
+from smart_fork.agents.references import reference
 from smart_fork.agents.selection import handed_to
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.evidence import SpokenPart, spoken
@@ -252,10 +253,9 @@ def located(place: Mapping[str, str]) -> Located:
     """
     from smart_fork import sessions
 
-    there = sessions.locate(place["session_id"])
-    if there.agent != place["agent"]:
+    if place["agent"] not in AGENTS:
         raise NotFound(f"No such session of {place['agent']}")
-    return there
+    return sessions.locate(reference(place["agent"], place["session_id"]))
 
 
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
@@ -325,7 +325,7 @@ def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, S
     return looked_at(place, mark), SincePage(f"{session_link(one, since=str(mark))}#more")
 
 
-def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
+def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
     """The family of a session, its lines on a time line, and how two of it differ that are `asked` for.
 
     Raises:
@@ -335,7 +335,7 @@ def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
     from smart_fork.page.differences import best_of, names_of, own_works
     from smart_fork.page.timeline import timeline
 
-    family = lineage(session_id)
+    family = lineage(located(place).reference)
     own = own_works(family.sessions)
     titles = names_of(family.sessions, own)
     parent = next((one.parent for one in family.sessions if one.session_id == family.session_id), None)
@@ -363,11 +363,11 @@ def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, st
     from smart_fork import sessions
     from smart_fork.page.parting import parting
 
-    members = {one.session_id for one in family.sessions}
-    if first == second or not {first, second} <= members:
+    members = {one.session_id: reference(one.agent_type, one.session_id) for one in family.sessions}
+    if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
     try:
-        one, other = (sessions.look_into(sessions.locate(name), keep_raw=True) for name in (first, second))
+        one, other = (sessions.look_into(sessions.locate(members[name]), keep_raw=True) for name in (first, second))
     except SmartForkError as error:
         return None, error.message
     return parting(one, other, (AGENTS[one.agent].work, AGENTS[other.agent].work)), ""

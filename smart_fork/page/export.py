@@ -5,7 +5,6 @@ It is made of what the page shows, by the same templates, and masked as that is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,13 +20,13 @@ from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
 from smart_fork.page.diffs import FileDiff
+from smart_fork.page.quotes import code, in_line, quoted_lines
 from smart_fork.page.renderer import PageValues, written
 from smart_fork.page.statics import OwnStyle, own_style
 from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
 
 FileFormat = Literal["html", "markdown"]
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)")
 _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 
@@ -110,13 +109,13 @@ def _write(file: Path, text: str, *, force: bool) -> None:
 
 
 def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:
-    yield f"# {' '.join(name.split())}"
+    yield f"# {in_line(name)}"
     yield ""
     yield f"{title_of(session.agent)} · {session.session_id} · {session.last_activity}"
     for exchange in read.exchanges:
         entry = exchange.entry
         yield ""
-        yield f"## {entry.place}. {' '.join(entry.question.split()) or 'Before the first question'}"
+        yield f"## {entry.place}. {in_line(entry.question) or 'Before the first question'}"
         for message in exchange.messages:
             yield from _message(message, "You" if message.role == "user" else title_of(session.agent))
 
@@ -126,33 +125,20 @@ def _message(message: ShownMessage, who: str) -> Iterator[str]:
     yield f"**{who}** (message {message.number})"
     if message.text:
         yield ""
-        yield message.text
-        yield from _closing(message.text)
+        yield from quoted_lines(message.text)
     if message.steps:
         yield ""
     for step in message.steps:
         yield from _step(step)
 
 
-def _closing(text: str) -> Iterator[str]:
-    """What ends a block of code that a message has left open: all that follows would be in it."""
-    fence = ""
-    for line in text.splitlines():
-        found = _FENCE.match(line)
-        if not fence:
-            fence = found[1] if found else ""
-        elif found and found[1].startswith(fence) and not found[2].strip():
-            fence = ""
-    if fence:
-        yield fence
-
-
 def _step(step: PageStep) -> Iterator[str]:
-    how = f", failed: {step.note}" if step.failed else f", exit {step.status}" if step.status is not None else ""
-    line = " ".join(step.line.split())
-    yield f"- {step.kind} {_quoted(line)}{how}"
+    how = (
+        f", failed: {in_line(step.note)}" if step.failed else f", exit {step.status}" if step.status is not None else ""
+    )
+    yield f"- {step.kind} {code(' '.join(step.line.split()))}{how}"
     for part in step.parts:
-        yield f"  - {part.text}{f' ({part.state})' if part.state else ''}"
+        yield f"  - {in_line(part.text)}{f' ({in_line(part.state)})' if part.state else ''}"
     if step.last:
         yield from _fenced("", step.last)
     for diff in step.diffs:
@@ -162,7 +148,7 @@ def _step(step: PageStep) -> Iterator[str]:
 def _diff(diff: FileDiff) -> Iterator[str]:
     lines = [f"{_SIGNS[line.kind]}{line.text}" for line in diff.lines]
     more = [diff.note] if diff.note else [f"and {diff.hidden} more lines"] if diff.hidden else []
-    yield f"  {' '.join(diff.path.split())}: {diff.how}, {diff.added} added, {diff.removed} removed" + "".join(
+    yield f"  {code(' '.join(diff.path.split()))}: {diff.how}, {diff.added} added, {diff.removed} removed" + "".join(
         f", {one}" for one in more
     )
     if lines:
@@ -176,8 +162,3 @@ def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
     yield f"  {fence}{language}"
     yield from (f"  {line}" for text in lines for line in text.splitlines() or [""])
     yield f"  {fence}"
-
-
-def _quoted(text: str) -> str:
-    """A line as code, whatever marks are in it."""
-    return f"`` {text} ``" if "`" in text else f"`{text}`"

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from indexer.masking import Masked
 from indexer.shapes import dataclass
 from smart_fork import session_removal, sessions
+from smart_fork.agents.references import reference
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
@@ -90,7 +91,7 @@ def about_to_cut(asked: Mapping[str, str]) -> ExcisePage:
 
 def _said(would: Excised) -> dict[int, Masked]:
     try:
-        turns = sessions.look_into(sessions.locate(would.session_id)).turns
+        turns = sessions.look_into(sessions.locate(reference(would.tool, would.session_id))).turns
     except SmartForkError:
         return {}
     going = {number: turns[number] for number in would.numbers if number is not None and number < len(turns)}
@@ -130,5 +131,5 @@ def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
     secrets = asked.get(_SECRETS) == "yes"
     if not (turns or secrets):
         raise Usage("Which turns?", "Number them as `smart-fork excise list` does: 5-7,9. Or have secrets masked.")
-    reference = sessions.locate(session).session_id  # never a path
-    return Request(reference, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
+    meant = sessions.locate(session).reference  # never a path
+    return Request(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")

@@ -118,9 +118,7 @@ class Page:
         return await self.desk.shown("subagent.html", work, by=streamed)
 
     async def _family(self, request: Request) -> Response:
-        return await self.desk.shown(
-            "family.html", partial(answers.related, request.path_params["session_id"], request.query_params)
-        )
+        return await self.desk.shown("family.html", partial(answers.related, request.path_params, request.query_params))
 
     async def _fork(self, request: Request) -> Response:
         return await self.desk.sent(request, partial(answers.forked, engine=self.engine), "/forked/{form}", unlike=True)

@@ -157,9 +157,9 @@ def outcome_in_words(outcome: str) -> str:
 def worth_in_words(result: Hit) -> list[str]:
     """How good a result is to fork: what became of it, how much has changed since, what a fork loads."""
     cache = " (its model may still have them in its cache)" if result.price.cached else ""
-    said = [*became_of(result), f"a fork loads {result.price.tokens:,} tokens{cache}"]
+    said = [*became_of(result), f"a fork loads about {result.price.tokens:,} tokens{cache}"]
     if result.match.ends_at_message is not None:
-        said.append(f"{result.price.tokens_at_match:,} tokens up to the end of that exchange")
+        said.append(f"about {result.price.tokens_at_match:,} tokens up to the end of that exchange")
     return said
 
 

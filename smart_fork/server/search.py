@@ -16,7 +16,7 @@ from smart_fork import permission
 from smart_fork.agents.selection import ALL, choices, first, one_of
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.engines.base import collection_of
-from smart_fork.errors import IndexUnavailable, NotFound, Usage
+from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Answer, IndexStatus, NoIndex, Recents
 from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import caller_of, in_thread, project_for, sent
@@ -401,7 +401,8 @@ def _conversation(session_id: str, reading: Reading, project: str | None) -> Con
     try:
         located = sessions.locate(session_id)
     except (NotFound, Usage) as error:
-        if project is None or not is_known():  # without a project none of a team can be meant
+        # Without a project none of a team can be meant.
+        if isinstance(error, Ambiguous) or project is None or not is_known():
             raise
         from smart_fork.team.conversation import read
 

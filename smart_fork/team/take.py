@@ -16,7 +16,7 @@ from smart_fork import foreign_sessions, sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
-from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.team import away, login
 from smart_fork.team.branch import BranchAsked, branch, fork
@@ -87,6 +87,8 @@ def found_or_taken(
     """
     try:
         here = sessions.locate(reference)
+    except Ambiguous:  # no team knows better which of them is meant
+        raise
     except (NotFound, Usage) as error:
         missing = error
     else:

@@ -126,7 +126,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
         one,
         last_activity=max(times, default=None),
         seconds=max(0.0, moment(max(times)) - moment(worker.started_at)) if times else None,
-        context_tokens=session.token_estimate if own else None,
+        context_tokens=session.token_estimate if any(turn.loaded for turn in own) else None,
         output_tokens=spent,
         answer=printable(mask(answer)),
         notes=one.notes if answer else (*one.notes, "It has not answered yet"),

@@ -120,7 +120,7 @@ class TestFind:
         out = run("find", RETRY).out
 
         assert f"smart-fork fork {knows[:8]}{suggested}" in out
-        assert "44,000 tokens up to the end of that exchange" in out
+        assert "about 44,000 tokens up to the end of that exchange" in out
 
     def test_what_became_of_a_session_and_its_price_stand_on_one_line(self, run, world, shop):
         edit = Did("Edit", {"file_path": str(shop / "a.py")})
@@ -130,7 +130,7 @@ class TestFind:
         out = run("find", RETRY).out
 
         assert re.search(
-            r"^    committed · none of its 1 file changed since · a fork loads [\d,]+ tok", out, re.MULTILINE
+            r"^    committed · none of its 1 file changed since · a fork loads about [\d,]+ tok", out, re.MULTILINE
         )
 
     def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from smart_fork.agents.options import Options
+from smart_fork.agents.references import parsed
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.fan_out import Source, fan_out, name_of
 from tests.smart_fork.forks import told
@@ -28,7 +29,8 @@ def forked(monkeypatch):
     calls = Forked()
     calls.tried, calls.refuse = [], {}
 
-    def fork_session(session, options, *, dry_run=False, **more):
+    def fork_session(reference, options, *, dry_run=False, **more):
+        session = parsed(reference).name
         kept = calls.tried if dry_run else calls
         prompt, how = told(options, more)
         with lock:

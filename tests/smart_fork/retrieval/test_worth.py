@@ -159,7 +159,7 @@ def test_what_became_of_a_session_is_said_in_words(drift, said):
     hit = a_hit(outcome="tests_passed", drift=values, price=Price(90_000, 1))
 
     assert became_of(hit) == ["tests passed", *said]
-    assert worth_in_words(hit)[-1] == "a fork loads 90,000 tokens"
+    assert worth_in_words(hit)[-1] == "a fork loads about 90,000 tokens"
 
 
 def hit(score: float):

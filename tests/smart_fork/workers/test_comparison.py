@@ -71,6 +71,7 @@ def test_each_worker_has_its_answer_changes_tokens_and_time(fleet, world):
     assert (3, 0, ()) == (one.lines_added, one.lines_removed, two.files)
     assert "+fixed" in one.diff
     assert ("running", 920, 20) == (one.state, one.context_tokens, one.output_tokens)
+    assert two.context_tokens is None, "its agent has recorded none"
     assert one.seconds == 60 * int(one.last_activity[14:16])
     assert one.prompt == PROMPT
     assert [] == [*one.notes, *two.notes]
