@@ -22,8 +22,9 @@ Record = dict[str, Any]
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
 _MARKS = f"[{ROOT}{HOME}{LITERAL}]"
 _MARKED = re.compile(f"{LITERAL}({_MARKS})|{ROOT}|{HOME}")
-#: A path begins after what no name has in it, also after an address's scheme, or a line's end as JSON writes it.
-_BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<![\w.~%+@/\\-]))"
+#: A path begins after what no name has in it, also after an address's scheme, a line's end as JSON writes it, or what
+#: a diff has before each of its two names.
+_BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<= [ab])|(?<![\w.~%+@/\\-]))"
 #: And ends before what would make another name of it. The dot of a sentence does not.
 _ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
 #: Deeper than any record is.
@@ -120,6 +121,11 @@ class Forms(Teller):
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """The log of a new session that has these records, which are in the form of `outgoing`."""
+
+    def ids(self, record: Record) -> Iterator[str]:
+        """The ids of what it says; none where its place alone tells it from others."""
+        if isinstance(identity := record.get("uuid"), str):
+            yield identity
 
     @abstractmethod
     def told(self, record: Record) -> Told:

@@ -27,7 +27,7 @@ from indexer.writer import IndexBusyError, only_writer
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import cutter, find_cutter
+from smart_fork.agents.facets import find_cutter
 from smart_fork.agents.logs import logs_of
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.lines import first_record
@@ -236,9 +236,11 @@ def _branches(session: Transcript) -> Iterator[Path]:
     except IndexUnavailable as error:
         log.info("branches are not looked for: %s", error)
         return
-    is_ours = cutter(session.tool).is_our_branch
+    agent = find_cutter(session.tool)
     for one in family:
-        if one.path and one.parent_id == session.session_id and is_ours(first_record(Path(one.path))):
+        if not one.path or one.parent_id != session.session_id:
+            continue
+        if agent is None or agent.is_our_branch(first_record(Path(one.path))):
             yield Path(one.path)
 
 

@@ -34,7 +34,7 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team import away, crossed, login, pulled, unfinished
+from smart_fork.team import away, crossed, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
 from smart_fork.team.crossed import Planner
 from smart_fork.team.download import download
@@ -160,8 +160,9 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
             "smart-fork excise cut takes it out of it, smart-fork team sync --remove takes it away."
         )
     before = one.counted(lambda: _count(one))
-    gone = False
-    for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
+    planners = (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ()))
+    gone = uncut.is_uncut(one.agent) and uncut.settle(one, keys, is_crossed=is_crossed, remove=remove)
+    for planner in () if uncut.is_uncut(one.agent) else planners:
         transcript = load_with_tool(one.agent, one.path)
         for other in [path for path in propagation.copies(transcript) if propagation.load_copy(transcript, path)]:
             _cut(one, other, planner, remove=False)

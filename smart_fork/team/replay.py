@@ -59,7 +59,7 @@ def _check(outgoing: Outgoing) -> None:
     _masked_once(outgoing, records, forms)
     _ties(outgoing, records, forms)
     with replayed(agent, outgoing.records, records) as session:
-        _turns(outgoing, records, session)
+        _turns(outgoing, {identity for record in records for identity in forms.ids(record)}, session)
         _links(outgoing, session)
 
 
@@ -94,11 +94,10 @@ def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
             yield from _tied(part, forms)
 
 
-def _turns(outgoing: Outgoing, records: Sequence[Record], session: Session) -> None:
+def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
     notes = {turn.id for turn in session.turns if _NOTES.fullmatch(turn.text) and not turn.tool_results}
     there = [turn for turn in session.turns if turn.id not in notes]
     here = outgoing.session.turns[: outgoing.end + 1]
-    ids = {identity for record in records if isinstance(identity := record.get("uuid"), str)}
     if ids:
         here = tuple(turn for turn in here if turn.id in ids - notes)
     elif outgoing.whole:

@@ -27,7 +27,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import digest_of
 from smart_fork.snippets import quoted
-from smart_fork.team import unanswered
+from smart_fork.team import unanswered, uncut
 from smart_fork.team.changes import Taken, take_over
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import place_of
@@ -112,6 +112,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
     taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
     info = taken.info
+    uncut.refuse(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
         session = numbered(load_with_tool(info.agent, one.session.source_path))
         ids = _chosen(one, session, asked.messages) if asked.messages else set()

@@ -211,13 +211,13 @@ def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: 
 
 
 #: The agents of whose sessions one is put there as its own program wrote it, with her secret in the place of a word.
-OTHERS = {"qwen": "RETRIES = 3"}
+OTHERS = {"qwen": "RETRIES = 3", "copilot": "retry = 1"}
 
 
 @pytest.fixture(scope="module")
-def equipped_people(people, qwen_program: Path) -> tuple[Colleague, Colleague]:
+def equipped_people(people, qwen_program: Path, copilot_program: Path) -> tuple[Colleague, Colleague]:
     """Bob has the other agents as well."""
-    with_others(people[1].machine, qwen_program)
+    with_others(people[1].machine, qwen_program, copilot_program)
     return people
 
 
@@ -245,7 +245,7 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
         return text.replace(str(alice.clone), str(bob.clone)).replace(SECRET, "[REDACTED:anthropic-key]")
 
     request = bob.sent(prompt)
-    own = [one for one in request.said if not one.text.startswith("<")]  # of its tasks in the background it is told
+    own = [Message(one.role, one.text.strip()) for one in request.said if not one.text.startswith("<")]
     assert [*(Message(turn.role, arrived(turn.text)) for _, turn in said), Message("user", prompt)] == own
     whole = json.dumps(request.body)
     assert "[REDACTED:anthropic-key]" in whole

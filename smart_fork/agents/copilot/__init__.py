@@ -12,6 +12,7 @@ from smart_fork.agents.copilot.home import HOME, SESSION
 if TYPE_CHECKING:
     from smart_fork.agents.copilot.command import CopilotStarter
     from smart_fork.agents.copilot.copy import CopilotCopier
+    from smart_fork.agents.copilot.forms import CopilotForms
     from smart_fork.agents.copilot.head import CopilotHeads
     from smart_fork.agents.copilot.hooks import CopilotHooks
     from smart_fork.agents.copilot.log import CopilotAdapter
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.copilot.presence import CopilotPresence
     from smart_fork.agents.copilot.registration import CopilotRegistration
     from smart_fork.agents.copilot.screen import CopilotScreen
-    from smart_fork.agents.copilot.teller import CopilotTeller
     from smart_fork.agents.copilot.work import CopilotWork
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
@@ -33,7 +33,6 @@ class Copilot(Agent):
     title = "Copilot CLI"
     lacks = MappingProxyType({
         "cut": "it keeps what was said in a database of its own as well",
-        "shared": "there is no form of its events so far",
     })  # fmt: skip
     home = HOME
     command = ProgramSpec(
@@ -91,11 +90,11 @@ class Copilot(Agent):
         return CopilotCopier()
 
     @cached_property
-    def teller(self) -> CopilotTeller:
-        """See `Agent.teller`."""
-        from smart_fork.agents.copilot.teller import CopilotTeller
+    def forms(self) -> CopilotForms:
+        """See `Agent.forms`."""
+        from smart_fork.agents.copilot.forms import CopilotForms
 
-        return CopilotTeller()
+        return CopilotForms()
 
     @cached_property
     def login(self) -> CopilotLogin:

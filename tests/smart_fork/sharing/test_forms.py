@@ -37,6 +37,14 @@ LOGS = [(agent, log) for agent in SHARED for log in sorted((FIXTURES / agent).gl
 OTHERS = {"rewound", "rewound-idle", "subagent", "asking"}
 SESSIONS = [(agent, log) for agent, log in LOGS if agent != "qwen" or log.stem not in OTHERS]
 NEW = "22222222-2222-4222-8222-222222222222"
+#: Where each agent keeps a session, and what its first record calls it.
+PLACES = {
+    "claude": ".claude/projects/-home-ada-shop/{}.jsonl",
+    "codex": ".codex/sessions/2026/11/21/rollout-2026-11-21T07-22-33-{}.jsonl",
+    "qwen": ".qwen/projects/-home-ada-shop/chats/{}.jsonl",
+    "copilot": ".copilot/session-state/{}/events.jsonl",
+}
+_ID = {agent: "id" if agent == "codex" else "sessionId" for agent in PLACES}
 
 
 def records_in(log: Path) -> list[dict]:
@@ -84,6 +92,7 @@ def test_what_is_shared_says_neither_whose_a_record_is_nor_where_it_was_written(
         ("/home/adam/shop", "/home/adam/shop"),
         ("/mnt/home/ada/shop", "/mnt/home/ada/shop"),
         ("x/home/ada/shop", "x/home/ada/shop"),
+        ("--git a/home/ada/shop/x b/home/ada/y", f"--git a{ROOT}/x b{HOME}/y"),
         ("//home/ada/shop", "//home/ada/shop"),
         ("~/home/ada", "~/home/ada"),
         ("nothing", "nothing"),
@@ -217,15 +226,11 @@ def told(turn, place):
 
 def session_of(agent: str, log: Path, home: Path):
     """A fixture where its agent keeps it, with those that it was forked from."""
-    places = {"claude": ".claude/projects/-home-ada-shop", "codex": ".codex/sessions/2026/11/21"}
-    folder = home / {**places, "qwen": ".qwen/projects/-home-ada-shop/chats"}[agent]
-    folder.mkdir(parents=True, exist_ok=True)
     for one in (*log.parent.glob("*.jsonl"), log):  # several may have one id
         first = records_in(one)[0]
-        name = first["sessionId"] if agent != "codex" else f"rollout-2026-11-21T07-22-33-{first['payload']['id']}"
-        (folder / f"{name}.jsonl").write_bytes(one.read_bytes())
-        if one == log:
-            path = folder / f"{name}.jsonl"
+        path = home / PLACES[agent].format({**first, **first.get("payload", {}), **first.get("data", {})}[_ID[agent]])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(one.read_bytes())
     return READERS[agent].read(path).session
 
 
@@ -265,7 +270,8 @@ def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     session = session_of(agent, log, home)
     forms = forms_of(agent)
     out = [shared(agent, record) for record in forms.records_of(session)]
-    target = session.source_path.with_name(session.source_path.name.replace(session.session_id, NEW))
+    target = home / PLACES[agent].format(NEW)
+    target.parent.mkdir(parents=True, exist_ok=True)
     made = list(forms.anew(out, Becomes(NEW, THERE, session.session_id)))
     target.write_text("".join(json.dumps(record) + "\n" for record in made))
 
