@@ -18,6 +18,7 @@ from indexer.shapes import dataclass
 #: A pointer is one path, and the longest of them is this long.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")
 _POINTER = "gitdir: "
+_KEPT = ("HEAD", "objects", "refs")
 
 
 class Unproven(IndexerError):
@@ -44,6 +45,14 @@ def top_of(directory: Path) -> Path | None:
     """The nearest folder with a `.git` at or above the resolved `directory`."""
     for folder in (directory, *directory.parents):
         if os.path.exists(folder / ".git"):  # noqa: PTH110 - where we may not look there is none
+            return folder
+    return None
+
+
+def bare_at(directory: Path) -> Path | None:
+    """The nearest folder at or above the resolved `directory` that is what git keeps, without files to work on."""
+    for folder in (directory, *directory.parents):
+        if all(os.path.exists(folder / name) for name in _KEPT):  # noqa: PTH110 - where we may not look there is none
             return folder
     return None
 

@@ -42,20 +42,33 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _NO_ROOM)
 
 
-def next_step(error: BaseException) -> str:
-    """What somebody can do about it; empty where nothing is known."""
+def next_step(error: BaseException, *, indexing: bool = False) -> str:
+    """What somebody can do about it; empty where nothing is known. What is `indexing` goes on by itself."""
     home = state_home()
+    elsewhere = None if indexing else _elsewhere(error, home)
     if is_full(error):
-        return f"Make room on the disk of {home}; indexing goes on by itself then."
+        then = "indexing goes on by itself then" if indexing else "then try again"
+        return f"Make room on the disk of {elsewhere or home}; {then}."
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return "Another process is writing to it; try again."
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError) or (
         isinstance(error, OSError) and error.errno in _NOT_ALLOWED
     ):
+        if elsewhere is not None:
+            return f"Make {elsewhere} one that you may read and write."
         return f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
     if isinstance(error, apsw.IOError | apsw.ProtocolError):
         return f"The disk of {home} failed: is it full, gone or broken?"
     return ""
+
+
+def _elsewhere(error: BaseException, home: Path) -> Path | None:
+    """The file that the system says it is about, where that is none of ours."""
+    named = error.filename if isinstance(error, OSError) else None
+    if not isinstance(named, str | Path):
+        return None
+    path = Path(named)
+    return None if path.is_relative_to(home) or not path.is_absolute() else path
 
 
 def _has_no_room(folder: Path) -> bool:

@@ -266,7 +266,7 @@ class Freshener:
 
     def _complain(self, job: _Job, error: Exception) -> None:
         """Say what failed: what fails at every change of a log in the same way is said once."""
-        step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error)
+        step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{str(error) or type(error).__name__}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
         expected = isinstance(error, NotReadyError)

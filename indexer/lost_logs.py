@@ -36,8 +36,8 @@ def remember(
         if not keep_all(store, agents, done, progress, deadline):
             return False
     except OSError as error:  # the index is complete all the same
-        report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
-        log.warning("copies cannot be kept: %s. %s", error, next_step(error))
+        report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error, indexing=True)}"
+        log.warning("copies cannot be kept: %s. %s", error, next_step(error, indexing=True))
     recall(store, agents, report, progress)
     renew(store, agents, report, progress)
     return True

@@ -15,6 +15,7 @@ from pathlib import Path
 import apsw
 
 from indexer import absent_model
+from indexer.checkout import bare_at
 from indexer.damage import kept
 from indexer.embedder import Embedder, has_frameworks
 from indexer.failures import next_step
@@ -144,7 +145,8 @@ def _project() -> Iterator[Check]:
         step = "Only what was done here is found from here; ask from the repository's main directory for the rest."
         yield Check("project", ok=False, detail=printable(project.doubt), next_step=step, optional=True)
         return
-    detail = f"the repository {project.root}" if project.git else f"{project.root}, outside git"
+    outside = "a bare repository: work is done in its worktrees and clones" if bare_at(Path.cwd()) else "outside git"
+    detail = f"the repository {project.root}" if project.git else f"{project.root}, {outside}"
     yield Check("project", ok=True, detail=printable(detail), optional=True)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.checkout import Checkout, Unproven, checkout, top_of
+from indexer.checkout import Checkout, Unproven, bare_at, checkout, top_of
 from indexer.patterns import late
 from indexer.project import resolve
 from indexer.shapes import dataclass
@@ -159,7 +159,8 @@ def paths(done: Completed) -> list[str]:
 def _proven(folder: Path) -> Checkout:
     top = top_of(resolve(folder))
     if top is None:
-        raise ProgramFailed(f"git is not run in {folder}: it is in no repository")
+        where = "it is bare, without files to work on" if bare_at(resolve(folder)) else "it is in no repository"
+        raise ProgramFailed(f"git is not run in {folder}: {where}")
     try:
         return checkout(top)
     except Unproven as error:

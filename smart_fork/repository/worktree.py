@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from indexer.checkout import bare_at
 from indexer.git_settings import content
-from indexer.project import project_of
+from indexer.project import project_of, resolve
 from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, ProgramFailed
@@ -62,6 +63,9 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
     """
     project = project_of(repository)
     if not project.git:
+        if bare := bare_at(resolve(repository)):
+            hint = f"Make it from one of its worktrees or a clone, or {_without()}"
+            raise ForkRefused(f"{bare} is a bare repository: it has no files to work on", hint)
         why = f" ({printable(project.doubt)})" if project.doubt else ""
         hint = f"A worktree needs one; {_without()}"
         raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)

@@ -57,5 +57,8 @@ def unavailable(error: Exception) -> IndexUnavailable:
     elif isinstance(error, ImportError):
         hint = "Reinstall smart-fork."
     else:
-        hint = next_step(error) or f"Make {path.parent} writable, or set SMART_FORK_HOME to a folder that is."
+        hint = (
+            next_step(error, indexing=True)
+            or f"Make {path.parent} writable, or set SMART_FORK_HOME to a folder that is."
+        )
     return IndexUnavailable(f"The index cannot be used: {error}", hint)

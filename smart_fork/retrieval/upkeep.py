@@ -109,7 +109,7 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         if is_damage(error):
             raise
         log.warning("the index could not be brought up to date: %s", error)
-        step = next_step(error)
+        step = next_step(error, indexing=True)
         why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
         return Upkeep(None, why, absent)
     lacks = not indexed and not absent and asked.outside is None

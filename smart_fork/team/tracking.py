@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import orjson
 from filelock import FileLock
 
-from indexer.checkout import Unproven, checkout, top_of
+from indexer.checkout import Unproven, bare_at, checkout, top_of
 from indexer.files import replace_file
 from indexer.paths import private_dir
 from indexer.project import resolve
@@ -251,7 +251,8 @@ def place_of(project: str | None = None, directory: Path | None = None) -> Proje
         raise NotFound(f"There is no such directory: {start}")
     top = top_of(start)
     if top is None:
-        raise Usage("This directory is in no git repository.", _NAMED)
+        bare = bare_at(start)
+        raise Usage(f"This directory is in {'a bare' if bare else 'no'} git repository.", _NAMED)
     return ProjectFolder(top, project_key(_origin(top)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections import namedtuple
 
@@ -10,6 +11,7 @@ import apsw
 import pytest
 
 from indexer.failures import is_full, next_step
+from indexer.paths import state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
 
@@ -32,3 +34,15 @@ def test_a_disk_that_cannot_be_asked_is_not_called_full(home, monkeypatch):
 
     assert not is_full(apsw.IOError("disk I/O error"))
     assert is_full(OSError(errno.ENOSPC, "No space left on device"))
+
+
+def test_who_does_not_index_is_told_to_try_again_and_of_the_file_that_it_is_about(home):
+    def told(number: int, file: object = None, **how: bool) -> str:
+        return next_step(OSError(number, os.strerror(number), file), **how)
+
+    ours = state_home()
+    assert told(errno.ENOSPC) == f"Make room on the disk of {ours}; then try again."
+    assert told(errno.ENOSPC, "/agent/log.jsonl") == "Make room on the disk of /agent/log.jsonl; then try again."
+    assert told(errno.ENOSPC, indexing=True).endswith(f"{ours}; indexing goes on by itself then.")
+    assert told(errno.EACCES, "/agent/log.jsonl") == "Make /agent/log.jsonl one that you may read and write."
+    assert told(errno.EROFS, str(ours / "workers.db")).startswith(f"Make {ours} writable")

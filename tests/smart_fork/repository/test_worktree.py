@@ -114,8 +114,14 @@ def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     with pytest.raises(ForkRefused, match="no commit yet"):
         create_worktree(empty, None, PROCESSES)
     git(home, "init", "-q", "--bare", "bare.git")
-    with pytest.raises(ForkRefused, match="Not in a git repository"):
-        create_worktree(home / "bare.git", None, PROCESSES)
+    for inside in ("bare.git", "bare.git/hooks"):
+        with pytest.raises(ForkRefused, match=r"bare.git is a bare repository") as refused:
+            create_worktree(home / inside, None, PROCESSES)
+        assert "Make it from one of its worktrees" in refused.value.hint
+
+
+def test_git_s_own_folder_is_of_its_repository(repo):
+    assert plan_worktree(repo / ".git/hooks", "x", PROCESSES).path == repo / ".worktrees/x"
 
 
 def test_a_repository_that_git_does_not_read_is_not_called_empty(repo):
