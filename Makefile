@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test test-light coverage check dist bench bench-report catalogue json-docs golden screenshots clean
+.PHONY: help run install test test-light coverage check lint dist bench bench-report catalogue json-docs golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -33,12 +33,14 @@ install: $(STAMP) ## the full install, with PyTorch
 # Four at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## everything: the checks, then all tests; ARGS goes to pytest
-	@# Beside the checks the tests are compiled, once: in a new checkout each of the four would do it.
-	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 & \
-	$(MAKE) --no-print-directory check; checked=$$?; wait; exit $$checked
+test: $(STAMP) lint ## everything: the checks, then all tests; ARGS goes to pytest
 	@.ci/programs
-	$(BIN)/pytest $(PARALLEL) $(ARGS)
+	@# Types are checked beside the tests, which often wait for something, and are told of after them. Before, the tests are
+	@# compiled, once: in a new checkout each of the four would do it.
+	@mkdir -p build; $(BIN)/mypy >build/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pytest --collect-only -q >/dev/null 2>&1; \
+	$(BIN)/pytest $(PARALLEL) $(ARGS); tested=$$?; \
+	wait $$types; typed=$$?; cat build/types.txt; [ $$typed -eq 0 ] && exit $$tested
 
 coverage: ARGS += --cov # apart, for it makes the suite slower
 coverage: test ## the same, and which lines no test has run
@@ -46,11 +48,13 @@ coverage: test ## the same, and which lines no test has run
 test-light: $(TRIED) ## the tests that need no other program, without PyTorch
 	build/light/bin/python -m pytest $(PARALLEL) -m 'not e2e and not full' $(ARGS)
 
-check: $(STAMP) ## imports, lint, format, types
+check: lint ## imports, lint, format, types
+	$(BIN)/mypy
+
+lint: $(STAMP) ## imports, lint, format
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 
 dist: $(RELEASE) ## dist/: sdist and wheel, checked, and installed into an empty environment
 	build/release/bin/python scripts/distribution.py

@@ -67,7 +67,9 @@ def test_what_people_ask_has_the_vectors_of_sentence_transformers(heavy, monkeyp
     if not (CORPUS / "queries.jsonl").is_file():
         pytest.skip("needs the corpus beside the checkout")
     monkeypatch.setattr(embedding, "_has_bfloat16", lambda: False)
-    texts = [json.loads(line)["query"] for line in (CORPUS / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = [
+        json.loads(line)["query"] for line in (CORPUS / "queries.jsonl").read_text(encoding="utf-8").splitlines()[::4]
+    ]
 
     assert np.abs(LightEmbedder().embed(texts) - heavy.embed(texts)).max() < 1e-5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,45 @@ RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
 UNAVAILABLE = {"error", "message", "next_steps", "fallback_sessions"}
 
-_PROGRAM = """#!{python} -IS
+#: Answers by itself, as long as nothing else was ordered, what every first question asks: ten starts of Python take longer
+#: than all else in a test. A collection is a file, in which its folder stands.
+_SHELL = """#!/bin/sh
+known="$QMD_CONFIG_DIR/known"
+read -r orders <{orders}
+plain() {{ case "$*" in *[!A-Za-z0-9" "./*_-]*) false ;; *) [ "$orders" = "{{}}" ] ;; esac; }}
+told() {{
+    list=
+    for word; do list="$list, \\"$word\\""; done
+    printf '{{"argv": [%s], "cwd": "%s", "index": "%s"}}\\n' "${{list#, }}" "$PWD" "$INDEX_PATH" >>{calls}
+}}
+if plain "$@" "$PWD" "$INDEX_PATH"; then
+    case "$1 $2 $4" in
+    "collection list ")
+        told "$@"
+        [ -d "$known" ] || echo "No collections found."
+        for one in "$known"/*; do
+            [ ! -e "$one" ] || echo "${{one##*/}} (qmd://${{one##*/}}/)"
+        done
+        exit ;;
+    "collection add --name")
+        if [ ! -e "$known/$5" ]; then
+            told "$@"
+            mkdir -p "$known"
+            printf %s "$3" >"$known/$5"
+            exit
+        fi ;;
+    "update  " | "embed  " | "cleanup  ")
+        told "$@"
+        exit ;;
+    esac
+fi
+exec {python} -IS {program} "$@"
+"""
+_PROGRAM = """
 import json, os, re, sys, time  # and no more: it is started hundreds of times
 
 ORDERS = {orders!r}
-known = os.environ["QMD_CONFIG_DIR"] + "/collections.json"
+known = os.environ["QMD_CONFIG_DIR"] + "/known"
 argv = sys.argv[1:]
 
 def read(path):
@@ -37,7 +72,7 @@ if order:
     if order.get("dies"):
         os.kill(os.getpid(), 9)
     sys.exit(order.get("code", 0))
-collections = json.loads(read(known)) if os.path.exists(known) else {{}}
+collections = {{name: read(known + "/" + name) for name in sorted(os.listdir(known))}} if os.path.exists(known) else {{}}
 if argv[:2] == ["collection", "list"]:
     print("Collections (%d):\\n" % len(collections) if collections else "No collections found.")
     for name in collections:
@@ -46,8 +81,9 @@ elif argv[:2] == ["collection", "add"]:
     name = argv[argv.index("--name") + 1]
     if name in collections:
         sys.exit("Collection '" + name + "' already exists.")
-    with open(known, "w") as file:
-        json.dump(collections | {{name: argv[2]}}, file)
+    os.makedirs(known, exist_ok=True)
+    with open(known + "/" + name, "w") as file:
+        file.write(argv[2])
 elif argv[0] in ("query", "vsearch", "search"):
     words = set(re.findall(r"\\w+", argv[-1].lower()))
     name = argv[argv.index("-c") + 1]
@@ -102,9 +138,12 @@ def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
     orders = home / "qmd-orders.json"
     orders.write_text("{}")
     (home / "bin").mkdir(exist_ok=True)
-    program = home / "bin" / "qmd"
-    program.write_text(_PROGRAM.format(python=sys.executable, orders=str(orders)))
-    program.chmod(0o755)
+    program, calls = home / "qmd.py", home / "qmd-calls.jsonl"
+    program.write_text(_PROGRAM.format(orders=str(orders)))
+    words = {"python": sys.executable, "orders": orders, "calls": calls, "program": program}
+    command = home / "bin" / "qmd"
+    command.write_text(_SHELL.format(**{name: shlex.quote(str(word)) for name, word in words.items()}))
+    command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
     monkeypatch.setenv("SMART_FORK_ENGINE", "qmd")
     return ScriptedQmd(home)

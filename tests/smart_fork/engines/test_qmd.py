@@ -119,7 +119,7 @@ class TestTheChain:
         world.find(RETRY, shop)
         qmd.fails("query", "vsearch")
         qmd.answers("search", "[]")
-        program = world.home / "bin" / "qmd"  # as the real one: what lacks a word is not found
+        program = world.home / "qmd.py"  # as the real one: what lacks a word is not found
         program.write_text(
             program.read_text().replace(
                 "order = orders.get(argv[0])",

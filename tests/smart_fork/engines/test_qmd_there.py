@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -130,11 +129,11 @@ class TestItsIndex:
         qmd.answers("collection add", stderr="Collection 'claude-sessions' already exists.", code=1)
         state = world.home / ".smart-fork" / "qmd"
         state.mkdir(parents=True, mode=0o700)
-        lists = iter([{}, dict.fromkeys(collections().values(), "/x")])
-        (state / "collections.json").write_text(json.dumps(next(lists)))
 
         assert world.find(RETRY, shop)["error"] == "qmd_not_available"
-        (state / "collections.json").write_text(json.dumps(next(lists)))
+        (state / "known").mkdir()
+        for name in collections().values():
+            (state / "known" / name).write_text("/x")
         assert world.find(RETRY, shop)["engine"] == "qmd"
 
     def test_a_persons_own_index_is_not_touched_and_no_repositorys_settings_are_followed(self, world, shop, knows, qmd):

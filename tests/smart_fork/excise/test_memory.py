@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from tests.smart_fork.forks import SESSION, said, text
 
 ROOT = Path(__file__).resolve().parents[3]
-BYTES, LIMIT = 100_000_000, 300 * 1024  # KB
+#: 100 MB within 300 MB, and half of both as long as not all is tried that takes long: what is kept grows with the session.
+BYTES, MEGABYTES = (100_000_000, 300) if os.environ.get("SMART_FORK_DRILLS") == "all" else (50_000_000, 150)
 
 #: Runs the command of its arguments, and prints the peak of memory in KB.
 MEASURE = """
@@ -27,7 +29,7 @@ finally:
 """
 
 
-def test_a_session_of_100_mb_is_listed_within_300_mb(tmp_path):
+def test_a_long_session_is_listed_within_three_times_its_size(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not tell the peak of memory")
     path = tmp_path / f"{SESSION}.jsonl"
@@ -58,5 +60,5 @@ def test_a_session_of_100_mb_is_listed_within_300_mb(tmp_path):
     command = [sys.executable, "-c", MEASURE, "excise", "list", str(path), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert len(json.loads(done.stdout)["turns"]) > 40_000
-    assert int(done.stderr.split()[-1]) < LIMIT
+    assert len(json.loads(done.stdout)["turns"]) > BYTES / 2_500
+    assert int(done.stderr.split()[-1]) < MEGABYTES * 1024
