@@ -7,6 +7,8 @@ import json
 import re
 import struct
 import sys
+import tarfile
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
@@ -247,3 +249,32 @@ def test_only_the_passages_that_are_named_have_vectors_as_it_were(benchmark, tmp
     assert (kept / 6, {1: kept}) == (share, partly.vector_counts([1, 9]))
     assert (kept, kept) == (len(similar.best(9)), len(similar.of(range(99))))
     store.close()
+
+
+def test_each_file_of_a_catalogue_is_read_or_said_why_not(benchmark, tmp_path):
+    text = '{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","cwd":"/a","message":{"role":"user","content":"go"}}\n'
+    named = {
+        "claude/x/s.jsonl": ("claude", text),
+        "_fixtures/x/claude/n.jsonl": ("_fixtures", ""),
+        "_fixtures/x/pi/p": ("_fixtures", ""),
+    }
+    with tarfile.open(tmp_path / "sessions.tar.xz", "w:xz") as tar:
+        for name, (_, content) in named.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, BytesIO(content.encode()))
+    rows = [f"{agent}\t2\t0\t\t{name}" for name, (agent, _) in named.items()]
+    (tmp_path / "CATALOG.tsv").write_text("\n".join(["agent\tuser_turns\ttool_calls\tbad_lines\tfile", *rows]))
+
+    figures = benchmark("reading").measure(tmp_path)
+
+    own = figures["claude"]
+    assert (1, 1, 1, 2, False) == tuple(
+        own[name] for name in ("files", "sessions", "prompts", "prompts in the catalogue", "as many prompts")
+    )
+    assert (0, True) == (own["calls"], own["as many calls"])
+    assert {"files": 1, "no session: no conversation": 1} == figures["claude, samples"]
+    assert {"files": 1, "of an agent that is not read": 1} == figures["pi, samples"]
+    assert ["claude: prompts 2 -> 1"] == list(
+        benchmark("reading").changes({"claude": {**own, "prompts": 2}}, {"claude": own})
+    )

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
-from indexer.transcripts.commands import command_of, simple_commands
+from indexer.transcripts.commands import command_of, patch_of, simple_commands
 from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
@@ -56,8 +56,8 @@ def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
     path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
     if name in _EDITS:
         return _line(f"read {path}" if arguments.get("command") == "view" else f"edit {path}")
-    if name == "apply_patch" and (patch := arguments.get("input") or arguments.get("patch")):
-        return _patch(str(patch))
+    if name == "apply_patch" and (patch := patch_of(arguments)):
+        return _patch(patch)
     if name in _SHELLS or "command" in arguments or "cmd" in arguments:
         return _shell(arguments)
     if name == "Read":
@@ -84,7 +84,7 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name in _EDITS and arguments.get("command") != "view":
         path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
         return (path,) if path else ()
-    patch = _first(arguments, "input", "patch") if name == "apply_patch" else command_of(arguments)
+    patch = (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
     folder = _first(arguments, "workdir")
     return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
 

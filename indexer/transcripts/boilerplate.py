@@ -44,6 +44,10 @@ _HOOK = re.compile(
     r"hook (?:feedback|success|additional context|blocking error|stopped continuation))\b[^\n:]*:",
     re.ASCII,
 )
+#: What Claude Code 2.1.5 to 2.1.49 wrote below the element by which it tells that a task in the background has ended.
+_TASK_ENDED = re.compile(
+    r"(</task-notification>)\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
+)
 _BLANK_LINES = re.compile(r"\n{3,}")
 #: Taking an element out can join the halves of another; nobody nests them deeper than this.
 _PASSES = 8
@@ -86,6 +90,8 @@ def _strip_once(text: str) -> str:
         text = _IDE_CONTEXT.sub("", text)
     if "</" in text:
         text = _OUR_COMMAND.sub(r"\1 ", text)
+        if "</task-notification>" in text:
+            text = _TASK_ENDED.sub(r"\1", text)
         for tag in _INJECTED:
             text = _without_elements(text, tag)
         text = _ARGUMENTS.sub("", text)

@@ -30,6 +30,7 @@ _RUNNERS = {
 }  # fmt: skip
 _SUBCOMMANDS = {"run", "tool", "exec", "x"}
 _WITH_VALUE = {"--from", "--with", "--python", "-p", "-u", "-n", "-C", "--directory", "--project", "--spec", "-s", "-k"}
+_PATCHES = ("input", "patch", "patchText")
 _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 
@@ -64,6 +65,11 @@ def command_of(arguments: Mapping[str, object]) -> str:
         # ["bash", "-lc", "the command"]: the shell in front says nothing.
         command = words[-1] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)
     return str(command)
+
+
+def patch_of(arguments: Mapping[str, object]) -> str:
+    """The patch in the arguments of a call, by the names that agents give it; empty where there is none."""
+    return next((text for name in _PATCHES if isinstance(text := arguments.get(name), str) and text), "")
 
 
 def _parted(line: str) -> Iterator[list[str]]:

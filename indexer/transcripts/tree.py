@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from indexer.masking import NOTHING, Masked, mask
-from indexer.transcripts.actions import describe, edited_by, error_note, read_by
+from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
@@ -202,22 +202,23 @@ class Tree(ABC):
             self.facts["models"] = with_model(self.facts.get("models", ()), name)
 
     def call(self, identity: object, name: str, arguments: object, known_as: str = "") -> ToolCall:
-        """A call of a tool; `known_as` is what the tool is called where calls are described."""
+        """A call of a tool; `known_as` is what the tool is called where calls are described. Of a text, as some tools
+        are given one, it is known what it is where it is a patch.
+        """
         identity, name = intern(str(identity or "")), intern(name)
-        action = describe(known_as or name, arguments) if isinstance(arguments, dict) else NOTHING
+        given = arguments if isinstance(arguments, dict) else {}
+        edits, reads = edited_by(known_as or name, given), read_by(known_as or name, given)
+        action = describe(known_as or name, given) if given else NOTHING
+        if isinstance(arguments, str) and (edits := edited_by(name, arguments)):
+            action = describe_raw(name, arguments)
         ours = is_ours(name) or runs_ours(arguments)
         if ours or self.opens_a_session(action):
             self.ours.add(identity)
         elif action:
             self.symbols.add_all(arguments)
-        touched = (
-            (edited_by(known_as or name, arguments), read_by(known_as or name, arguments))
-            if isinstance(arguments, dict)
-            else ()
-        )
         if name == self.shell and not ours and isinstance(arguments, dict):
             self.deeds.begin(identity, command_of(arguments))
-        return ToolCall(identity, name, action, ours, *touched)
+        return ToolCall(identity, name, action, ours, edits, reads)
 
     def result(self, identity: object, output: str, *, failed: bool) -> ToolResult:
         """What came back from a call."""

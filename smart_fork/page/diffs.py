@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from indexer.masking import mask, mask_parts
 from indexer.shapes import dataclass
+from indexer.transcripts.commands import patch_of
 from smart_fork.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
@@ -109,7 +110,8 @@ def _patches(given: Mapping[str, Any] | str) -> Iterator[str]:
     if isinstance(given, str):
         yield given
         return
-    for name in ("input", "patch", "command", "cmd"):
+    yield patch_of(given)
+    for name in ("command", "cmd"):
         value = given.get(name)
         if isinstance(value, str):
             yield value

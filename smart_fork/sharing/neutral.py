@@ -15,7 +15,7 @@ import orjson
 from indexer.masking import mask, shorten
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.boilerplate import strip_reminders
-from indexer.transcripts.commands import command_of
+from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from smart_fork.agents import AGENTS, READERS
@@ -176,7 +176,7 @@ def changed(given: Given, patch: str) -> list[str]:
     if isinstance(given, str):
         lines = [line for line in given.splitlines() if line.startswith(("+", "-", "*** "))]
         return [line for line in lines if not line.startswith(("*** Begin Patch", "*** End Patch"))]
-    if isinstance(text := given.get("input") or given.get("patch") or command_of(given), str) and "*** Begin" in text:
+    if "*** Begin" in (text := patch_of(given) or command_of(given)):
         return changed(text, "")
     edits = given.get("edits")
     parts = [one for one in edits if isinstance(one, dict)] if isinstance(edits, list) else [given]

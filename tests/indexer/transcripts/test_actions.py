@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, read_by, runs_ours
+from indexer.transcripts.actions import (
+    describe,
+    describe_raw,
+    edited_by,
+    error_note,
+    failure_of,
+    is_ours,
+    read_by,
+    runs_ours,
+)
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols, forget_shown
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
@@ -44,6 +53,7 @@ def symbols(*texts: str) -> list[str]:
         ("Read", {"file_path": "/srv/a.py"}, "read /srv/a.py"),
         ("Grep", {"pattern": "def x", "path": "src"}, "search def x src"),
         ("apply_patch", {"input": PATCH}, "edit a.py, b/c.py"),
+        ("apply_patch", {"patchText": PATCH}, "edit a.py, b/c.py"),
         ("shell", {"command": ["apply_patch", PATCH]}, "edit a.py, b/c.py"),
         ("apply_patch", {"command": ["apply_patch", PATCH]}, "edit a.py, b/c.py"),
         ("Task", {"description": "find callers", "prompt": "long"}, "Task find callers"),
@@ -54,6 +64,13 @@ def symbols(*texts: str) -> list[str]:
 )
 def test_an_action_is_one_line(name, arguments, line):
     assert describe(name, arguments) == line
+
+
+@pytest.mark.parametrize(
+    "given", [PATCH, *({name: PATCH} for name in ("input", "patch", "patchText")), {"command": ["apply_patch", PATCH]}]
+)
+def test_a_patch_edits_its_files_however_an_agent_gives_it(given):
+    assert ("a.py", "b/c.py") == edited_by("apply_patch", given)
 
 
 def test_a_long_action_is_cut_with_an_ellipsis():

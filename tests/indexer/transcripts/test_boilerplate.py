@@ -44,6 +44,17 @@ def test_an_injected_element_is_taken_out_wherever_it_stands(tag):
     assert strip_boilerplate(element) == ""
 
 
+@pytest.mark.parametrize(
+    "below",
+    ["Read the output file to retrieve the result: /tmp/t/b1.output", "Full transcript available at: C:\\t\\a 1"],
+)
+def test_what_tells_that_a_task_has_ended_is_nobodys_words_with_the_line_below_it(below):
+    told = f"<task-notification>\n<task-id>b1</task-id>\n</task-notification>\n{below}"
+
+    assert ("", "go on") == (strip_boilerplate(told), strip_boilerplate(f"{told}\ngo on"))
+    assert strip_boilerplate(below) == below
+
+
 def test_two_elements_of_a_kind_leave_what_stands_between_them():
     assert strip_boilerplate("<skill>a</skill>keep<skill>b</skill>") == "keep"
 

@@ -170,6 +170,32 @@ def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     assert READERS[agent].read(path, outcome.checkpoint).session == outcome.session
 
 
+def of_the_future(value: object) -> object:
+    """A part of a log with fields more everywhere, parts of a kind more where there are kinds, and another version."""
+    if isinstance(value, dict):
+        more = {key: "99.0.0" if key == "version" else of_the_future(one) for key, one in value.items()}
+        return {**more, "hologram": {"beams": [1]}}
+    if isinstance(value, list) and value and all(isinstance(one, dict) and "type" in one for one in value):
+        return [*map(of_the_future, value), {"type": "hologram", "beams": 2}]
+    return [of_the_future(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("agent", READERS.names)
+def test_of_a_log_from_the_future_all_is_read_that_is_understood(tmp_path, agent):
+    path = tmp_path / f"rollout-2026-07-01T10-00-00-{id_of(1)}.jsonl"
+    found = []
+    unknown = [] if agent == "opencode" else [{"type": "hologram", "beams": 3}]
+    for records in (RECORDS[agent], [*RECORDS[agent][:1], *unknown, *map(of_the_future, RECORDS[agent][1:]), *unknown]):
+        known = records if unknown else [of_the_future(records[0])] if found else records
+        path.write_text("".join(json.dumps(record) + "\n" for record in known))
+        outcome = READERS[agent].read(path)
+        calls = [call.action for turn in outcome.session.turns for call in turn.tool_calls if call.action]
+        found.append((texts(outcome.session), calls, outcome.broken))
+
+    assert found[0] == found[1]
+    assert found[0][0]
+
+
 @pytest.mark.parametrize("agent", READERS.names)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_survived(tmp_path_factory, agent, data):

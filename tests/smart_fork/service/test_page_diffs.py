@@ -57,6 +57,7 @@ def told(given, patch=""):
                 ("d", "deleted", 0, 0, []),
             ],
         ),
+        ({"patchText": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"}, "", [("a", "added", 1, 0, ["+x"])]),
         ({"command": ["apply_patch", "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"]}, "", [("a", "added", 1, 0, ["+x"])]),
         ({"file_path": "a", "old_string": 1, "edits": [None, {}], "content": None}, "", []),
         ("rm -rf /", "", []),

@@ -168,6 +168,7 @@ def test_of_an_agent_without_forms_is_told_what_its_calls_gave_back(agent, tmp_p
         ({"content": "one\ntwo"}, "", ["+one", "+two"]),
         ({"content": "one"}, "--- a\n+++ b\n@@ -1 +1 @@\n-old\n same\n+one", ["-old", "+one"]),
         ("*** Begin Patch\n*** Update File: a\n@@\n-x\n y\n+z\n*** End Patch", "", ["*** Update File: a", "-x", "+z"]),
+        ({"patchText": "*** Begin Patch\n*** Add File: a\n+z\n*** End Patch"}, "", ["*** Add File: a", "+z"]),
         ({"command": ["apply_patch", "*** Begin Patch\n*** Add File: a\n+z\n*** End Patch"]}, "", ["*** Add File: a", "+z"]),
         ({"old_string": 7, "edits": 7}, "", []),
     ],

@@ -192,3 +192,20 @@ def test_a_fork_of_others_sessions_asks_before_it_acts():
 
 def test_what_it_cannot_do_is_refused_in_words():
     assert not AGENTS["copilot"].has("cutter")
+
+
+def test_a_tool_that_is_given_a_text_edits_the_files_of_its_patch(home):
+    patch = "*** Begin Patch\n*** Update File: retry.py\n@@\n-x\n+attempts\n*** End Patch"
+    calls = [
+        requested("c1", "apply_patch") | {"arguments": patch, "type": "custom"},
+        requested("c2", "other") | {"arguments": "x"},
+    ]
+    session = conversation(
+        happened("user.message", "u1", content="mend it"),
+        happened("assistant.message", "a1", content="", toolRequests=calls),
+        home=home,
+    )
+
+    edit, other = session.turns[-1].tool_calls
+    assert (("retry.py",), "edit retry.py") == (edit.edits, edit.action)
+    assert ((), "") == (other.edits, other.action)

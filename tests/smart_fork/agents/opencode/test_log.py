@@ -99,6 +99,15 @@ def test_a_session_says_where_it_worked_what_it_is_called_and_what_was_done(path
     assert not found.unfinished
 
 
+def test_a_patch_edits_all_of_its_files(path, reader):
+    patch = "*** Begin Patch\n*** Update File: /work/depot/a.py\n*** Add File: b.py\n+x\n*** End Patch"
+    change(path, "UPDATE part SET data = json_set(data, '$.tool', 'apply_patch', '$.state.input', json(?)) "
+           "WHERE session_id = ? AND json_extract(data, '$.tool') = 'edit'", json.dumps({"patchText": patch}), TOOLS)  # fmt: skip
+
+    (edit,) = [call for turn in session(reader, TOOLS).turns for call in turn.tool_calls if call.edits]
+    assert (("/work/depot/a.py", "b.py"), "edit /work/depot/a.py, b.py") == (edit.edits, edit.action)
+
+
 def test_a_fork_has_the_family_of_its_parent_and_no_other_session_has(path, reader):
     families = [session(reader, one).root_id for one in (TOOLS, FORK, FORK_AT)]
     others = {session(reader, one).root_id for one in ALL if one not in (TOOLS, FORK, FORK_AT)}
