@@ -211,13 +211,15 @@ def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: 
 
 
 #: The agents of whose sessions one is put there as its own program wrote it, with her secret in the place of a word.
-OTHERS = {"qwen": "RETRIES = 3", "copilot": "retry = 1"}
+OTHERS = {"qwen": "RETRIES = 3", "gemini": "zebra", "copilot": "retry = 1"}
 
 
 @pytest.fixture(scope="module")
-def equipped_people(people, qwen_program: Path, copilot_program: Path) -> tuple[Colleague, Colleague]:
+def equipped_people(
+    people, qwen_program: Path, gemini_program: Path, copilot_program: Path
+) -> tuple[Colleague, Colleague]:
     """Bob has the other agents as well."""
-    with_others(people[1].machine, qwen_program, copilot_program)
+    with_others(people[1].machine, qwen_program, gemini_program, copilot_program)
     return people
 
 

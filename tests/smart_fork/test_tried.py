@@ -93,6 +93,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "claude": "team: what_one_pushes_the_other_finds_forks_and_goes_on_with",
         "codex": "team: what_one_pushes_the_other_finds_forks_and_goes_on_with",
         "qwen": "team: a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other",
+        "gemini": "team: a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other",
         "copilot": "team: a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other",
     }),
     "tells what it does": ("tells", {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smart_fork.agents.copilot.fold import TOOLS, data_of, output_of, requests_in
-from smart_fork.agents.forms import Record, Told
+from smart_fork.agents.forms import Record
 from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
 
 
@@ -17,12 +17,6 @@ class CopilotWork(Work):
             name, given = str(request.get("name") or ""), request.get("arguments")
             if isinstance(given, dict | str):
                 yield UsedTool(str(request.get("toolCallId") or ""), TOOLS.get(name, name), given)
-
-    def told(self, record: Record) -> Told:
-        """See `Work.told`."""
-        data = data_of(record)
-        thought = data.get("reasoningText") or data.get("reasoningOpaque")
-        return super().told(record)._replace(thoughts=int(bool(thought)))
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
         data = data_of(record)

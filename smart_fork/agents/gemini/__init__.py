@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.caller import GeminiCalls
     from smart_fork.agents.gemini.command import GeminiStarter
     from smart_fork.agents.gemini.copy import GeminiCopier
+    from smart_fork.agents.gemini.forms import GeminiForms
     from smart_fork.agents.gemini.head import GeminiHeads
     from smart_fork.agents.gemini.hooks import GeminiHooks
     from smart_fork.agents.gemini.log import GeminiAdapter
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.registration import GeminiRegistration
     from smart_fork.agents.gemini.screen import GeminiScreen
     from smart_fork.agents.gemini.storage import GeminiStorage
-    from smart_fork.agents.gemini.teller import GeminiTeller
     from smart_fork.agents.gemini.work import GeminiWork
     from smart_fork.agents.tail import Tail
 
@@ -41,7 +41,6 @@ class Gemini(Agent):
     title = "Gemini CLI"
     lacks = MappingProxyType({
         "cut": "its records replace each other, and what is cut from one would be back with the next",
-        "shared": "behind a /compress what is kept has other ids: a later push would not begin with an earlier one",
     })  # fmt: skip
     home = HOME
     command = ProgramSpec(
@@ -100,11 +99,11 @@ class Gemini(Agent):
         return GeminiCopier()
 
     @cached_property
-    def teller(self) -> GeminiTeller:
-        """See `Agent.teller`."""
-        from smart_fork.agents.gemini.teller import GeminiTeller
+    def forms(self) -> GeminiForms:
+        """See `Agent.forms`."""
+        from smart_fork.agents.gemini.forms import GeminiForms
 
-        return GeminiTeller()
+        return GeminiForms()
 
     @cached_property
     def hooks(self) -> GeminiHooks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smart_fork.agents.forms import Record, Told
+from smart_fork.agents.forms import Record
 from smart_fork.agents.gemini.fold import TOOLS
 from smart_fork.agents.gemini.records import answered, answers_in, calls_in, output_of, parts_of
 from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs, patch_shown
@@ -17,18 +17,6 @@ class GeminiWork(Work):
         for call in calls_in(record):
             if isinstance(call.given, dict):
                 yield UsedTool(call.id, TOOLS.get(call.name, call.name), call.given)
-
-    def told(self, record: Record) -> Told:
-        """See `Work.told`."""
-        thoughts = record.get("thoughts")
-        return (
-            super()
-            .told(record)
-            ._replace(
-                thoughts=len(thoughts) if isinstance(thoughts, list) else 0,
-                images=sum("inlineData" in part for part in parts_of(record.get("content"))),
-            )
-        )
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
         told = record.get("toolCalls")

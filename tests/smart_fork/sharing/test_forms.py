@@ -35,13 +35,18 @@ SHARED = [agent.name for agent in AGENTS if agent.forms]
 LOGS = [(agent, log) for agent in SHARED for log in sorted((FIXTURES / agent).glob("*.jsonl"))]
 #: What of these was rewound, is not finished, or is a sub-agent's, is another session when it is read again.
 OTHERS = {"rewound", "rewound-idle", "subagent", "asking"}
-SESSIONS = [(agent, log) for agent, log in LOGS if agent != "qwen" or log.stem not in OTHERS]
+SESSIONS = [
+    (agent, log)
+    for agent, log in LOGS
+    if f"{agent}-{log.stem}" != "gemini-compressed" and (agent != "qwen" or log.stem not in OTHERS)
+]
 NEW = "22222222-2222-4222-8222-222222222222"
 #: Where each agent keeps a session, and what its first record calls it.
 PLACES = {
     "claude": ".claude/projects/-home-ada-shop/{}.jsonl",
     "codex": ".codex/sessions/2026/11/21/rollout-2026-11-21T07-22-33-{}.jsonl",
     "qwen": ".qwen/projects/-home-ada-shop/chats/{}.jsonl",
+    "gemini": ".gemini/tmp/{0}/chats/session-2026-11-23T10-00-{0}.jsonl",
     "copilot": ".copilot/session-state/{}/events.jsonl",
 }
 _ID = {agent: "id" if agent == "codex" else "sessionId" for agent in PLACES}
@@ -224,6 +229,12 @@ def told(turn, place):
     return turn.role, turn.text.replace(place.root, "ROOT"), [(call.id, call.name) for call in turn.tool_calls]
 
 
+def tell_root(agent: str, log: Path, place: HomePlace) -> None:
+    """Have the folder of a log say whose it is, where nothing else does."""
+    if agent == "gemini":
+        (log.parents[1] / ".project_root").write_text(place.root)
+
+
 def session_of(agent: str, log: Path, home: Path):
     """A fixture where its agent keeps it, with those that it was forked from."""
     for one in (*log.parent.glob("*.jsonl"), log):  # several may have one id
@@ -231,6 +242,7 @@ def session_of(agent: str, log: Path, home: Path):
         path = home / PLACES[agent].format({**first, **first.get("payload", {}), **first.get("data", {})}[_ID[agent]])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(one.read_bytes())
+        tell_root(agent, path, HERE)
     return READERS[agent].read(path).session
 
 
@@ -274,13 +286,15 @@ def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     target.parent.mkdir(parents=True, exist_ok=True)
     made = list(forms.anew(out, Becomes(NEW, THERE, session.session_id)))
     target.write_text("".join(json.dumps(record) + "\n" for record in made))
+    tell_root(agent, target, THERE)
 
     copy = READERS[agent].read(target).session
 
     assert copy
     assert (NEW, session.session_id) == (copy.session_id, copy.parent_id)
     assert session.cwd.replace(HERE.root, THERE.root) == copy.cwd
-    assert [told(turn, HERE) for turn in session.turns] == [told(turn, THERE) for turn in copy.turns]
+    ids = {identity for record in out for identity in forms.ids(record)} or {turn.id for turn in session.turns}
+    assert [told(turn, HERE) for turn in session.turns if turn.id in ids] == [told(turn, THERE) for turn in copy.turns]
     assert out == [shared(agent, record, THERE) for record in forms.records_of(copy)]
 
 

@@ -197,7 +197,9 @@ def test_a_session_is_named_by_its_log_and_anything_else_is_said_to_be_none(alic
     alice.team("alias", "remove", claude["alias"])
     assert_refused(alice, 2, mismatch, "push", claude["files"][0], "--codex")
     words = alice.do("team", "push").err
-    assert "Must specify either a file path or a platform flag (--claude, --codex, --qwen, --copilot)" in words
+    assert (
+        "Must specify either a file path or a platform flag (--claude, --codex, --qwen, --gemini, --copilot)" in words
+    )
 
 
 def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):

@@ -1,0 +1,265 @@
+"""Gemini CLI's messages as they are shared: in the order in which they were said, each as it was said last.
+
+What a compression left stands where it was made, as the list that its log has of it: so what was shared before stays
+the beginning of what is shared later, though what is kept has other ids from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID, uuid5
+
+from indexer.transcripts.model import Session
+from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.gemini.copy import plain
+from smart_fork.agents.gemini.fold import lines_of
+from smart_fork.agents.gemini.home import digest
+from smart_fork.agents.gemini.memory import Memory, sign_of
+from smart_fork.agents.gemini.records import answered, answers_in, calls_in, is_context, output_of, parts_of, text_of
+from smart_fork.errors import NotFound
+
+#: What of a message is shared, of its parts, and of its calls.
+_FIELDS = frozenset(
+    {"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model", "toolCalls"}
+)
+_PARTS = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
+_OF_CALL = frozenset({
+    "id", "name", "args", "result", "status", "timestamp", "resultDisplay", "description", "displayName",
+    "renderOutputAsMarkdown",
+})  # fmt: skip
+_OF_THOUGHT = frozenset({"subject", "description", "timestamp"})
+_KINDS = ("user", "gemini")
+#: The messages of a session that another agent began are named in this space.
+_MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
+
+
+class GeminiForms(Forms):
+    """Records of Gemini CLI: messages, and lists of what is left of a compression."""
+
+    taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
+    thoughts = ()
+    free = frozenset({"args", "result", "response", "resultDisplay"})
+
+    def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
+        """See `Forms.records_of`."""
+        said = _Said(session)
+        wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
+        return said.records(wanted)
+
+    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+        """A head, and the records."""
+        begun = False
+        for record in records:
+            made = self.incoming(record, Identity(becomes.place, {}))
+            if not begun:
+                moment = next((str(one.get("timestamp") or "") for one in _messages(made)), "")
+                origin = {"forkedFrom": {"sessionId": becomes.forked_from}} if becomes.forked_from else {}
+                yield _head(becomes, moment, moment) | origin
+                begun = True
+            yield made
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """A head, what it says itself of the workspace, which tells the directory, and a message for each utterance."""
+        utterances = list(said)
+        first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
+        yield _head(becomes, first, last)
+        workspace = f"<session_context>\n- **Workspace Directories:**\n  - {becomes.place.root}\n</session_context>"
+        for number, one in enumerate((Utterance(user=True, text=workspace, moment=first), *utterances)):
+            yield {
+                "id": str(uuid5(_MADE, f"{becomes.session_id} {number}")), "timestamp": one.moment,
+                "type": "user" if one.user else "gemini", "content": [{"text": one.text}],
+            }  # fmt: skip
+
+    def ids(self, record: Record) -> Iterator[str]:
+        return (one["id"] for one in _messages(record) if isinstance(one.get("id"), str))
+
+    def told(self, record: Record) -> Told:
+        """Of a list nothing: all that it says was said before."""
+        if "$set" in record:
+            return Told()
+        thoughts, parts = record.get("thoughts"), parts_of(record.get("content"))
+        results = [(call.id, output_of(call)[0]) for call in calls_in(record) if call.result is not None]
+        answers = [(str(answer.get("id") or ""), answered(answer)[0]) for answer in answers_in(record)]
+        return Told(
+            outputs=(*results, *answers),
+            thoughts=(len(thoughts) if isinstance(thoughts, list) else 0)
+            + sum(self._is_thought(part) for part in parts),
+            images=sum("inlineData" in part for part in parts),
+        )
+
+    def sent(self, record: Record) -> Record | None:
+        if "$set" not in record:
+            return _sent(record)
+        messages = [one for message in _messages(record) if (one := _sent(message))]
+        return {"$set": {"messages": messages}} if messages else None
+
+    def calls(self, record: Record) -> Iterator[GivenCall]:
+        for message in _messages(record):
+            yield from (GivenCall(call.id, call.given) for call in calls_in(message))
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        return _each(record, lambda message: _withheld(message, ids, mark)) or record
+
+    def image(self, value: Record) -> Image | None:
+        data = value.get("inlineData")
+        if not isinstance(data, dict) or not isinstance(data.get("data"), str):
+            return None
+        return Image(str(data.get("mimeType") or "image"), len(data["data"]) * 3 // 4, lambda note: {"text": note})
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        def without(message: Record) -> Record:
+            told, new = message.get("thoughts"), dict(message)
+            if isinstance(told, list):
+                new["thoughts"] = [one for one in told if not (isinstance(one, dict) and of(one))]
+            if isinstance(content := message.get("content"), list):
+                parts = (part for part in content if isinstance(part, dict))
+                new["content"] = [part for part in parts if not (self._is_thought(part) and of(part))]
+            return new
+
+        return _each(record, without)
+
+    def untied(self, record: Record) -> Record | None:
+        """What is signed was signed for an account."""
+
+        def without(message: Record) -> Record:
+            if not isinstance(content := message.get("content"), list):
+                return message
+            parts = [part for part in content if isinstance(part, dict)]
+            plain = [{name: value for name, value in part.items() if name != "thoughtSignature"} for part in parts]
+            return message | {"content": plain}
+
+        return _each(record, without)
+
+    def _is_thought(self, value: Mapping[str, Any]) -> bool:
+        return value.get("thought") is True
+
+
+class _Said:
+    """What a log says, in its order: messages, and lists by which messages got other ids."""
+
+    def __init__(self, session: Session) -> None:
+        self._events: list[Record] = []
+        self._places: dict[str, int] = {}
+        self._became: dict[str, str] = {}
+        memory = Memory()
+        try:
+            for record in lines_of(session.source_path):
+                self._take(memory, record)
+        except OSError as error:
+            raise NotFound(f"The session's log is gone: {session.source_path}") from error
+        self._left = {*memory.past, *memory.now}
+        said = (message for event in self._events for message in _messages(event))
+        self._given_back = {call.id for message in said for call in calls_in(message) if call.result is not None}
+
+    def _take(self, memory: Memory, record: Record) -> None:
+        before = memory.compactions
+        told = [one for one in memory.take(record) if sign_of(one.record) and not _is_context(one.record)]
+        renamed = {one.again: one.id for one in told if one.again and one.again != one.id}
+        if "id" not in record and (renamed or memory.compactions > before):
+            self._became |= renamed
+            self._places |= {one.id: len(self._events) for one in told if one.id not in self._places}
+            self._events.append({"$set": {"messages": [one.record for one in told]}})
+            return
+        for one in told:
+            if one.id not in self._places:
+                self._places[one.id] = len(self._events)
+                self._events.append(one.record)
+            elif one.way == "said" and "$set" not in self._events[self._places[one.id]]:
+                self._events[self._places[one.id]] = one.record
+
+    def records(self, wanted: Collection[str]) -> Iterator[Record]:
+        """Those up to the last one that is wanted, without what was taken back."""
+        last = max((place for one, place in self._places.items() if one in wanted), default=-1)
+        for event in self._events[: last + 1]:
+            if "$set" not in event:
+                if self._stays(event["id"]) and plain(event, self._given_back):
+                    yield event
+            elif left := [one for one in event["$set"]["messages"] if self._stays(one["id"])]:
+                yield {"$set": {"messages": left}}
+
+    def _stays(self, identity: str) -> bool:
+        seen: set[str] = set()
+        while identity not in self._left and identity in self._became and identity not in seen:
+            seen.add(identity)
+            identity = self._became[identity]
+        return identity in self._left
+
+
+def _head(becomes: Becomes, first: str, last: str) -> Record:
+    return {
+        "sessionId": becomes.session_id, "projectHash": digest(becomes.place.root), "startTime": first,
+        "lastUpdated": last, "kind": "main",
+    }  # fmt: skip
+
+
+def _messages(record: Record) -> list[Record]:
+    """The messages of a record: itself, or those of a list."""
+    if "$set" not in record:
+        return [record]
+    changes = record["$set"]
+    listed = changes.get("messages") if isinstance(changes, dict) else None
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
+    """The record with its messages changed, itself where none is; `None` where nothing is said any more."""
+    old = _messages(record)
+    new = [change(message) for message in old]
+    if new == old:
+        return record
+    new = [message for message in new if sign_of(message)]
+    if "$set" in record:
+        return {"$set": {"messages": new}} if new else None
+    return new[0] if new else None
+
+
+def _sent(message: Record) -> Record | None:
+    if message.get("type") not in _KINDS or not isinstance(message.get("id"), str) or _is_context(message):
+        return None
+    kept = {name: value for name, value in message.items() if name in _FIELDS}
+    for name in ("content", "displayContent"):
+        if name in kept and not isinstance(kept[name], str):
+            kept[name] = [part for one in parts_of(kept[name]) if (part := _only(one, _PARTS))]
+    for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
+        if name in kept:
+            listed = kept[name] if isinstance(kept[name], list) else []
+            kept[name] = [_only(one, names) for one in listed if isinstance(one, dict)]
+    return kept if sign_of(kept) else None
+
+
+def _is_context(message: Record) -> bool:
+    return message.get("type") == "user" and is_context(text_of(parts_of(message.get("content"))))
+
+
+def _only(value: Record, names: Collection[str]) -> Record:
+    return {name: part for name, part in value.items() if name in names}
+
+
+def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
+    new = dict(message)
+    if isinstance(told := message.get("toolCalls"), list):
+        new["toolCalls"] = [
+            _hidden(one, mark) if isinstance(one, dict) and one.get("id") in ids else one for one in told
+        ]
+    if isinstance(content := message.get("content"), list):
+        new["content"] = [_hidden_part(one, ids, mark) if isinstance(one, dict) else one for one in content]
+    return new
+
+
+def _hidden(call: Record, mark: str) -> Record:
+    """A call without what it was given, and what came back."""
+    new = {name: all_texts(value, mark) if name == "args" else value for name, value in call.items()}
+    if isinstance(call.get("result"), list):
+        answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}
+        new["result"] = [{"functionResponse": answer}]
+    return new | {name: mark for name in ("resultDisplay", "description") if name in call}
+
+
+def _hidden_part(part: Record, ids: Collection[str], mark: str) -> Record:
+    call, answer = part.get("functionCall"), part.get("functionResponse")
+    if isinstance(call, dict) and call.get("id") in ids:
+        return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}
+    if isinstance(answer, dict) and answer.get("id") in ids:
+        return part | {"functionResponse": answer | {"response": {"output": mark}}}
+    return part
