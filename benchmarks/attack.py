@@ -119,7 +119,9 @@ class Attacker:
         told: dict[str, Any] = self._hostile.texts("session_id", "hook_event_name", "prompt", "cwd")
         told["tool_input"] = self._hostile.anything()
         vectors = {"texts": self._chance.choice([[self._text()], self._hostile.anything()])}
-        fitting = {"/fork": urlencode(form), "/embed": json.dumps(vectors)}.get(path, json.dumps(told))
+        asked = self._hostile.texts("session", "intent") | {"also": self._chance.choice([[self._text()], "x"])}
+        known = {"/fork": urlencode(form), "/embed": json.dumps(vectors), "/evidence": json.dumps(asked)}
+        fitting = known.get(path, json.dumps(told))
         others = [json.dumps(told), json.dumps(self._hostile.anything()), urlencode(form), "{", "", "\0"]
         return fitting if self._rarely(0.5) else self._chance.choice(others)
 
@@ -256,7 +258,7 @@ def _doors() -> Doors:
 
     nothing: Any = None
     page = Page(nothing, nothing, nothing, Visits("asked", Path("nowhere"), str))
-    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page, str)
+    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing, nothing), page, str)
     # What has no end is listened to by tests of its own.
     return Doors(_taken(doors.programs), _taken(route for route in page.routes() if route.path != LIVE))
 

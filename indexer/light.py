@@ -56,12 +56,20 @@ class LightEmbedder:
         vectors = list(self._vectors(texts))
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
 
+    def load(self) -> None:
+        """Load all that a text needs, before there is one.
+
+        Raises:
+            ModelUnavailableError: see `embed`.
+        """
+        _ = self._session, self._vocabulary
+
     def close(self) -> None:
         """Embed no more; what is being embedded ends with the texts that it is at."""
         self.closed = True
 
     def _vectors(self, texts: Sequence[str]) -> Iterator[Matrix]:
-        _ = self._session, self._vocabulary  # loaded once, before there are threads
+        self.load()  # once, before there are threads
         groups = self._groups(texts)
         if self._threads == 1 or len(texts) == 1:
             yield from map(self._group_vectors, groups)

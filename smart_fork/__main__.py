@@ -7,6 +7,8 @@ import sys
 
 #: Commands that end as soon as they have answered.
 _QUICK = frozenset({"find", "fork", "list", "show", "branch", "new", "resume", "continue", "active"})
+#: Commands that ask the index what is worth its tokens.
+_BUDGETED = frozenset({"fork", "branch"})
 
 
 def main() -> None:
@@ -20,6 +22,8 @@ def main() -> None:
         _at_once(sys.argv[1:])
     if sys.argv[1:2] and sys.argv[1] in _QUICK:
         _expect_little_garbage()
+    if sys.argv[1:2] and sys.argv[1] in _BUDGETED and _has_budget(sys.argv[2:]):
+        _begin_with_the_question()
     from smart_fork.cli import main as command_line
 
     try:
@@ -47,6 +51,21 @@ def _expect_little_garbage() -> None:
     import gc
 
     gc.set_threshold(100_000)
+
+
+def _has_budget(arguments: list[str]) -> bool:
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return any(option.partition("=")[0] == "--budget" for option in options)
+
+
+def _begin_with_the_question() -> None:
+    """Have what compares with the question loaded while all else is imported, unless somebody else has it already."""
+    state = os.environ.get("SMART_FORK_HOME") or os.path.expanduser("~/.smart-fork")  # noqa: PTH111 - nothing imported
+    if os.environ.get("SMART_FORK_MODEL") or os.path.exists(f"{state}/service.json"):  # noqa: PTH110
+        return
+    from indexer.question_process import begin
+
+    begin()
 
 
 def _leave(status: int) -> None:

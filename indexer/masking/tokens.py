@@ -37,7 +37,7 @@ class _Shape(NamedTuple):
     """How one kind of token begins and goes on; `certain` where it goes on in one way only."""
 
     beginning: str
-    follows: re.Pattern[str]
+    follows: str
     kind: str
     certain: bool
 
@@ -144,7 +144,7 @@ def _shapes() -> dict[str, list[_Shape]]:
         exact = isinstance(vendor.follows, str)
         follows = vendor.follows if exact else f"[A-Za-z0-9_{re.escape(vendor.also)}-]{{{vendor.follows},}}+"
         for beginning in vendor.beginnings.split():
-            shapes[beginning[:2]].append(_Shape(beginning, re.compile(str(follows)), vendor.kind, exact))
+            shapes[beginning[:2]].append(_Shape(beginning, str(follows), vendor.kind, exact))
     return shapes
 
 
@@ -160,7 +160,7 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
         for shape in shapes.get(text[at : at + 2], ()):
             if not text.startswith(shape.beginning, at):
                 continue
-            match = shape.follows.match(text, at + len(shape.beginning))
+            match = _compiled(shape.follows).match(text, at + len(shape.beginning))
             if match and match.end() > start and _random(match[0], certain=shape.certain):
                 yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():

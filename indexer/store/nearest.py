@@ -43,6 +43,11 @@ def decoded(code: bytes) -> bytes:
     return _units([np.frombuffer(code, np.int8).astype(np.float32).tobytes()]).tobytes()
 
 
+def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
+    """The cosines of stored vectors, one behind the other, to float32 vectors: float32, a row for each stored one."""
+    return _compared(codes, _units(given)).tobytes()
+
+
 class NearestSimilarities:
     """See `indexer.store.base.Similarities`. `chunks` int64 (n), `cosines` float32 (n, questions)."""
 
@@ -64,26 +69,20 @@ class NearestSimilarities:
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 
 
-NOTHING = NearestSimilarities(np.empty(0, np.int64), np.empty((0, 0), np.float32))
-
-
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
 ) -> NearestSimilarities:
     """To float32 vectors, of the chunks of some parts (of those `among` alone, where given)."""
     questions = _units(given)
     if among is not None:
-        return _compared(vectors.read(db, among, parts), questions)
+        rows = vectors.read(db, among, parts)
+        chunks = np.array([chunk for chunk, _ in rows], np.int64)
+        return NearestSimilarities(chunks, _compared(b"".join(code for _, code in rows), questions))
     return _passed(vectors.read_groups(db, parts), questions)
 
 
-def _compared(rows: Iterable[tuple[int, bytes]], questions: Matrix) -> NearestSimilarities:
-    chunks, codes = [], bytearray()
-    for chunk, code in rows:
-        chunks.append(chunk)
-        codes += code
-    matrix = np.frombuffer(codes, np.int8).reshape(len(chunks), questions.shape[1])
-    return NearestSimilarities(np.array(chunks, np.int64), _cosines(matrix, questions))
+def _compared(codes: bytes, questions: Matrix) -> Matrix:
+    return _cosines(np.frombuffer(codes, np.int8).reshape(-1, questions.shape[1]), questions)
 
 
 def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> NearestSimilarities:

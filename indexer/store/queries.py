@@ -15,7 +15,7 @@ from indexer.chunks import Voices
 from indexer.objects import known
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project, head_of, is_within, places_of
-from indexer.store import backlog, groups
+from indexer.store import backlog, groups, vectors
 from indexer.store.base import (
     Counts,
     HavingTable,
@@ -28,6 +28,7 @@ from indexer.store.base import (
     Similarities,
     WordTable,
 )
+from indexer.store.compared import Compare, ComparedSimilarities
 from indexer.store.connection import with_vectors
 from indexer.transcripts.model import AgentName
 
@@ -57,6 +58,8 @@ class StoreReading:
 
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
+        #: What compares the passages of one session in this process's place, where there is such a one.
+        self.compare: Compare | None = None
 
     def _all(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
@@ -153,10 +156,8 @@ class StoreReading:
         return "(-part: (", "))" + (f" NOT part: ({_tokens(others)})" if others else "")
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        from indexer.store import nearest
-
         if not (questions and self.meta("model")):
-            return nearest.NOTHING
+            return ComparedSimilarities((), b"", 1)
         size = groups.length(self.db)
         if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
             raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
@@ -165,6 +166,13 @@ class StoreReading:
         if within := _only("chunks", scope):
             rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608
             among = [chunk for (chunk,) in rows]
+        if among is not None and self.compare is not None:
+            rows = vectors.read(self.db, among, scope.parts)
+            cosines = self.compare(b"".join(code for _, code in rows), questions)
+            if cosines is not None:
+                return ComparedSimilarities([chunk for chunk, _ in rows], cosines, len(questions))
+        from indexer.store import nearest
+
         return nearest.similarities(self.db, questions, scope.parts, among)
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:

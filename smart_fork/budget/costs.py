@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.agents.facets import copier
 

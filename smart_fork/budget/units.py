@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 
 from indexer.patterns import late
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.twice import EVENT, ITEM
 from smart_fork.budget.costs import Costs
@@ -24,7 +24,7 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 _FORMS = late(r"(?i)^(?:ask_?user\w*|request_user_input|question)$")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
 

@@ -15,7 +15,7 @@ from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Select
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.retrieval.exchanges import ExchangeEvidence
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 
 
 def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:

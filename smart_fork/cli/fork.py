@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -178,7 +179,9 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
     number = message_number(at) if at != "match" else None
     with (
         _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
-        spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json) as spending,
+        spending_on(
+            wanted, options.prompt if intent is None else intent, also, quiet=as_json, session=resolved.session_id
+        ) as spending,
     ):
         session = resolved.session_id
         how |= {"budget": spending} if spending else {}
@@ -198,21 +201,26 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
 
 @contextmanager
 def spending_on(
-    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool
+    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool, session: str | None = None
 ) -> Iterator[Spending | None]:
-    """The budget, and what it is to be spent on."""
+    """The budget, and what it is to be spent on. Of one `session` the service tells that, where it runs."""
     if wanted is None:
         yield None
         return
-    from smart_fork.cli.question_model import engine
-    from smart_fork.retrieval.meaning import meaning_of
+    from indexer.question_process import begun
+    from smart_fork.cli.question_model import engine, told
+    from smart_fork.forking.spending import Spending
 
+    intent = asked or ""
     with progress_bar(quiet=quiet) as progress:
-        own = engine(progress)
-        with meaning_of(asked or "", also, own.embedder) as meaning:  # while the session is read
-            from smart_fork.forking.spending import Spending
+        if (teller := told(session, intent, also)) is not None:
+            yield Spending(wanted, intent, tuple(also), partial(engine, progress), told=teller)
+            return
+        from smart_fork.retrieval.meaning import meaning_of
 
-            yield Spending(wanted, asked or "", tuple(also), own, meaning)
+        own = engine(progress)
+        with meaning_of(intent, also, own.embedder, begun()) as meaning:  # while the session is read
+            yield Spending(wanted, intent, tuple(also), own, meaning)
 
 
 def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spending | None:

@@ -71,6 +71,8 @@ def fork_session(
 
             spec, selection = within(spec, session, budget)
             notes += selection.notes
+            if not dry_run:
+                budget.settle()
         spec = told(spec, session)
         if budget is not None and spec.handover:
             from smart_fork.forking.handover import beyond

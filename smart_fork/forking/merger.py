@@ -60,6 +60,8 @@ def fork_merged(
         _check(read, agent)
         check_forkable(read[0], cwd)
         found = _selected(read, spending)
+        if not dry_run:
+            spending.settle()
         first, *others = [Part(session, _excerpt(session, one)) for session, one in zip(read, found, strict=True)]
         told = [
             replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
@@ -15,9 +16,11 @@ from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import Usage
 from smart_fork.forking.spec import WorkerSpec
-from smart_fork.retrieval.exchanges import exchange_evidence
-from smart_fork.retrieval.meaning import Meaning
-from smart_fork.retrieval.upkeep import Engine
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+    from smart_fork.retrieval.meaning import Meaning
+    from smart_fork.retrieval.upkeep import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,36 @@ class Spending:
     """A budget, what is to be known for it (`also` in other words), and what answers that.
 
     Without an intent or an engine what was said last is worth most. `meaning` makes the vectors, where that has begun.
+    `told` is asked first, who tells what the engine would find, or nothing; then that may be made late.
     """
 
     wanted: Wanted
     intent: str = ""
     also: Sequence[str] = ()
-    engine: Engine | None = field(default=None, compare=False)
+    engine: Engine | Callable[[], Engine] | None = field(default=None, compare=False)
     meaning: Meaning | None = field(default=None, compare=False)
+    told: Callable[[Session], ExchangeEvidence | None] | None = field(default=None, compare=False)
+
+    def evidence(self, session: Session) -> ExchangeEvidence | None:
+        """What speaks for each exchange of a session; `None` where nothing is asked, or nobody can be.
+
+        Raises:
+            Usage: `also` is not what it may be.
+        """
+        intent = self.intent.strip()
+        if not intent or self.engine is None:
+            return None
+        if self.told is not None and (found := self.told(session)) is not None:
+            return found
+        from smart_fork.retrieval.exchanges import exchange_evidence
+
+        engine = self.engine() if callable(self.engine) else self.engine
+        return exchange_evidence(session, intent, engine, self.also, self.meaning)
+
+    def settle(self) -> None:
+        """Nothing more is chosen by it: what makes its vectors ends, before this process may become an agent."""
+        if self.meaning is not None:
+            self.meaning.settle()
 
 
 def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selection]:
@@ -62,8 +88,4 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
             "A budget of match needs an intent",
             advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
         )
-    intent, engine = spending.intent.strip(), spending.engine
-    evidence = None
-    if intent and engine:
-        evidence = exchange_evidence(session, intent, engine, spending.also, spending.meaning)
-    return selected(session, end, spending.wanted, evidence)
+    return selected(session, end, spending.wanted, spending.evidence(session))

@@ -17,7 +17,7 @@ from smart_fork.retrieval.cache import age_of
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.exchanges import ExchangeEvidence
+    from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,10 @@ def ways(session: Session, at: Point | None, spending: Spending | None, *, match
     found = [_up_to(session, None, "")]
     if at is not None or matched:
         found.append(_up_to(session, at, "--at match" if at is None or matched else f"--at {at.index}"))
-    if spending is None or not spending.intent.strip() or spending.engine is None:
-        return tuple(found)
-    from smart_fork.retrieval.exchanges import exchange_evidence
-
     try:
-        evidence = exchange_evidence(session, spending.intent.strip(), spending.engine, spending.also)
+        evidence = spending.evidence(session) if spending is not None else None
+        if spending is None or evidence is None:
+            return tuple(found)
         if evidence.point is not None and not matched:
             found.append(_up_to(session, _end_of(session, evidence.point), "--at match"))
         found += _within(session, at, spending.wanted, evidence)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Sequence
 from pathlib import Path
 
 from indexer.failures import is_damage
 from indexer.model_notice import telling
 from indexer.project import project_of
-from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.fork_point import PointParts
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import Meaning, meanings_of, once
@@ -21,18 +19,6 @@ from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeEvidence:
-    """What speaks for each exchange, by its number; `point` is the one by whose end all is known.
-
-    `why_not` says why there is nothing.
-    """
-
-    parts: Mapping[int, PointParts] = field(default_factory=dict)
-    point: int | None = None
-    why_not: str = ""
 
 
 def exchange_evidence(
@@ -61,7 +47,7 @@ def exchange_evidence(
             query = Query(asked.intent, scope, 1, everywhere=not there, also=asked.also)
             made = meaning or Meaning(engine.embedder, query.meanings)
             embed = once(lambda texts: meanings_of(store, made, state.absent, texts))
-            why = ""
+            store.compare, why = made.compare, ""
             for vectors in (True, False):
                 try:
                     found = gather(store, query, embed(query.meanings) if vectors else None, words=True)
@@ -70,7 +56,8 @@ def exchange_evidence(
                         raise
                     why = str(failure) or type(failure).__name__
                     continue
-                return ExchangeEvidence(found.exchanges, found.point, "" if found.exchanges else why or "nothing fits")
+                why = "" if found.exchanges else why or "nothing fits"
+                return ExchangeEvidence(found.exchanges, found.point, why, compared=vectors)
     except IndexUnavailable as error:
         return ExchangeEvidence(why_not=error.message)
     return ExchangeEvidence(why_not="nothing could be searched")

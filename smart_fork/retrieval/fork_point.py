@@ -13,28 +13,15 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from indexer.store.base import Placement
+from smart_fork.retrieval.exchange_evidence import PointParts
 from smart_fork.retrieval.ranking import best_of
 
 #: How much of what was said of the question an exchange takes over from the one before.
 KEPT = 0.6
 #: The line of an action that changes files.
 _EDITS = re.compile(r"^edit \S", re.MULTILINE)
-
-
-class PointParts(NamedTuple):
-    """What speaks for an exchange: `nearest` is the cosine of its best passages, the next three are beside the most.
-
-    `pending` is 1 where the exchange after it changes files, and speaks against it.
-    """
-
-    nearest: float
-    words: float
-    talk: float
-    late: float
-    pending: float
 
 
 WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)

@@ -15,8 +15,7 @@ from smart_fork.budget.costs import costs
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import units
 from smart_fork.budget.wanted import Wanted
-from smart_fork.retrieval.exchanges import ExchangeEvidence
-from smart_fork.retrieval.fork_point import PointParts
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence, PointParts
 from tests.smart_fork.budget.test_within import LONG, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 
