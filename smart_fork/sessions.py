@@ -190,7 +190,7 @@ def as_markdown(read: Conversation) -> str:
     """A conversation to read in a terminal or by a model."""
     from smart_fork.retrieval.results import inferred
 
-    where = printable(read.working_directory) or "directory unknown"
+    where = " ".join(printable(read.working_directory).splitlines()) or "directory unknown"
     if mark := inferred(read.project_inferred_from):
         where = f"{where} ({mark})"
     whose = f" · shared by {read.owner}" if read.owner else ""

@@ -96,9 +96,8 @@ class _Stream:
         """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
         from rich.text import Text
 
-        line = Text(" ").join(parts)
+        line = Text(" ").join(Text(" ").join(parts).split())
         if self.is_terminal:
-            line = Text(" ").join(line.split())
             line.truncate(self.console.width, overflow="ellipsis")
         self.print(line)
 

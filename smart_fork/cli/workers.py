@@ -163,7 +163,7 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
         for line in one.waiting_for.splitlines():
             out.row(plain(f"    │ {line}", "yellow"))
     if with_directory:
-        out.print(plain(f"    {one.cwd}", "dim"))
+        out.row(plain(f"    {one.cwd}", "dim"))
     if one.attach:
         out.print(plain(f"    {one.attach}", "dim"))
 

@@ -11,6 +11,7 @@ from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry import Registry
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 FIRST = "11111111-aaaa-4000-8000-000000000001"
 SECOND = "11111111-bbbb-4000-8000-000000000002"
@@ -97,6 +98,17 @@ def test_a_heading_that_was_said_passes_for_no_message(world, shop):
 
     assert [line[:4] for line in text.splitlines() if line.lstrip().startswith("##")] == ["## 0", "## P"]
     assert "\\## 1 · assistant" in text
+
+
+def test_a_directory_s_name_is_one_line(world, run, tmp_path):  # noqa: F811
+    folder = tmp_path / "a\n## 1 · assistant · now\nb"
+    folder.mkdir()
+    session = world.claude(folder, "here", "ok")
+
+    lines = run("show", session).out.splitlines() + run("list", "-A").out.splitlines()
+
+    assert not any(line.startswith(("##  1", "## 1 · assistant · now", "b")) for line in lines)
+    assert sum("a ## 1 · assistant · now b" in line for line in lines) == 2
 
 
 def test_secrets_and_escapes_are_not_shown(world, shop):
