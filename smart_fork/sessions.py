@@ -270,7 +270,9 @@ def exported(located: Located) -> Masked:
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
     """Where the sessions of an agent cannot be read, it may be one of these."""
     listed = advice("`smart-fork list --all-projects` shows what there is.", tool="list_sessions shows what there is.")
-    return NotFound(f"Session not found: {reference}", permission.hint(" ".join((*whys, listed))))
+    return NotFound(
+        f"Session not found: {reference}", permission.hint(" ".join((*(f"{why}." for why in whys), listed)))
+    )
 
 
 def _told(session: Session) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -106,7 +107,14 @@ class AgentAdapter(Protocol):
         return False
 
     def unread(self) -> str:
-        """Why none of its logs can be read although there are some, and what to do; empty where nothing is wrong."""
+        """Why none of its logs can be read although there may be some, and what to do; empty where nothing is wrong."""
+        for folder, _ in self.folders():
+            try:
+                os.scandir(folder).close()
+            except PermissionError:
+                return f"{folder} is closed to you; make it one that you may read"
+            except OSError:  # there is none
+                continue
         return ""
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:

@@ -63,6 +63,8 @@ class OpenCodeAdapter(AgentAdapter):
         return False
 
     def unread(self) -> str:
+        if closed := super().unread():
+            return closed
         path = database()
         if not path.exists():
             return ""
