@@ -18,7 +18,7 @@ import orjson
 from indexer.shapes import dataclass
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.demo import harbor, parcel
-from smart_fork.demo.claude_log import ClaudeLog
+from smart_fork.demo.claude_log import ClaudeLog, subagent_id
 from smart_fork.demo.clock import DemoClock, ordered_id, random_id
 from smart_fork.demo.codex_log import CodexLog, ParentMark
 from smart_fork.demo.script import Scripted
@@ -124,7 +124,7 @@ class _Writer:
         cwd = str(self.repositories[scripted.repository][0])
         folder = self.home / ".claude" / "projects" / slug(cwd)
         if scripted.subagent:
-            agent = random_id("subagent", scripted.name)[:7]
+            agent = subagent_id(scripted)
             records = ClaudeLog(scripted, session_id, cwd, DemoClock(clock.now)).write_subagent(agent)
             _save(folder / session_id / "subagents" / f"agent-{agent}.jsonl", records, clock.now)
         records = ClaudeLog(scripted, session_id, cwd, clock).write(self.records.get(scripted.fork_of, ()))

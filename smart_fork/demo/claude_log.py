@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from smart_fork.demo.clock import DemoClock, random_id, short_id, stamp
-from smart_fork.demo.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
+from smart_fork.demo.script import CommandRun, Delegate, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
+#: What the agent does with its tools.
+Action = Read | FileEdit | CommandRun | Delegate
 
 VERSION = "2.1.197"
 MODEL = "claude-opus-4-8"
@@ -86,12 +88,12 @@ class ClaudeLog:
             {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot, "isSnapshotUpdate": False}
         )
 
-    def _action(self, message: str, step: Read | FileEdit | CommandRun) -> None:
+    def _action(self, message: str, step: Action) -> None:
         call = self._new_id("toolu_01")
         name, arguments = self._tool(step)
         block = {"type": "tool_use", "id": call, "name": name, "input": arguments, "caller": {"type": "direct"}}
         source = self._assistant(message, block)
-        result, failed, structured = _outcome(step)
+        result, failed, structured = self._outcome(step)
         content = [{"tool_use_id": call, "type": "tool_result", "content": result, "is_error": failed}]
         self._add(
             "user",
@@ -100,9 +102,12 @@ class ClaudeLog:
             sourceToolAssistantUUID=source,
         )
 
-    def _tool(self, step: Read | FileEdit | CommandRun) -> tuple[str, Record]:
+    def _tool(self, step: Action) -> tuple[str, Record]:
         if isinstance(step, CommandRun):
             return "Bash", {"command": step.command, "description": f"Run {step.command.split()[0]}"}
+        if isinstance(step, Delegate):
+            task = self.scripted.subagent[0].prompt
+            return "Agent", {"description": step.description, "prompt": task, "subagent_type": "Explore"}
         path = f"{self.cwd}/{step.path}"
         if isinstance(step, Read):
             return "Read", {"file_path": path}
@@ -157,6 +162,17 @@ class ClaudeLog:
 
     def _new_id(self, prefix: str) -> str:
         return short_id(prefix, self.session_id, len(self.records), *self._sidechain)
+
+    def _outcome(self, step: Action) -> tuple[str, bool, Any]:
+        if not isinstance(step, Delegate):
+            return _outcome(step)
+        told = {"status": "completed", "agentId": subagent_id(self.scripted), "agentType": "Explore"}
+        return step.answer, False, told | {"content": [{"type": "text", "text": step.answer}]}
+
+
+def subagent_id(scripted: Scripted) -> str:
+    """What the sub-agent of a session is called."""
+    return random_id("subagent", scripted.name)[:7]
 
 
 def _outcome(step: Read | FileEdit | CommandRun) -> tuple[str, bool, Any]:

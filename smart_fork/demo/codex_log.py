@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.shapes import dataclass
 from smart_fork.demo.clock import DemoClock, ordered_id, short_id, stamp
-from smart_fork.demo.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
+from smart_fork.demo.script import CommandRun, Delegate, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
 
@@ -111,6 +111,8 @@ class CodexLog:
                 said = step.text
                 self._said("AgentMessage", said)
                 self._message("assistant", said)
+            elif isinstance(step, Delegate):
+                raise TypeError("The demo's Codex has no sub-agents")
             else:
                 self._action(step)
         self._token_count()

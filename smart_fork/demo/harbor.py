@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from smart_fork.demo.script import CommandRun, FileEdit, Read, Say, Scripted, asked, rewound
+from smart_fork.demo.script import CommandRun, Delegate, FileEdit, Read, Say, Scripted, asked, rewound
 
 REPOSITORY = "harbor"
 
@@ -90,6 +90,7 @@ LEAK = Scripted(
         asked(
             "Are there other places like it?",
             Say("I'll have the listeners and timers under src/ checked while I measure."),
+            Delegate("Look for what is never removed", "src/room.ts:41 adds a listener for each member and never removes it."),
             CommandRun("node --inspect scripts/load.mjs --clients 500 --minutes 10", "heapUsed before 60 MB, after 63 MB\nretained: Connection 500"),
             Say("Flat now. One more was found: rooms kept a listener for members who had left. It is removed on leave."),
         ),

@@ -39,7 +39,15 @@ class CommandRun:
     status: int = 0
 
 
-Step = Say | Read | FileEdit | CommandRun
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """The agent has a sub-agent do what the session's `subagent` says, which then gives back `answer`."""
+
+    description: str
+    answer: str
+
+
+Step = Say | Read | FileEdit | CommandRun | Delegate
 
 
 @dataclass(frozen=True, slots=True)

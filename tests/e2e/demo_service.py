@@ -92,7 +92,11 @@ class DemoService:
 
     def forks(self) -> list[list[str]]:
         """What the agents were started with, one for each fork."""
-        return [json.loads(path.read_text())[1] for path in sorted((self.demo.home / "ran").glob("[!.]*"))]
+        return [json.loads(path.read_text())[1] for path in self.ran()]
+
+    def ran(self) -> list[Path]:
+        """Where each of them has noted what it was started with, by the worker's id."""
+        return sorted((self.demo.home / "ran").glob("[!.]*"))
 
 
 @contextmanager

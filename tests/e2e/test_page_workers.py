@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.e2e.browsing import focused, violations
+from tests.e2e.demo_sessions import FAMILY
 from tests.e2e.windows import ANSWER, INTENT, settled
 from tests.missing import missing
 from tests.smart_fork.forks import eventually
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.e2e
 
 #: More tab stops than any of these pages has before what is looked for.
 MOST_STOPS = 90
+#: More tab stops than the results' page has before its results.
+STOPS = 16
 
 
 #: Which keys are listed in which view, besides those that lead to another one.
@@ -94,6 +97,55 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
     page.goto(f"{served.url}/index")
     keys.press("/")
     page.wait_for_selector("#q:focus")
+
+
+def test_everything_is_reached_by_keys(opened):
+    page = opened(f"/?q={INTENT.replace(' ', '+')}")
+    page.keyboard.press("Tab")
+    assert "Skip to the content" == focused(page)
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+
+    page.keyboard.press("/")
+    assert "q" == focused(page)
+    assert INTENT == page.input_value("#q")
+    page.keyboard.press("ArrowDown")
+    assert ANSWER == focused(page)
+    page.keyboard.press("ArrowDown")
+    assert focused(page) not in (ANSWER, "q")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert "q" == focused(page)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    assert "q" == focused(page)
+    order = []
+    for _ in range(STOPS):
+        page.keyboard.press("Tab")
+        order.append(focused(page))
+        style = "e => { const s = getComputedStyle(e); return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2; }"
+        assert page.evaluate(f"({style})(document.activeElement)"), order
+    assert ["Find", "In other words", "project", "agent"] == order[:4]
+    assert ANSWER in order, "behind what narrows the results"
+    page.fill("#q", "/")
+    assert "/" == page.input_value("#q")
+
+
+def test_a_family_is_read_with_the_keyboard_and_without_seeing_the_lines(served, opened):
+    page = opened(f"/family/claude/{served.session('downloader')}")
+    table = page.get_by_role("table", name="in the order in which they were forked")
+
+    titles = [scripted.title for scripted in (FAMILY[0], FAMILY[2], FAMILY[3], FAMILY[1])]
+    assert [ANSWER, *titles] == table.locator("tbody th .row").all_inner_texts()
+    assert "fork after message 32" in table.get_by_role("row").nth(2).inner_text()
+    assert f"of {ANSWER}" in table.get_by_role("row").nth(2).text_content()
+    assert 5 == table.locator("path.span").count()
+    assert "true" == table.locator("svg").first.get_attribute("aria-hidden")
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    assert "The same retries for the downloader" == focused(page)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/session/**")
 
 
 def test_a_result_is_read_beside_the_others_and_forked_in_place_by_keys(opened):
