@@ -1,6 +1,6 @@
 """The sub-agents of Claude Code's sessions: a log each in ``<session>/subagents``, before 2.1.2 beside the session's.
 
-The answer of the call that began one names it.
+The answer of the call that began one names it; while it runs, what stands beside its log names the call.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from pathlib import Path
 
 import orjson
 
+from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.fold import ClaudeTree
 from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
 
 #: What an answer has in it that names a sub-agent.
 _NAMES = b'"agentId"'
+#: The tools that set one to work, and of what is noted beside its log so much is read.
+_TOOLS, _MOST = ("Agent", "Task"), 64 * 1024
 #: The folder of their logs, and how many below it those are in that a workflow began.
 _FOLDER, _BELOW = "subagents", 2
 
@@ -34,13 +37,26 @@ class ClaudeSubAgents(LoggedSubAgents):
         return ((inside, _BELOW),) if inside else ((log.with_suffix("") / _FOLDER, _BELOW), (log.parent, 0))
 
     def begun(self, session: Session) -> Mapping[str, str]:
+        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name in _TOOLS}
+        logs = self.logs(session) if calls else {}
+        running = {call: name for name, log in logs.items() if (call := _beside(log)) in calls}
         answers = [turn.raw for turn in session.turns if turn.tool_results and _NAMES in turn.raw]
-        logs = self.logs(session) if answers else {}
-        return {call: name for raw in answers for call, name in _named(raw) if name in logs}
+        return running | {call: name for raw in answers for call, name in _named(raw) if name in logs}
 
 
 class _SubAgentTree(SubAgentRecords, ClaudeTree):
     """What the records of a sub-agent of Claude Code add up to."""
+
+
+def _beside(log: Path) -> str:
+    """The call that began a sub-agent, as Claude Code notes it when that begins; empty where it does not."""
+    try:
+        with open_regular(log.with_suffix(".meta.json")) as file:
+            told = orjson.loads(file.read(_MOST))
+    except (OSError, orjson.JSONDecodeError):
+        return ""
+    call = told.get("toolUseId") if isinstance(told, dict) else None
+    return call if isinstance(call, str) else ""
 
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:

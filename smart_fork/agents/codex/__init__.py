@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.codex.login import CodexLogin
     from smart_fork.agents.codex.registration import CodexRegistration
     from smart_fork.agents.codex.storage import CodexStorage
+    from smart_fork.agents.codex.subagents import CodexSubAgents
     from smart_fork.agents.codex.work import CodexWork
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
@@ -159,6 +160,13 @@ class Codex(Agent):
         from smart_fork.agents.codex.registration import CodexRegistration
 
         return CodexRegistration()
+
+    @cached_property
+    def subagents(self) -> CodexSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.codex.subagents import CodexSubAgents
+
+        return CodexSubAgents()
 
     @cached_property
     def work(self) -> CodexWork:

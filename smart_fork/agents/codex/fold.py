@@ -74,6 +74,19 @@ def read(path: Path, checkpoint: Checkpoint | None, locate: Locate, *, keep_raw:
     return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
 
 
+def read_subagent(path: Path) -> Session | None:
+    """The conversation of a sub-agent, whose turns have their records; `None` where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fold = _Fold(path, None, keep_raw=True)
+    for line in LineReader(path):
+        fold.feed(line)
+    fold.facts["source"] = ""  # it is looked for as what it is
+    return fold.session()[0]
+
+
 def glance(path: Path, locate: Locate) -> Session | None:
     """See `AgentAdapter.glance`."""
     fold = _Fold(path, None, keep_raw=False)

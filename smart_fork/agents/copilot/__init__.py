@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.copilot.presence import CopilotPresence
     from smart_fork.agents.copilot.registration import CopilotRegistration
     from smart_fork.agents.copilot.screen import CopilotScreen
+    from smart_fork.agents.copilot.subagents import CopilotSubAgents
     from smart_fork.agents.copilot.work import CopilotWork
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
@@ -130,6 +131,13 @@ class Copilot(Agent):
         from smart_fork.agents.copilot.presence import CopilotPresence
 
         return CopilotPresence(("copilot",))
+
+    @cached_property
+    def subagents(self) -> CopilotSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.copilot.subagents import CopilotSubAgents
+
+        return CopilotSubAgents()
 
     @cached_property
     def work(self) -> CopilotWork:

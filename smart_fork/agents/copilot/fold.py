@@ -81,7 +81,7 @@ class CopilotTree(Tree):
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         """See `Tree.turn`."""
-        if is_of_an_agent(record):
+        if self.is_another(record):
             self.facts["sidechain"] = True
             return None
         kind, data = record["type"], record["data"]
@@ -96,7 +96,7 @@ class CopilotTree(Tree):
             result: ToolResult = self.result(data.get("toolCallId"), output, failed=failed)
             return self.make(record, identity, line, "tool", "", results=(result,))
         elif kind == "user.message":
-            text = strip_boilerplate(_text(data)) if is_typed(data) else ""
+            text = strip_boilerplate(_text(data)) if self.is_asked(data) else ""
             return self.make(record, identity, line, "user" if text else "system", text, prompt=bool(text))
         elif kind == "abort":
             self.facts["interrupted"] = identity
@@ -106,6 +106,14 @@ class CopilotTree(Tree):
             left = max(1, count(data.get("postCompactionTokens")))
             return self.make(record, identity, line, "system", "", loaded=left)
         return None
+
+    def is_another(self, record: Record) -> bool:
+        """Whether an event is of somebody else's conversation."""
+        return is_of_an_agent(record)
+
+    def is_asked(self, data: Mapping[str, Any]) -> bool:
+        """Whether a ``user.message`` is what was asked."""
+        return is_typed(data)
 
     def _calls(self, data: Mapping[str, Any]) -> Iterator[ToolCall]:
         for request in requests_in(data):

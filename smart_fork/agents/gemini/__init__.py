@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.registration import GeminiRegistration
     from smart_fork.agents.gemini.screen import GeminiScreen
     from smart_fork.agents.gemini.storage import GeminiStorage
+    from smart_fork.agents.gemini.subagents import GeminiSubAgents
     from smart_fork.agents.gemini.work import GeminiWork
     from smart_fork.agents.tail import Tail
 
@@ -146,6 +147,13 @@ class Gemini(Agent):
         from smart_fork.agents.gemini.caller import GeminiCalls
 
         return GeminiCalls()
+
+    @cached_property
+    def subagents(self) -> GeminiSubAgents:
+        """See `Agent.subagents`."""
+        from smart_fork.agents.gemini.subagents import GeminiSubAgents
+
+        return GeminiSubAgents()
 
     @cached_property
     def work(self) -> GeminiWork:

@@ -25,6 +25,7 @@ from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.lines import (
     MAX_LINE_BYTES,
     Line,
+    LineReader,
     changed_at,
     first_lines,
     last_records,
@@ -274,6 +275,19 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
     after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
     session, skipped = fold.session()
     return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+
+
+def read_subagent(path: Path) -> Session | None:
+    """The conversation in a sub-agent's log, whose turns have their records; `None` where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fold = _Fold(path, None, keep_raw=True)
+    for line in LineReader(path):
+        fold.feed(line)
+    fold.facts["kind"] = False  # it is looked for as what it is
+    return fold.session()[0]
 
 
 def glance(path: Path) -> Session | None:

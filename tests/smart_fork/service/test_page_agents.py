@@ -98,6 +98,116 @@ def test_the_sub_agents_of_qwen_code_are_found_by_the_call_that_began_them(tmp_p
     assert agents.read(session, "../x") is None
 
 
+def test_a_sub_agent_is_a_link_away_while_it_runs(served, world, shop):
+    session = delegated(world, shop)
+    log = world.log_of(session)
+    lines = [
+        line for line in log.read_text().splitlines() if '"tool_result"' not in line and "One was found" not in line
+    ]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    (call,) = re.findall(r'"type": "tool_use", "id": "([^"]+)"', log.read_text())
+    beside = log.parent / session / "subagents/agent-a1b2c3d.meta.json"
+    links = []
+
+    for told in ({"toolUseId": call, "agentType": "Explore"}, {"toolUseId": "another"}, {"toolUseId": [call]}, []):
+        beside.write_text(json.dumps(told))
+        links.append(re.findall(r'href="(/session/[^"]+/agents/[^"]+)"', served.get(f"/session/claude/{session}")[1]))
+
+    assert [[f"/session/claude/{session}/agents/a1b2c3d"], [], [], []] == links
+    assert "room.ts:41" in served.get(links[0][0])[1]
+
+
+def test_the_sub_agents_of_copilot_are_told_apart_from_the_session_that_has_their_events(tmp_path):
+    (log := tmp_path / ".copilot/session-state/33333333-3333-4333-8333-333333333333/events.jsonl").parent.mkdir(
+        parents=True
+    )
+    log.write_text((FIXTURES / "copilot/subagent.jsonl").read_text())
+    session, agents = READERS["copilot"].read(log, keep_raw=True).session, AGENTS["copilot"].subagents
+
+    begun = agents.begun(session)
+
+    assert {"call_cc2ed352": "bcc6f77c-deab-40f9-8a46-a03457fec6b6"} == begun
+    (asked, said) = [turn.text for _, turn in agents.read(session, begun["call_cc2ed352"]).messages]
+    assert ("look at it", True) == (asked, said.startswith("PONG 1"))
+    assert "look at it" not in [turn.text for _, turn in session.messages]
+    assert agents.read(session, "../x") is None
+
+
+def logged(path: Path, *records: dict) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return path
+
+
+def rollout(number: int, source: object, *items: dict) -> Path:
+    """A session of Codex in its home."""
+    one = f"019d7d08-46c9-7f73-affe-{number:012}"
+    meta = {"id": one, "cwd": "/r", "timestamp": "2026-11-23T10:00:00Z", "source": source}
+    payloads = [("session_meta", meta), *(("response_item", item) for item in items)]
+    place = Path.home() / ".codex/sessions/2026/11/23" / f"rollout-2026-11-23T10-00-00-{one}.jsonl"
+    return logged(
+        place, *({"timestamp": "2026-11-23T10:00:00Z", "type": kind, "payload": one} for kind, one in payloads)
+    )
+
+
+def message(role: str, text: str) -> dict:
+    part = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": part, "text": text}]}
+
+
+def test_the_sub_agents_of_codex_are_those_that_its_calls_and_their_headers_name():
+    def spawned(call: str, name: str) -> list[dict]:
+        answer = {
+            "type": "function_call_output",
+            "call_id": call,
+            "output": json.dumps({"agent_id": name, "nickname": "Ada"}),
+        }
+        return [{"type": "function_call", "name": "spawn_agent", "arguments": "{}", "call_id": call}, answer]
+
+    def of(parent: int) -> dict:
+        return {"subagent": {"thread_spawn": {"parent_thread_id": f"019d7d08-46c9-7f73-affe-{parent:012}", "depth": 1}}}
+
+    ids = [f"019d7d08-46c9-7f73-affe-{number:012}" for number in range(5)]
+    calls = [item for number in (1, 2, 4) for item in spawned(f"call_{number}", ids[number])]
+    calls += spawned("call_5", "../../../etc/passwd")
+    log = rollout(0, "cli", message("user", "Review it"), *calls, message("assistant", "Done."))
+    rollout(1, of(0), message("user", "Look at the pusher"), message("assistant", "It is right."))
+    rollout(2, "cli", message("user", "Somebody's own"))
+    rollout(3, of(1), message("user", "Look closer"), message("assistant", "Closer."))
+    session, agents = READERS["codex"].read(log, keep_raw=True).session, AGENTS["codex"].subagents
+
+    assert {"call_1": ids[1]} == agents.begun(session)
+    assert ["Look at the pusher", "It is right."] == [turn.text for _, turn in agents.read(session, ids[1]).messages]
+    assert ["Look closer", "Closer."] == [turn.text for _, turn in agents.read(session, ids[3]).messages], (
+        "a sub-agent's own"
+    )
+    assert [None, None, None] == [agents.read(session, name) for name in (ids[2], ids[4], "../x")]
+
+
+def test_the_sub_agents_of_gemini_are_found_by_the_records_of_the_calls_that_have_ended(tmp_path):
+    parent, name = "3c5e0000-0000-4000-8000-000000000000", "77aa0000-0000-4000-8000-000000000000"
+    chats = tmp_path / "tmp/shop/chats"
+    ended = {
+        "id": "c1",
+        "name": "codebase_investigator",
+        "args": {},
+        "status": "success",
+        "agentId": name,
+        "result": [],
+    }
+    calls = [ended, ended | {"id": "c2", "agentId": "../../x"}, ended | {"id": "c3", "agentId": 7}]
+    asked = {"id": "u", "timestamp": "2026-11-23T10:00:00Z", "type": "user", "content": [{"text": "Where is it?"}]}
+    did = {"id": "g", "timestamp": "2026-11-23T10:00:01Z", "type": "gemini", "content": "There.", "toolCalls": calls}
+    log = logged(chats / f"session-2026-11-23T10-00-{parent}.jsonl", {"sessionId": parent, "kind": "main"}, asked, did)
+    told = [asked | {"content": [{"text": "Find it"}]}, did | {"content": "room.ts:41", "toolCalls": []}]
+    logged(chats / parent / f"{name}.jsonl", {"sessionId": name, "kind": "subagent"}, *told)
+    session, agents = READERS["gemini"].read(log, keep_raw=True).session, AGENTS["gemini"].subagents
+
+    assert {"c1": name} == agents.begun(session)
+    assert ["Find it", "room.ts:41"] == [turn.text for _, turn in agents.read(session, name).messages]
+    assert agents.read(session, "../x") is None
+
+
 THOUGHT = f"First the **listeners**.\nThen {HOSTILE} {SECRET}"
 
 
