@@ -7,9 +7,11 @@ from collections.abc import Mapping
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
-from smart_fork.page.answers import AddressedSession, SessionPage, number
+from smart_fork.page.answers import AddressedSession, SessionPage, SincePage, number
 from smart_fork.page.conversation import reading
+from smart_fork.page.phrases import session_link
 from smart_fork.page.scope import folder
+from smart_fork.page.since import Since, mark_in, mark_of, since
 from smart_fork.retrieval.cache import may_be_cached
 
 
@@ -29,14 +31,16 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     one = AddressedSession(session.agent, place["session_id"])
+    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
+    at = before.first if before and before.first is not None else number(asked.get("at"))
     return SessionPage(
         one=one,
         title=there.title or one.session_id,
         session=session,
-        reading=reading(session, number(asked.get("at")), words=words, work=AGENTS[session.agent].work),
+        reading=reading(session, at, words=words, work=AGENTS[session.agent].work),
         q=asks,
         words=words,
-        at=number(asked.get("at")),
+        at=at,
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
         cached=may_be_cached(session.last_activity),
@@ -44,4 +48,20 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
         kind="shared",
         owner=there.owner,
         within=project,
+        mark=str(mark_of(session)),
+        since=before,
     )
+
+
+def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> tuple[Since, SincePage]:
+    """What has become of a shared session since the state that is asked about, and where that is shown.
+
+    Raises:
+        SmartForkError: no such state can have been shown, or the session cannot be read now.
+    """
+    from smart_fork.team.conversation import look_into
+
+    mark = mark_in(asked.get("mark", ""))
+    one = AddressedSession(place["agent"], place["session_id"])
+    way = session_link(one, kind="shared", project=project, since=str(mark))
+    return since(mark, look_into(one.session_id, folder(project)).session), SincePage(f"{way}#more")

@@ -30,7 +30,8 @@ from smart_fork.page.output import output
 from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.theirs import shared
+from smart_fork.page.since import Since
+from smart_fork.page.theirs import grown, shared
 from smart_fork.page.visits import Visits
 from smart_fork.page.worker_views import WorkerViews
 
@@ -80,8 +81,9 @@ class Page:
             *IndexViews(self.desk).routes(),
             Route("/session/{agent}/{session_id}", self._session),
             Route("/shared/{agent}/{session_id}", self._shared),
+            Route("/shared/{agent}/{session_id}/since", self._grown),
             Route("/session/{agent}/{session_id}/output/{turn}/{call}", self._output),
-            Route("/session/{agent}/{session_id}/since", _since),
+            Route("/session/{agent}/{session_id}/since", self._since),
             Route("/session/{agent}/{session_id}/agents/{name}", self._subagent),
             Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", self._output),
             Route("/family/{agent}/{session_id}", self._family),
@@ -109,6 +111,13 @@ class Page:
         work = partial(shared, request.path_params, request.query_params, project)
         forms = answers.SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
+
+    async def _since(self, request: Request) -> Response:
+        return await _become(partial(answers.become, request.path_params, request.query_params))
+
+    async def _grown(self, request: Request) -> Response:
+        project = self.scopes.of(request).project
+        return await _become(partial(grown, request.path_params, request.query_params, project))
 
     async def _output(self, request: Request) -> Response:
         return await self.desk.shown("output.html", partial(output, request.path_params, request.query_params))
@@ -166,10 +175,10 @@ class Page:
         return answer
 
 
-async def _since(request: Request) -> Response:
+async def _become(told: Callable[[], tuple[Since, answers.SincePage]]) -> Response:
     """What a window is told that asks again and again: mostly nothing."""
     try:
-        now, way = await in_thread(partial(answers.become, request.path_params, request.query_params))
+        now, way = await in_thread(told)
     except SmartForkError as error:
         return problem(error)
     except OSError as error:  # the window asks again

@@ -94,7 +94,6 @@ conversation?.addEventListener("click", (event) => {
 // While it is looked at, the service is asked whether the session has gone on; what is shown stays as it is until its link
 // is followed. What was told once is asked about again: more may come.
 const since = document.getElementById("since");
-const ASK_MS = 5000;
 
 async function askAgain() {
   if (document.visibilityState !== "visible") return;
@@ -108,7 +107,7 @@ async function askAgain() {
 }
 
 if (since) {
-  setInterval(askAgain, ASK_MS);
+  setInterval(askAgain, since.dataset.seconds * 1000);
   document.addEventListener("visibilitychange", askAgain);
 }
 

@@ -183,3 +183,27 @@ def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_lin
     assert [None, None, 3] == [spec.point for spec, *_ in begun[:3]]
     assert all(said[2:4] == [*UPLOADER] and cwd == str(bob.repository) for _, said, cwd, _ in begun)
     assert [] == copies(bob), "what was not started leaves no copy"
+
+
+def test_a_session_that_its_owner_goes_on_with_says_so_to_who_reads_it(alice, bob, hers, page):
+    project = {"project": str(bob.repository)}
+    way = f"{page}/shared/claude/{hers}?{urlencode(project)}"
+    text = ask(way)[1]
+    (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Look', text)
+    nothing = ask(page + unescape(asks))
+    (log,) = copies(alice)
+    last = json.loads(log.read_text().splitlines()[-1])
+    more = alice.world.claude_records(log.stem, alice.repository, "And the changelog?", "Written.")
+    more[0]["parentUuid"] = last["uuid"]
+    alice.world.write_claude(log.stem, alice.repository, more, "a")
+    alice.team("push", log.stem, "--yes", "--public")
+
+    told, now = ask(page + unescape(asks))[1], ask(page + unescape(look))[1]
+
+    assert (204, "") == nothing
+    assert "2 messages have come since" in told
+    assert f'href="{look}#more"' in told
+    before, _, after = now.partition('id="more"')
+    assert ("Written." in text + before, "Written." in after, "2 messages more" in after) == (False, True, True)
+    assert 'name="seen"' not in text, "a fork is of a copy, which has ids of its own"
+    assert 400 == ask(f"{page}/shared/claude/{hers}/since?{urlencode({**project, 'mark': 'x'})}")[0]
