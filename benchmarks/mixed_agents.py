@@ -217,7 +217,7 @@ def show(before: dict[str, Any], after: dict[str, Any], told: Counter[str], fact
         rates = [kinds["all"][name] for name in RATES]
         mixed = [after[way]["all"][name] for name in RATES]
         furthest = max((other - one for one, other in zip(rates, mixed, strict=True)), key=abs)
-        kept = "" if abs(furthest) <= GOAL else "  missed"
+        kept = "" if abs(round(furthest, 3)) <= GOAL else "  missed"
         table.add_row(way, *(f"{one:.3f}" for one in (*rates, *mixed)), f"{furthest:+.3f}{kept}")
     Console(width=110).print(table)
     print(f"told to: {', '.join(f'{name} {number}' for name, number in told.most_common())}; goal: within {GOAL}")

@@ -232,7 +232,8 @@ def _symbols(session: Session) -> Symbols:
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:
             for one in retold(turn.text).done:
-                found.add(one.outcome)
+                found.add(f"{one.line}\n{one.outcome}")
+                found.add(" ".join(one.names))
     return found
 
 

@@ -21,6 +21,8 @@ ASKED_US = "ask smart-fork"
 #: What is told for an answer where there was none.
 UNANSWERED = "(This was not answered: the session ends here.)"
 _ACTION, _OUTPUT = "- ", "    "
+#: What stands before names of code that an action has to do with, but of which nothing else is told.
+_NAMES = "… with "
 #: What may be said behind a line of how it went: that it failed, that nothing came back, what it proves.
 _FAILED, _NO_RESULT, _PLAIN = "failed", "not answered", "done"
 _PROOFS = {Proof.COMMITTED: "committed", Proof.TESTS_PASSED: "tests passed", Proof.FAILED: "did not pass"}
@@ -31,13 +33,14 @@ _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
 class Action(NamedTuple):
-    """Something that an agent did, on one line, and how it went, as far as that is told."""
+    """Something that an agent did, on one line, and how it went, as far as that is told; of the rest the `names`."""
 
     line: str
     outcome: str = ""
     failed: bool = False
     answered: bool = True
     proof: Proof = Proof.NOTHING
+    names: tuple[str, ...] = ()
 
     @property
     def noted(self) -> str:
@@ -53,6 +56,8 @@ class Action(NamedTuple):
             how = [_PLAIN]
         yield f"{_ACTION}{line} ({', '.join(how)})" if how else f"{_ACTION}{line}"
         yield from (f"{_OUTPUT}{part}" for part in self.outcome.splitlines())
+        if self.names:
+            yield f"{_OUTPUT}{_NAMES}{' '.join(self.names)}"
 
 
 class Retold(NamedTuple):
@@ -133,4 +138,5 @@ def _action(line: str, output: list[str]) -> Action:
     how = found[1].split(", ") if found else []
     proof = next((_PROVED[word] for word in how if word in _PROVED), Proof.NOTHING)
     line = line[: found.start()] if found else line
-    return Action(line, "\n".join(output), _FAILED in how, _NO_RESULT not in how, proof)
+    names = tuple(output.pop().removeprefix(_NAMES).split()) if output and output[-1].startswith(_NAMES) else ()
+    return Action(line, "\n".join(output), _FAILED in how, _NO_RESULT not in how, proof, names)

@@ -197,7 +197,7 @@ def _shortened(message: Message, room: int) -> Message:
     text = message.text[-left // 2 :] if message.actions else message.text[-left:]
     left -= len(text)
     for action in reversed(message.actions):
-        left -= len(action.line) + len(action.outcome) + _CHARACTERS_A_TOKEN
+        left -= sum(len(line) + 1 for line in action.rendered())
         if left < 0:
             break
         actions.append(action)

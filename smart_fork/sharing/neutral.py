@@ -18,6 +18,7 @@ from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
+from indexer.transcripts.symbols import Symbols, forget_shown
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.forms import Record, Told
 
@@ -25,6 +26,8 @@ from smart_fork.agents.forms import Record, Told
 OUTPUT_CHARACTERS = 2_000
 #: Of what an edit has changed, and of what was given to a call that says nothing of it on its line.
 EDIT_CHARACTERS, GIVEN_CHARACTERS = 600, 400
+#: Of the names in what is not told of a call, so much is.
+NAMES_CHARACTERS = 2_000
 _CUT = "…"
 #: What a call was given that is shorter than this is not worth a line.
 _WORTH_A_LINE = 60
@@ -127,16 +130,21 @@ def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHI
             messages.append(Message("assistant", last.turn, last.text, (*last.actions, *actions)))
         elif actions:
             messages.append(Message("assistant", number, "", actions))
+    forget_shown()
     lost[OUTPUT] = outcomes.cut
     return Neutral(tuple(messages), {what: number for what, number in sorted(lost.items()) if number})
 
 
 class _Outcomes:
-    """How the calls went; `cut` counts those of which not all is told."""
+    """How the calls went; `cut` counts those of which not all is told.
+
+    Names of code that stand only in what is not told are named, each once: a session is found by what it has seen.
+    """
 
     def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: Made) -> None:
         self._results = {result.tool_use_id: result for turn in turns for result in turn.tool_results}
         self._outputs, self._made = outputs, made
+        self._named = set[str]()
         self.cut = 0
 
     def actions(self, call: ToolCall) -> Iterator[Action]:
@@ -151,7 +159,24 @@ class _Outcomes:
             yield from (Action(line, answered=False) for line in (*lines, last))
             return
         yield from (Action(line, failed=result.is_error) for line in lines)
-        yield Action(last, self._outcome(call, result), result.is_error, proof=result.proof)
+        outcome = self._outcome(call, result)
+        names = self._only_seen(call, (*lines, last, outcome))
+        yield Action(last, outcome, result.is_error, proof=result.proof, names=names)
+
+    def _only_seen(self, call: ToolCall, told: Iterable[str]) -> tuple[str, ...]:
+        """The names in what a call was given and gave back that are neither `told` of it nor were before."""
+        said, seen = Symbols(), Symbols()
+        for text in told:
+            said.add(text)
+        seen.add_all(self._made.given.get(call.id))
+        seen.add(_without_header(self._outputs.get(call.id, "")))
+        self._named.update(said)
+        left, new = NAMES_CHARACTERS, list[str]()
+        for name in seen:
+            if name not in self._named and (left := left - len(name) - 1) >= 0:
+                new.append(name)
+        self._named.update(new)
+        return tuple(new)
 
     def _outcome(self, call: ToolCall, result: ToolResult) -> str:
         given = self._made.given.get(call.id, {})

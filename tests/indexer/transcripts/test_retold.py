@@ -15,6 +15,7 @@ from tests.indexer.transcripts.records import assistant, claude_log, read_claude
 DID = (
     Action("edit upload.py"),
     Action("run pytest -q", "Exit code 1\nFAILED test_retry\n\nretryWithBackoff is not defined", True),
+    Action("run make", "", True, names=("uploadInParts", "MAX_RETRY_COUNT")),
 )
 TEXT = Message("assistant", 0, "It retries.", DID).rendered()
 
@@ -49,12 +50,13 @@ def test_it_is_indexed_as_an_agents_own_actions_are(home):
     pieces = [(piece.role, str(piece.text)) for piece in pieces_of(session, str)]
     words = document_of(session, READERS)[0].words
 
-    assert pieces[:4] == [
+    assert pieces[:5] == [
         ("user", "add retry"), ("assistant", "It retries."),
         ("action", "edit upload.py"), ("action", "run pytest -q -> exit 1: FAILED test_retry"),
+        ("action", "run make -> failed"),
     ]  # fmt: skip
-    assert pieces[4] == ("user", TEXT), "a person may say it"
-    assert "retryWithBackoff" in words.symbols.split()
+    assert pieces[5] == ("user", TEXT), "a person may say it"
+    assert {"retryWithBackoff", "uploadInParts", "MAX_RETRY_COUNT"} <= set(words.symbols.split())
     assert "retryWithBackoff" not in words.answered
 
 

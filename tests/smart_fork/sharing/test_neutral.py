@@ -6,7 +6,16 @@ from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents import READERS
 from smart_fork.agents.forms import Told
-from smart_fork.sharing.neutral import EDIT_CHARACTERS, OUTPUT_CHARACTERS, Action, Message, changed, neutral, read
+from smart_fork.sharing.neutral import (
+    EDIT_CHARACTERS,
+    NAMES_CHARACTERS,
+    OUTPUT_CHARACTERS,
+    Action,
+    Message,
+    changed,
+    neutral,
+    read,
+)
 from tests.indexer.transcripts.records import (
     FIXTURES,
     assistant,
@@ -73,6 +82,28 @@ def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
     assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
     assert Action("run pytest -q", "1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
     assert {"sub-agents": 1, "thinking": 1} == told.lost
+
+
+def test_of_what_is_cut_off_the_names_are_told_each_once_and_so_many(home):
+    long = f"retryOnce\n{'x ' * OUTPUT_CHARACTERS}\nretryOnce uploadInParts MAX_RETRY_COUNT\nsecret_key = 's3cr3tWordsInIt'"
+    many = " ".join(f"name_{number}" for number in range(999))
+    log = claude_log(
+        home,
+        user("u1", None, "go"),
+        assistant("a1", "u1", use("t1", "Read", file_path="/a.py")),
+        result("r1", "a1", "t1", long),
+        assistant("a2", "r1", use("t2", "Read", file_path="/a.py")),
+        result("r2", "a2", "t2", long),
+        assistant("a3", "r2", use("t3", "Edit", file_path="/a.py", old_string="x", new_string=f"{'x ' * 999}{many}")),
+        result("r3", "a3", "t3", "The file has been updated."),
+    )
+    first, again, edit = read(read_claude(log)).messages[1].actions
+
+    assert {"uploadInParts", "MAX_RETRY_COUNT"} <= set(first.names)
+    assert not {"retryOnce", "s3cr3tWordsInIt"} & set(first.names)
+    assert again.names == ()
+    assert edit.names[0] == "name_0"
+    assert NAMES_CHARACTERS - 20 < len(" ".join(edit.names)) <= NAMES_CHARACTERS
 
 
 def test_only_what_was_said_up_to_the_turn_is_told(home):
