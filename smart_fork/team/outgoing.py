@@ -247,7 +247,8 @@ class _Steps:
                 self.withheld[path] = None
 
     def _without_files(self, record: Record) -> Record:
-        new = self._forms.withheld(record, self._ids, WITHHELD) if self._ids else record
+        # Compared, not hashed: what stands in the place of an id may be anything.
+        new = self._forms.withheld(record, tuple(self._ids), WITHHELD) if self._ids else record
         if new is not record and new != record:
             self.left_out[FILES] += 1
         return new

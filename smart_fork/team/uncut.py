@@ -20,6 +20,8 @@ from smart_fork.excise import erasure, propagation
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
+from smart_fork.forking.occupation import process_in
+from smart_fork.forking.world import world_of
 from smart_fork.sharing.canonical import decode
 from smart_fork.team.local import place_of
 from smart_fork.team.pulled import Written, key_of
@@ -71,6 +73,8 @@ def _rewrite(one: Written, path: Path, keys: Mapping[str, bytes | None], *, remo
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
+    if number := process_in(session.session_id, world_of(one.agent)):
+        raise ForkRefused(f"The session is running: {session.session_id} (process {number})", "End it first.")
     with nobody_writing(Transcript(one.agent, path, session.session_id, ())):
         if gone:
             propagation.remove(one.agent, session.session_id)

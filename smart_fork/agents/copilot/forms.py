@@ -64,7 +64,7 @@ class CopilotForms(Forms):
         spent: Record | None = None
         for record in _events(session):
             kind, identity, data = record.get("type"), record.get("id"), data_of(record)
-            if is_of_an_agent(record) or kind not in _EVENTS:
+            if is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
                 continue
             if kind == _USED:
                 spent = record

@@ -14,6 +14,8 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
+from smart_fork.team.outgoing import _Steps
+from smart_fork.team.secrets import Secrets
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -369,3 +371,20 @@ def test_of_codex_the_records_up_to_a_turn_end_before_the_next_one(home):
 
     assert 3 == len(list(forms_of("codex").records_of(session, 1)))
     assert 5 == len(list(forms_of("codex").records_of(session)))
+
+
+@pytest.mark.parametrize("agent", SHARED)
+def test_what_stands_in_the_place_of_an_id_is_withheld_from_nobody_and_breaks_nothing(agent):
+    odd = {"id": ["x"], "toolCallId": ["x"], "call_id": ["x"], "tool_use_id": ["x"], "name": "x", "type": "tool_use"}
+    parts = [{"functionCall": odd}, {"functionResponse": odd}, odd, odd | {"type": "tool_result"}]
+    message = {"content": parts, "parts": parts}
+    record = {
+        "id": "a", "type": "gemini", "data": odd | {"toolRequests": [odd]}, "message": message, "content": parts,
+        "toolCalls": [odd], "payload": odd | {"type": "function_call"},
+    }  # fmt: skip
+
+    steps = _Steps(forms_of(agent), HERE, "", None, Secrets(), images=False)
+    steps._ids.add("y")
+
+    for kind in ("gemini", "assistant.message", "assistant", "response_item"):
+        assert record | {"type": kind} == steps._without_files(record | {"type": kind})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
@@ -52,6 +56,17 @@ def go_on(machine, log: str, agent: str, *texts: str) -> None:
     write(Path(log), new)
 
 
+@contextlib.contextmanager
+def running(agent: str, log: str) -> Iterator[None]:
+    """A process that its agent would be, gone on with in that session."""
+    session_id = READERS[agent].id_of(Path(log))
+    words = [agent, "-c", "import sys; print(flush=True); sys.stdin.read()", f"--resume={session_id}", session_id]
+    with subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield
+        process.stdin.close()
+
+
 @pytest.mark.parametrize("agent", UNCUT)
 def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting_it_everywhere(
     alice, bob, carol, agent
@@ -71,6 +86,8 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
     assert "--everywhere" in refused.out
     alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
 
+    with running(agent, forks[bob]):
+        assert [forks[bob]] == list(bob.team("sync")["put_off"])
     assert [forks[bob]] == bob.team("sync")["changed"]
     assert [forks[carol]] == carol.team("sync")["removed"]
     assert [OWN, OWN_ANSWER] == said(agent, forks[bob])
