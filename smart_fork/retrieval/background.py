@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from indexer.changes import Progress
 from indexer.embedder import Embedder
@@ -19,13 +20,14 @@ from smart_fork.agents import READERS
 from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
-from smart_fork.retrieval.answer import Answer
-from smart_fork.retrieval.elsewhere import Elsewhere
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.renewal import renew_quietly
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.upkeep import Engine
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.answer import Answer
+    from smart_fork.retrieval.elsewhere import Elsewhere
 
 log = logging.getLogger(__name__)
 
@@ -113,4 +115,6 @@ def complete_quietly(embedder: Embedder, project: Project | None) -> None:
         log.info("another process is indexing")
     except Exception:  # the next question tries again
         log.exception("indexing in the background failed")
+    from smart_fork.retrieval.renewal import renew_quietly  # what only a process that stays needs
+
     renew_quietly()

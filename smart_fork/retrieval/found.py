@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.pieces import PieceRole
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, Scope, SessionRow
-from smart_fork.retrieval.answer import Mode
-from smart_fork.retrieval.ranking import Score
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.answer import Mode
+    from smart_fork.retrieval.ranking import Score
 
 #: A text of fewer words is no sentence.
 SENTENCE_WORDS = 3

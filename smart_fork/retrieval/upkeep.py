@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import absent_model
 from indexer.changes import Progress
@@ -22,13 +22,15 @@ from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
-from smart_fork.engines.base import SearchEngine
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.retrieval.behind import background_notice
-from smart_fork.retrieval.elsewhere import Elsewhere
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.rerank import Rerank
-from smart_fork.retrieval.together import Together
+
+if TYPE_CHECKING:
+    from smart_fork.engines.base import SearchEngine
+    from smart_fork.retrieval.elsewhere import Elsewhere
+    from smart_fork.retrieval.rerank import Rerank
+    from smart_fork.retrieval.together import Together
 
 log = logging.getLogger(__name__)
 
