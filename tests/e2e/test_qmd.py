@@ -36,7 +36,7 @@ def smart_fork(cwd: Path, *words: str) -> tuple[int, dict, str]:
 
 
 @pytest.mark.timeout(900)
-def test_the_real_qmd_reads_the_exports_and_finds_by_words_where_it_has_no_models(world):
+def test_the_real_qmd_finds_by_words_where_it_has_no_models_and_keeps_nothing_of_what_has_been_forgotten(world):
     shop, elsewhere = world.repository("shop"), world.repository("elsewhere")
     knows = world.claude(shop, "paint the logo", "It is blue", RETRY, DONE, "now the docs", "Written")
     world.claude(elsewhere, RETRY, DONE)
@@ -62,29 +62,20 @@ def test_the_real_qmd_reads_the_exports_and_finds_by_words_where_it_has_no_model
     code, answer, said = smart_fork(shop, "find", "--json", "zanzibar")
     assert [hit["session_id"] for hit in answer["results"]] == [later], said
 
+    index = world.home / ".smart-fork" / "qmd" / "index.sqlite"
+    assert b"zanzibar" in index.read_bytes()
+    code, _, said = smart_fork(shop, "forget", "--json", later, "--yes")
+    assert code == 0, said
+    assert b"zanzibar" not in index.read_bytes()
+    _, answer, said = smart_fork(shop, "find", "--json", "uploader")
+    assert [hit["session_id"] for hit in answer["results"]] == [knows], said
+
     code, answer, said = smart_fork(shop, "index", "run", "--json", "--no-vectors")
     assert (code, answer["engine"]) == (0, "qmd"), said
 
     code, answer, said = smart_fork(shop, "index", "run", "--json")
     assert code == 1
     assert "qmd embed failed: " in answer["error"]
-
-
-@pytest.mark.timeout(900)
-def test_the_real_qmd_keeps_nothing_of_what_has_been_forgotten(world):
-    shop = world.repository("shop")
-    gone = world.claude(shop, "the zanzibar migration", "Migrated")
-    kept = world.claude(shop, RETRY, DONE)
-    smart_fork(shop, "find", "--json", "zanzibar")
-    index = world.home / ".smart-fork" / "qmd" / "index.sqlite"
-    assert b"zanzibar" in index.read_bytes()
-
-    code, _, said = smart_fork(shop, "forget", "--json", gone, "--yes")
-    assert code == 0, said
-
-    assert b"zanzibar" not in index.read_bytes()
-    _, answer, said = smart_fork(shop, "find", "--json", "uploader")
-    assert [hit["session_id"] for hit in answer["results"]] == [kept], said
 
 
 @pytest.mark.timeout(900)
