@@ -113,7 +113,8 @@ class Chooser:
         share = LEAST_SHARE if most is None else FILLED
         bound = max(LEAST_TOKENS, int(share * whole))
         most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
-        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in (0, *self._answers)]
+        sure = (0, *self._answers, *(() if least else self._mended()))
+        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in sure]
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
         pieces = self._by_gain(likely, LEAST_LEVELS) if least else self._by_gain(range(len(self.units)), len(WORTH))
@@ -233,6 +234,11 @@ class Chooser:
     def _answers(self) -> list[int]:
         """The places of what answers: the best, and that by whose end all is known."""
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
+
+    def _mended(self) -> list[int]:
+        """The place after the best, where files are changed there: what answers is often mended in what follows it."""
+        after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
+        return [place for place in after if self.needs.edits(place)]
 
     def _ranked(self) -> list[int]:
         """The places of all exchanges, the likeliest first."""

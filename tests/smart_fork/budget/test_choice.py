@@ -16,7 +16,7 @@ from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import units
 from smart_fork.budget.wanted import Wanted
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence, PointParts
-from tests.smart_fork.budget.test_within import LONG, claude_records, distil, kept, speaking, written
+from tests.smart_fork.budget.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 
 
@@ -65,6 +65,18 @@ def test_what_a_session_begins_with_keeps_its_edits(home, repo):
     back, _ = written(session, distil(session, Wanted(5_000), speaking(3)).excerpt, repo)
 
     assert [f"{repo}/new0.py", f"{repo}/new1.py"] == edits_of(back)
+
+
+@pytest.mark.parametrize(("files", "share"), [(0, "nothing"), (1, "words")])
+def test_what_changes_files_right_after_what_answers_best_is_kept_with_it(home, repo, files, share):
+    """What answers is often mended there, though nothing speaks for it by itself."""
+    records = with_files(claude_records(repo), repo, PROMPTS[3], files)
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    found = kept(distil(session, Wanted(4_500), speaking(1)).selection)
+
+    assert share == found[2]
+    assert "nothing" == found[4]
 
 
 def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, repo):
