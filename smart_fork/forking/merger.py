@@ -9,6 +9,7 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
+from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of
 from smart_fork.agents.options import Options
@@ -50,7 +51,10 @@ def fork_merged(
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
     if not 2 <= len(references) <= MOST:
-        raise Usage(f"Between 2 and {MOST} sessions are merged into one, not {len(references)}")
+        raise Usage(
+            f"Between 2 and {MOST} sessions are merged into one, not {len(references)}",
+            advice("Name several, or fork the one without --merge.", tool="Give several, or fork the one by itself."),
+        )
     if spending.wanted.changed():
         raise Usage("Exchanges are kept and dropped of one session", "Fork it by itself, or merge without that.")
     with ExitStack() as stack:

@@ -18,7 +18,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from tests.smart_fork.teamserver.test_two_people import said
-from tests.smart_fork.teamserver.test_withdrawal import OWN, OWN_ANSWER, SAID, SECRET, carol, having
+from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
 
 __all__ = ["carol"]
 
@@ -98,7 +98,7 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
 
 @pytest.mark.parametrize("agent", UNCUT)
 def test_a_copy_that_tells_another_agents_session_is_only_taken_away(alice, bob, agent):
-    pushed = alice.team("push", written(alice, agent, *SAID), "--public", "--yes")
+    pushed = alice.team("push", written(alice, agent, *LEFT), "--public", "--yes")
     told_as = bob.team("fork", pushed["session_id"], "--platform", "claude")["files"][0]
     back = bob.team("push", told_as, "--public", "--yes")
     crossed = alice.team("fork", back["session_id"], "--platform", agent)["files"][0]
@@ -106,6 +106,6 @@ def test_a_copy_that_tells_another_agents_session_is_only_taken_away(alice, bob,
     bob.team("delete", back["session_id"], "--everywhere", "--yes")
 
     assert crossed in json.dumps(alice.team("sync")["put_off"])
-    assert list(SAID) == said(agent, crossed)
+    assert LEFT == said(agent, crossed)
     assert [crossed] == alice.team("sync", "--remove")["removed"]
     assert not Path(crossed).exists()
