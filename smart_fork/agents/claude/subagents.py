@@ -39,9 +39,11 @@ class ClaudeSubAgents(LoggedSubAgents):
     def begun(self, session: Session) -> Mapping[str, str]:
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name in _TOOLS}
         logs = self.logs(session) if calls else {}
-        running = {call: name for name, log in logs.items() if (call := _beside(log)) in calls}
         answers = [turn.raw for turn in session.turns if turn.tool_results and _NAMES in turn.raw]
-        return running | {call: name for raw in answers for call, name in _named(raw) if name in logs}
+        ended = {call: name for raw in answers for call, name in _named(raw) if name in logs}
+        known = set(ended.values())
+        left = {name: log for name, log in logs.items() if name not in known}
+        return {call: name for name, log in left.items() if (call := _beside(log)) in calls} | ended
 
 
 class _SubAgentTree(SubAgentRecords, ClaudeTree):
