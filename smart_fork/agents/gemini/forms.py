@@ -6,24 +6,23 @@ the beginning of what is shared later, though what is kept has other ids from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, GivenCall, Identity, Record, Told, Utterance, all_texts
 from smart_fork.agents.gemini.copy import plain
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import digest
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.agents.gemini.records import answered, answers_in, calls_in, is_context, output_of, parts_of, text_of
+from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
 from smart_fork.errors import NotFound
 
-#: What of a message is shared, of its parts, and of its calls.
+#: What of a message is shared, and of its calls.
 _FIELDS = frozenset(
     {"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model", "toolCalls"}
 )
-_PARTS = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
 _OF_CALL = frozenset({
     "id", "name", "args", "result", "status", "timestamp", "resultDisplay", "description", "displayName",
     "renderOutputAsMarkdown",
@@ -34,11 +33,10 @@ _KINDS = ("user", "gemini")
 _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
-class GeminiForms(Forms):
+class GeminiForms(PartForms):
     """Records of Gemini CLI: messages, and lists of what is left of a compression."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
-    thoughts = ()
     free = frozenset({"args", "result", "response", "resultDisplay"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
@@ -101,12 +99,6 @@ class GeminiForms(Forms):
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         return _each(record, lambda message: _withheld(message, ids, mark)) or record
 
-    def image(self, value: Record) -> Image | None:
-        data = value.get("inlineData")
-        if not isinstance(data, dict) or not isinstance(data.get("data"), str):
-            return None
-        return Image(str(data.get("mimeType") or "image"), len(data["data"]) * 3 // 4, lambda note: {"text": note})
-
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         def without(message: Record) -> Record:
             told, new = message.get("thoughts"), dict(message)
@@ -125,14 +117,9 @@ class GeminiForms(Forms):
         def without(message: Record) -> Record:
             if not isinstance(content := message.get("content"), list):
                 return message
-            parts = [part for part in content if isinstance(part, dict)]
-            plain = [{name: value for name, value in part.items() if name != "thoughtSignature"} for part in parts]
-            return message | {"content": plain}
+            return message | {"content": [unsigned(part) for part in content if isinstance(part, dict)]}
 
         return _each(record, without)
-
-    def _is_thought(self, value: Mapping[str, Any]) -> bool:
-        return value.get("thought") is True
 
 
 class _Said:
@@ -220,7 +207,7 @@ def _sent(message: Record) -> Record | None:
     kept = {name: value for name, value in message.items() if name in _FIELDS}
     for name in ("content", "displayContent"):
         if name in kept and not isinstance(kept[name], str):
-            kept[name] = [part for one in parts_of(kept[name]) if (part := _only(one, _PARTS))]
+            kept[name] = [part for one in parts_of(kept[name]) if (part := shared_of(one))]
     for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
         if name in kept:
             listed = kept[name] if isinstance(kept[name], list) else []
@@ -243,7 +230,7 @@ def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
             _hidden(one, mark) if isinstance(one, dict) and one.get("id") in ids else one for one in told
         ]
     if isinstance(content := message.get("content"), list):
-        new["content"] = [_hidden_part(one, ids, mark) if isinstance(one, dict) else one for one in content]
+        new["content"] = [withheld(one, ids, mark) if isinstance(one, dict) else one for one in content]
     return new
 
 
@@ -254,12 +241,3 @@ def _hidden(call: Record, mark: str) -> Record:
         answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}
         new["result"] = [{"functionResponse": answer}]
     return new | {name: mark for name in ("resultDisplay", "description") if name in call}
-
-
-def _hidden_part(part: Record, ids: Collection[str], mark: str) -> Record:
-    call, answer = part.get("functionCall"), part.get("functionResponse")
-    if isinstance(call, dict) and call.get("id") in ids:
-        return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}
-    if isinstance(answer, dict) and answer.get("id") in ids:
-        return part | {"functionResponse": answer | {"response": {"output": mark}}}
-    return part

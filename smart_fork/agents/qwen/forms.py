@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID, uuid5
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import in_order
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, GivenCall, Identity, Record, Told, Utterance, all_texts
+from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
 from smart_fork.agents.qwen.fold import output_of, parts_of
 
 _SAID, _COMPACTED = ("user", "assistant", "tool_result"), "chat_compression"
@@ -20,16 +21,14 @@ _FIELDS = frozenset({
     "uuid", "timestamp", "type", "subtype", "provenance", "cwd", "version", "gitBranch", "message", "model",
     "usageMetadata", "toolCallResult", "systemPayload",
 })  # fmt: skip
-_PARTS = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
 #: The records of a session that another agent began are named in this space.
 _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
-class QwenForms(Forms):
+class QwenForms(PartForms):
     """Records of Qwen Code: their place in the tree is taken away, since they stand in a line."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
-    thoughts = ()
     free = frozenset({"args", "response", "toolCallResult", "systemPayload"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
@@ -81,7 +80,7 @@ class QwenForms(Forms):
             return None
         kept = {name: value for name, value in record.items() if name in _FIELDS}
         if isinstance(message := record.get("message"), dict):
-            parts = [_only(part) for part in parts_of(message)]
+            parts = [shared_of(part) for part in parts_of(message)]
             kept["message"] = {"role": message.get("role"), "parts": [part for part in parts if part]}
             return kept if kept["message"]["parts"] else None
         return kept
@@ -93,20 +92,13 @@ class QwenForms(Forms):
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         old = parts_of(record.get("message"))
-        new = [_withheld(part, ids, mark) for part in old]
+        new = [withheld(part, ids, mark) for part in old]
         if new == old:
             return record
         changed = record | {"message": record["message"] | {"parts": new}}
         if "toolCallResult" in record:
             changed["toolCallResult"] = _withheld_result(record["toolCallResult"], mark)
         return changed
-
-    def image(self, value: Record) -> Image | None:
-        data = value.get("inlineData")
-        if not isinstance(data, dict) or not isinstance(data.get("data"), str):
-            return None
-        kind = str(data.get("mimeType") or "image")
-        return Image(kind, len(data["data"]) * 3 // 4, lambda note: {"text": note})
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         old = parts_of(record.get("message"))
@@ -118,11 +110,8 @@ class QwenForms(Forms):
     def untied(self, record: Record) -> Record | None:
         """What is signed was signed for an account."""
         old = parts_of(record.get("message"))
-        new = [{name: value for name, value in part.items() if name != "thoughtSignature"} for part in old]
+        new = [unsigned(part) for part in old]
         return record if new == old else record | {"message": record["message"] | {"parts": new}}
-
-    def _is_thought(self, value: Mapping[str, Any]) -> bool:
-        return value.get("thought") is True
 
 
 def _records(session: Session, missing: set[str]) -> Iterator[tuple[str, tuple[bytes, Record]]]:
@@ -138,19 +127,6 @@ def _is_said(record: Record) -> bool:
     if record.get("type") == "system":
         return record.get("subtype") == _COMPACTED
     return record.get("type") in _SAID and isinstance(record.get("message"), dict)
-
-
-def _only(part: Record) -> Record:
-    return {name: value for name, value in part.items() if name in _PARTS}
-
-
-def _withheld(part: Record, ids: Collection[str], mark: str) -> Record:
-    call, answer = part.get("functionCall"), part.get("functionResponse")
-    if isinstance(call, dict) and call.get("id") in ids:
-        return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}
-    if isinstance(answer, dict) and answer.get("id") in ids:
-        return part | {"functionResponse": answer | {"response": {"output": mark}}}
-    return part
 
 
 def _withheld_result(result: Any, mark: str) -> Any:

@@ -1,0 +1,45 @@
+"""Messages that are lists of parts, as Gemini's models take them: what of a part is shared, whichever agent's it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from smart_fork.agents.forms import Forms, Image, Record, all_texts
+
+_SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
+
+
+class PartForms(Forms):
+    """Records of an agent whose messages are such lists."""
+
+    thoughts = ()
+
+    def image(self, value: Record) -> Image | None:
+        data = value.get("inlineData")
+        if not isinstance(data, dict) or not isinstance(data.get("data"), str):
+            return None
+        return Image(str(data.get("mimeType") or "image"), len(data["data"]) * 3 // 4, lambda note: {"text": note})
+
+    def _is_thought(self, value: Mapping[str, Any]) -> bool:
+        return value.get("thought") is True
+
+
+def shared_of(part: Record) -> Record:
+    """What of a part is shared."""
+    return {name: value for name, value in part.items() if name in _SHARED}
+
+
+def unsigned(part: Record) -> Record:
+    """The part without what it is signed with: that was signed for an account."""
+    return {name: value for name, value in part.items() if name != "thoughtSignature"}
+
+
+def withheld(part: Record, ids: Collection[str], mark: str) -> Record:
+    """The part with `mark` in the place of what the calls of these ids were given, and gave back."""
+    call, answer = part.get("functionCall"), part.get("functionResponse")
+    if isinstance(call, dict) and call.get("id") in ids:
+        return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}
+    if isinstance(answer, dict) and answer.get("id") in ids:
+        return part | {"functionResponse": answer | {"response": {"output": mark}}}
+    return part
