@@ -71,6 +71,24 @@ LONG = Scripted(
     ),
 )  # fmt: skip
 
+#: Exchanges of very different heights, so that nothing is where a browser first takes it to be; one of them has the answer.
+TALL_ANSWER = 41
+TALL = Scripted(
+    "tall", "claude", HARBOR, "Sixty questions about the quartz pipeline", 9.0,
+    asked=tuple(
+        asked(
+            "Where does the marmalade needle hide?" if place == TALL_ANSWER else f"What does quartz stage {place} do?",
+            *(
+                step
+                for part in range(place * 7 % 5)
+                for step in (CommandRun("make stage", "done"), Say("It waits.\n\n" * (place * 11 % 17)))
+            ),
+            Say("The marmalade needle hides in the tick." if place == TALL_ANSWER else f"Stage {place} sorts."),
+        )
+        for place in range(1, 61)
+    ),
+)  # fmt: skip
+
 ALIKE = tuple(
     Scripted(
         f"alike-{number}", "codex" if number % 2 else "claude", HARBOR, "", 30.0 + number / 10,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.browsing import Watch, browser, chromium, enter, window
 from tests.e2e.demo_service import DemoService, demo_service
-from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LONG
+from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LONG, TALL
 from tests.missing import missing
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ INTENT, ANSWER = "retry with exponential backoff in the uploader", "Retry with b
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory) -> Iterator[DemoService]:
-    """The service with the demo's sessions, a large family, a long session, many that are alike, and hostile ones."""
+    """The service with the demo's sessions, a large family, two long sessions, many that are alike, and hostile ones."""
     if chromium() is None:
         missing("no Chromium is installed")
     home = tmp_path_factory.mktemp("page") / "you"
-    with demo_service(home, [*FAMILY, LONG, *ALIKE, *HOSTILE]) as service:
+    with demo_service(home, [*FAMILY, LONG, TALL, *ALIKE, *HOSTILE]) as service:
         yield service
 
 

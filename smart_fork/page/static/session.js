@@ -10,8 +10,11 @@ const entryOf = new Map(exchanges.map((one) => {
   return [one, entries.find((entry) => entry.querySelector(".place").textContent === place)];
 }));
 
-// Which exchange is being read: the last one whose heading is above the middle of what is seen.
-let current = exchanges.find((one) => one.querySelector(".message.asked")) ?? exchanges[0];
+// The exchange that is read: the one that an address, a key or the focus led to, until a person scrolls by hand;
+// from then on the last one whose heading is above the middle of what is seen.
+const named = document.getElementById(location.hash.slice(1))?.closest(".exchange");
+let current = named ?? document.querySelector(".message.asked")?.closest(".exchange") ?? exchanges[0];
+let byHand = false;
 
 function mark(exchange) {
   if (!exchange || exchange === current && exchange.classList.contains("current")) return;
@@ -23,19 +26,33 @@ function mark(exchange) {
   entry?.setAttribute("aria-current", "true");
   entry?.scrollIntoView({ block: "nearest" });
 }
+mark(current);
 
 const seen = new IntersectionObserver((changes) => {
   const inSight = changes.filter((one) => one.isIntersecting).map((one) => one.target);
-  if (inSight.length) mark(inSight.at(-1));
+  if (byHand && inSight.length) mark(inSight.at(-1));
 }, { rootMargin: "-30% 0px -65% 0px" });
 for (const one of exchanges) seen.observe(one);
+
+const SCROLL_KEYS = [" ", "PageUp", "PageDown", "Home", "End", "ArrowUp", "ArrowDown"];
+for (const how of ["wheel", "touchmove"]) addEventListener(how, () => { byHand = true; }, { passive: true });
+addEventListener("pointerdown", (event) => { if (event.target === document.documentElement) byHand = true; }); // the scroll bar
+addEventListener("keydown", (event) => { if (SCROLL_KEYS.includes(event.key)) byHand = true; });
+
+function led(exchange) {
+  if (!exchange) return;
+  byHand = false;
+  mark(exchange);
+}
+conversation?.addEventListener("focusin", (event) => led(event.target.closest(".exchange")));
+addEventListener("hashchange", () => led(document.getElementById(location.hash.slice(1))?.closest(".exchange")));
 
 function lead(exchange) {
   if (!exchange) return;
   const message = exchange.querySelector(".message") ?? exchange;
   exchange.scrollIntoView({ block: "start" });
   message.focus({ preventScroll: true });
-  mark(exchange);
+  led(exchange);
 }
 
 function step(by) {

@@ -1,0 +1,65 @@
+"""A session that is read in a real browser: where a link leads, which exchange is forked, what stands beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.demo_sessions import TALL_ANSWER
+from tests.e2e.windows import search
+from tests.smart_fork.forks import eventually
+
+pytestmark = pytest.mark.e2e
+
+#: Whether the first line of the message that the address names is seen, with nothing above it.
+SEEN = """() => {
+  const line = document.querySelector(".message.asked .by");
+  const { left, top } = line.getBoundingClientRect();
+  return line.contains(document.elementFromPoint(left + 5, top + 5));
+}"""
+#: Which exchange the form forks after.
+CHOSEN = "document.getElementById('at').selectedOptions[0].textContent.split(' ')[0]"
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_a_title_leads_to_the_answer_and_f_forks_there_also_where_things_move(opened, size):
+    page = opened(reduced_motion="no-preference", viewport=size)
+    for _ in range(3):
+        page.goto(page.watch.url)
+        search(page, "where does the marmalade needle hide")
+        page.click(".hit a.row")
+        page.wait_for_selector(".message.asked")
+        eventually(lambda: page.evaluate(SEEN))
+
+        page.keyboard.press("f")
+
+        assert str(TALL_ANSWER) == page.evaluate(CHOSEN)
+
+
+@pytest.mark.parametrize("place", [3, 30])
+def test_f_forks_after_the_exchange_of_the_address_until_one_scrolls_by_hand(served, opened, place):
+    page = opened(f"/session/claude/{served.session('tall')}#exchange-{place}", viewport=WIDE)
+
+    page.keyboard.press("f")
+    assert str(place) == page.evaluate(CHOSEN)
+    page.evaluate("document.activeElement.blur()")
+    page.mouse.move(600, 400)
+    page.mouse.wheel(0, 4000)
+    page.wait_for_selector(f"#exchange-{place}:not(.current)", state="attached")
+    page.keyboard.press("f")
+
+    assert str(place) != page.evaluate(CHOSEN)
+
+
+def test_the_outline_and_the_keys_choose_the_exchange_that_they_lead_to_however_short_it_is(served, opened):
+    page = opened(f"/session/claude/{served.session('tall')}", viewport=WIDE)
+    short = 5  # nothing was done in it: the next ones are seen as well
+    page.click(f".entry >> nth={short - 1}")
+    page.keyboard.press("f")
+    chosen = [page.evaluate(CHOSEN)]
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("]")
+    page.keyboard.press("f")
+    chosen.append(page.evaluate(CHOSEN))
+
+    assert [str(short), str(short + 1)] == chosen
