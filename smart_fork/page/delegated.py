@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
-from smart_fork.page.answers import AddressedSession, located, number
 from smart_fork.page.phrases import session_link, subagent_link
 from smart_fork.page.renderer import PageValues
+from smart_fork.page.session import AddressedSession, located, number
 
 if TYPE_CHECKING:
     from indexer.masking import Masked

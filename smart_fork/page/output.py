@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
-from smart_fork.page.answers import AddressedSession, located, number
 from smart_fork.page.delegated import subagent
 from smart_fork.page.phrases import link, session_link, subagent_link
 from smart_fork.page.renderer import PageValues
+from smart_fork.page.session import AddressedSession, located, number
 from smart_fork.page.since import check_still
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from indexer.masking import Masked
 from indexer.shapes import dataclass
 from smart_fork import session_removal, sessions
 from smart_fork.agents.references import reference
-from smart_fork.cuts.answer import Excised
+from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request, cut
@@ -50,6 +50,13 @@ class RemovedView(PageValues):
 
     removal: Removal | None
     excised: Excised | None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPage(PageValues):
+    """A cut that was undone."""
+
+    undone: RolledBack
 
 
 def about_to_forget(reference: str) -> ForgetPage:
@@ -133,3 +140,18 @@ def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
         raise Usage("Which turns?", "Number them as `smart-fork excise list` does: 5-7,9. Or have secrets masked.")
     meant = sessions.locate(session).reference  # never a path
     return Request(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
+
+
+def undone(form: Mapping[str, str]) -> RolledBack:
+    """Undo the last cut of a session, in all files that it has changed.
+
+    Raises:
+        SmartForkError: nothing was undone.
+    """
+    from smart_fork.excise.last_cut import last_cut
+    from smart_fork.excise.undo import rollback
+
+    cut = last_cut(form.get("session", ""))
+    if cut is None or cut.snapshot != form.get("snapshot"):
+        raise NotFound("That cut has been undone, or is not the last one any more", "Open the session again.")
+    return rollback(cut.snapshot)

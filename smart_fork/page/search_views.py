@@ -12,13 +12,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexer.shapes import dataclass
-from smart_fork.page import answers
+from smart_fork.page import searches
 from smart_fork.page.board import BoardPage, BoardView
 from smart_fork.page.desk import Desk, NewForms, in_thread
 from smart_fork.page.home import HomePage, home
 from smart_fork.page.listing import families, listed
 from smart_fork.page.renderer import HEADERS, PageValues, rendered
 from smart_fork.page.scope import Scope, Scopes
+from smart_fork.page.session import conversation
 from smart_fork.retrieval.phrasings import MOST
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class AskedScope(PageValues):
 class _Found:
     """What a question has found, or where there is none, what the first screen shows."""
 
-    search: answers.SearchPage
+    search: searches.SearchPage
     home: HomePage
     board: BoardPage
 
@@ -65,7 +66,7 @@ class SearchViews:
 
     async def _search(self, request: Request) -> Response:
         lines = request.query_params.getlist("also")
-        also = answers.lines(lines)
+        also = searches.lines(lines)
         if lines != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
@@ -73,7 +74,7 @@ class SearchViews:
         found = await in_thread(partial(self._found, request, scope))
         answer = await self.desk.shown(
             "search.html",
-            lambda: answers.AroundSearch(answers.projects()),
+            lambda: searches.AroundSearch(searches.projects()),
             found.search,
             found.home,
             found.board,
@@ -93,7 +94,7 @@ class SearchViews:
         return answer
 
     async def _peek(self, request: Request) -> Response:
-        work = partial(answers.conversation, request.path_params, request.query_params)
+        work = partial(conversation, request.path_params, request.query_params)
         return await self.desk.shown("peek.html", work)
 
     async def _sessions(self, request: Request) -> Response:
@@ -109,8 +110,8 @@ class SearchViews:
         return AskedScope(scope), NewForms(self.desk.forms.new)
 
     def _found(self, request: Request, scope: Scope) -> _Found:
-        also = answers.lines(request.query_params.getlist("also"))
-        found = answers.found({**request.query_params, "project": scope.project}, also, self.engine())
+        also = searches.lines(request.query_params.getlist("also"))
+        found = searches.found({**request.query_params, "project": scope.project}, also, self.engine())
         if found.q or found.problem:
             return _Found(found, HomePage(), BoardPage(BoardView()))
         return _Found(found, home(found.recent), BoardPage(self.desk.board.view()))

@@ -18,7 +18,7 @@ from indexer.shapes import dataclass
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.forking.started import Forked
-from smart_fork.page import answers, statics
+from smart_fork.page import forks, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.delegated import delegated
 from smart_fork.page.desk import Desk, NewForms, given, in_thread
@@ -26,10 +26,13 @@ from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms, SentForm
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
+from smart_fork.page.kin import related
 from smart_fork.page.output import output
+from smart_fork.page.removal import UndoPage, undone
 from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
+from smart_fork.page.session import SessionForms, SincePage, become, conversation
 from smart_fork.page.since import Since
 from smart_fork.page.theirs import grown, shared
 from smart_fork.page.visits import Visits
@@ -102,18 +105,18 @@ class Page:
         return [Route("/code", self._code, methods=["POST"])]
 
     async def _session(self, request: Request) -> Response:
-        work = partial(answers.conversation, request.path_params, request.query_params)
-        forms = answers.SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
+        work = partial(conversation, request.path_params, request.query_params)
+        forms = SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _shared(self, request: Request) -> Response:
         project = self.scopes.of(request).project
         work = partial(shared, request.path_params, request.query_params, project)
-        forms = answers.SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
+        forms = SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _since(self, request: Request) -> Response:
-        return await _become(partial(answers.become, request.path_params, request.query_params))
+        return await _become(partial(become, request.path_params, request.query_params))
 
     async def _grown(self, request: Request) -> Response:
         project = self.scopes.of(request).project
@@ -127,30 +130,30 @@ class Page:
         return await self.desk.shown("subagent.html", work, by=streamed)
 
     async def _family(self, request: Request) -> Response:
-        return await self.desk.shown("family.html", partial(answers.related, request.path_params, request.query_params))
+        return await self.desk.shown("family.html", partial(related, request.path_params, request.query_params))
 
     async def _fork(self, request: Request) -> Response:
-        return await self.desk.sent(request, partial(answers.forked, engine=self.engine), "/forked/{form}", unlike=True)
+        return await self.desk.sent(request, partial(forks.forked, engine=self.engine), "/forked/{form}", unlike=True)
 
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
-        return await self.desk.shown("preview.html", partial(answers.previewed, fields, self.engine))
+        return await self.desk.shown("preview.html", partial(forks.previewed, fields, self.engine))
 
     async def _forked(self, request: Request) -> Response:
         form = request.path_params["form"]
         return await self.desk.shown(
             "forked.html",
-            lambda: answers.outcome(self.desk.answer(form, Forked)),
+            lambda: forks.outcome(self.desk.answer(form, Forked)),
             TwinView(self.forms.twin(form)),
             NewForms(self.forms.new),
         )
 
     async def _undo(self, request: Request) -> Response:
-        return await self.desk.sent(request, answers.undone, "/undone/{form}")
+        return await self.desk.sent(request, undone, "/undone/{form}")
 
     async def _undone(self, request: Request) -> Response:
         form = request.path_params["form"]
-        return await self.desk.shown("undone.html", lambda: answers.UndoPage(self.desk.answer(form, RolledBack)))
+        return await self.desk.shown("undone.html", lambda: UndoPage(self.desk.answer(form, RolledBack)))
 
     async def _code(self, request: Request) -> Response:
         address, project = str(request.base_url), project_in(await request.body())
@@ -175,7 +178,7 @@ class Page:
         return answer
 
 
-async def _become(told: Callable[[], tuple[Since, answers.SincePage]]) -> Response:
+async def _become(told: Callable[[], tuple[Since, SincePage]]) -> Response:
     """What a window is told that asks again and again: mostly nothing."""
     try:
         now, way = await in_thread(told)

@@ -7,7 +7,7 @@ import pytest
 from smart_fork import public, session_removal, sessions
 from smart_fork.errors import Ambiguous, NotFound
 from smart_fork.forking import resume
-from smart_fork.page import answers
+from smart_fork.page import session
 from smart_fork.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -60,10 +60,10 @@ def test_results_and_pages_know_whose_theirs_is(two, shop):
     found = {hit.agent_type: hit for hit in public.find("retry colour", project=str(shop), agent="all")}
 
     place = {"agent": "codex", "session_id": SHARED}
-    assert answers.located(place).agent == found["codex"].agent_type == "codex"
-    assert "button" in answers.conversation(place, {}).title
+    assert session.located(place).agent == found["codex"].agent_type == "codex"
+    assert "button" in session.conversation(place, {}).title
     with pytest.raises(NotFound):
-        answers.located(place | {"agent": "qwen"})
+        session.located(place | {"agent": "qwen"})
 
 
 def test_a_worker_in_one_of_them_is_not_taken_for_the_other(two, shop, monkeypatch):

@@ -18,7 +18,7 @@ from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.spending import Spending
-from smart_fork.page import answers
+from smart_fork.page import forks
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from smart_fork.page.worker_views import LIVE
 from smart_fork.retrieval.upkeep import Engine
@@ -434,7 +434,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"budget": "match"}, ("--budget", "match")),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = answers.previewed(form, lambda: Engine(world.model)).fork.as_json()
+        here = forks.previewed(form, lambda: Engine(world.model)).fork.as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):

@@ -12,11 +12,11 @@ import pytest
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import conversation, renderer
-from smart_fork.page.answers import AddressedSession
 from smart_fork.page.conversation import leaving, reading
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
+from smart_fork.page.session import AddressedSession
 from smart_fork.page.timeline import timeline
 from tests.smart_fork.relatives import a_relative
 

@@ -1,0 +1,119 @@
+"""Forks that forms of the page ask for: started, or what they would load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from indexer.shapes import dataclass
+from smart_fork.errors import Usage
+from smart_fork.page.renderer import PageValues
+from smart_fork.page.scope import folder
+from smart_fork.page.session import number
+from smart_fork.page.since import check_still
+from smart_fork.retrieval.upkeep import Engine
+
+#: What a form asks of a fork.
+_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
+ASKED = ("session", "project", *_SAID, "form", "seen")
+
+if TYPE_CHECKING:
+    from smart_fork.budget.selection import Selection
+    from smart_fork.forking.started import Forked
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPage(PageValues):
+    """A fork that was started, and whether it still runs."""
+
+    fork: Forked
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage(PageValues):
+    """What a fork would load, and have within its budget, and what it is asked for.
+
+    `moved` are exchanges that a person has moved; `caches` what is said of each way's cache.
+    """
+
+    fork: Forked
+    selection: Selection | None
+    caches: Mapping[str, str]
+    given: Mapping[str, str]
+    moved: Mapping[int, str]
+
+
+def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
+    """Start the fork that a form asks for; within a budget, `engine` says what answers.
+
+    Raises:
+        SmartForkError: nothing was started.
+    """
+    return _fork(form, engine)
+
+
+def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewPage:
+    """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
+
+    Raises:
+        SmartForkError: it could not be started either.
+    """
+    from smart_fork.forking.ways import cache_in_words
+
+    would = _fork(form, engine, dry_run=True)
+    caches = {way.option: cache_in_words(way) for way in would.ways}
+    given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
+    moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
+    return PreviewPage(would, would.selection, caches, given, moved)
+
+
+def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
+    """A session of the team is written here first, for the project that was asked about."""
+    from smart_fork.team.workers import on_this_machine
+
+    session, project = form.get("session", "").strip(), form.get("project", "").strip()
+    if not form.get("prompt", "").strip():
+        raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
+    with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
+        return _fork_here(here, form, engine, dry_run=dry_run)
+
+
+def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
+    from smart_fork import sessions
+    from smart_fork.agents.options import Options
+    from smart_fork.forking.launch import fork_session
+
+    prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
+    if seen := form.get("seen", ""):
+        check_still(seen, sessions.look_into(sessions.locate(session)))
+    options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
+    how: dict[str, Any] = {"at": number(at), "as_agent": agent or None}
+    if not budget and not dry_run:
+        return fork_session(session, options, **how)
+    from smart_fork.budget.amount import MATCH, amount
+    from smart_fork.budget.wanted import Wanted
+    from smart_fork.forking.spending import Spending
+
+    if not budget:
+        least = Spending(Wanted(MATCH), prompt, (), engine())
+        return fork_session(session, options, preview=least, dry_run=True, **how)
+    wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
+    spending = Spending(wanted, prompt, (), engine())
+    return fork_session(session, options, budget=spending, dry_run=dry_run, **how)
+
+
+def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
+    """The numbers of the exchanges that a person has moved there."""
+    moved = (name.removeprefix("exchange-") for name, value in form.items() if value == where)
+    return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
+
+
+def outcome(fork: Forked) -> ForkPage:
+    """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
+    from smart_fork.registry import Registry
+    from smart_fork.workers.observation import WorkerWatch
+
+    with Registry() as registry:
+        seen = WorkerWatch().look(registry.get(fork.worker_id), registry)
+    return ForkPage(fork, seen.state)
