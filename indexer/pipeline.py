@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 from indexer import chunks, masking, versions
 from indexer.changes import Progress, Report
@@ -21,7 +20,7 @@ from indexer.model_notice import telling
 from indexer.outcome import edits_of, outcome_of
 from indexer.own_calls import told
 from indexer.pieces import pieces_of
-from indexer.project import Project, begun_at, project_of, resolve
+from indexer.project import Project, begun_at, project_of, recorded
 from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
@@ -239,9 +238,9 @@ def _symbols(session: Session) -> Symbols:
 
 def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:
     """The resolved directory and its project; nowhere for what is no absolute path of this system."""
-    if not Path(cwd).is_absolute() or "\0" in cwd:
+    resolved = recorded(cwd)
+    if resolved is None:
         return "", Project("", "", git=False)
-    resolved = resolve(cwd)
     project = project_of(resolved)
     if repo_root and not project.git and not resolved.exists():
         before = project_of(repo_root)

@@ -77,6 +77,19 @@ def resolve(directory: str | Path) -> Path:
     return Path(os.path.realpath(os.path.expanduser(directory)))  # noqa: PTH111 - leaves the ~ of nobody we know alone
 
 
+def recorded(directory: str) -> Path | None:
+    """The directory that a log names, resolved. `None` where it is no absolute path here: it is of no project.
+
+    Another system's path, a relative one, a URL or ``~`` would mean a place below our own directory or home.
+    """
+    if not Path(directory).is_absolute() or "\0" in directory:
+        return None
+    try:
+        return Path(os.path.realpath(directory))
+    except (OSError, ValueError):  # half a character
+        return None
+
+
 def is_within(directory: str | Path, root: str | Path) -> bool:
     """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo``."""
     inner, outer = str(directory), str(root)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
-from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound
 
@@ -49,17 +49,17 @@ def limited() -> bool:
 
 
 def permits(directory: str, *, below: bool = False) -> bool:
-    """Whether what is in `directory` may be told, with `below` of all that lies in it as well.
+    """Whether what is in `directory`, as a log names it, may be told; with `below` of all that lies in it as well.
 
     What is in no known directory is told only to who may ask everything.
     """
     allowed = _allowed.get()
     if allowed is None:
         return True
-    found = next(_projects([directory]), None) if directory else None
-    if found is None:
+    inner = recorded(directory)
+    if inner is None:
         return False
-    inner = resolve(directory)
+    found = project_of(inner)
     for one in allowed:
         if one.project.key == found.key and (found.git or one.below or not below):
             return True
@@ -82,7 +82,11 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
     Raises:
         NotFound: it may not be told.
     """
-    if not permits(directory, below=below):
+    try:
+        meant = str(resolve(directory)) if directory else ""
+    except (OSError, ValueError):  # a NUL, half a character
+        meant = ""
+    if not permits(meant, below=below):
         raise NotFound(f"Not found among the projects that you may ask about: {what}", HINT)
 
 

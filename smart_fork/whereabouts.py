@@ -10,10 +10,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from indexer.masking import Masked
 from indexer.objects import known
-from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.project import Project, is_within, project_of, recorded, was_worktree_of
 from indexer.transcripts.model import Inferred, Session
 from smart_fork import permission
+from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from indexer.store.base import SessionRow
@@ -21,20 +23,22 @@ if TYPE_CHECKING:
 _One = TypeVar("_One", Session, "SessionRow")
 #: What the agent itself has written down is as good as stated.
 _STATED = ("", "environment_context")
+#: The characters of a directory that an error repeats: no path of this system has more.
+_MOST = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
     """Whether a session worked in `project`, as far as it can be known."""
-    if _is_there(one) and in_project(one.cwd, project):
+    if _counts(one) and in_project(one.cwd, project):
         return True
     return _has_head(one, project)
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Whether what is done in `cwd` belongs to `project`. An unknown directory does not."""
-    if not cwd:
+    """Whether what is done in `cwd` belongs to `project`. A directory that is unknown, or no path here, does not."""
+    directory = recorded(cwd)
+    if directory is None:
         return False
-    directory = resolve(cwd)
     if is_within(directory, project.root):
         return True
     if not project.git:
@@ -42,19 +46,44 @@ def in_project(cwd: str, project: Project) -> bool:
     return project_of(directory).key == project.key or was_worktree_of(project, directory)
 
 
+def is_there(cwd: str) -> bool:
+    """Whether the directory that a log names is one of this machine."""
+    directory = recorded(cwd)
+    try:
+        return directory is not None and directory.is_dir()
+    except OSError:  # too long
+        return False
+
+
+def unplaced(cwd: str) -> str:
+    """Why nobody can work where a session did, whose log names `cwd`; empty where that is an absolute path."""
+    if recorded(cwd) is not None:
+        return ""
+    return (
+        f"it worked in {directory_of(cwd)}, which is no absolute path here"
+        if cwd
+        else "it is not known where it worked"
+    )
+
+
+def directory_of(cwd: str) -> Masked:
+    """A directory that a log names, as an error repeats it."""
+    return quoted(cwd, _MOST)
+
+
 def permits(one: Session | SessionRow) -> bool:
     """Whether a session may be told of: `permission.permits` of where it worked, which has to be so."""
     allowed = permission.projects()
     if allowed is None:
         return True
-    if _is_there(one) and permission.permits(one.cwd):
+    if _counts(one) and permission.permits(one.cwd):
         return True
     return any(_has_head(one, project) for project in allowed)
 
 
 def placed(one: _One, project: Project | None) -> _One:
     """A session, in `project` where its commit alone tells that it is of it."""
-    if project is None or (one.cwd and _is_there(one)) or not _has_head(one, project):
+    if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"
     if isinstance(one, Session):
@@ -86,13 +115,10 @@ def _asking() -> tuple[Project, ...]:
         return ()
 
 
-def _is_there(one: Session | SessionRow) -> bool:
+def _counts(one: Session | SessionRow) -> bool:
     if not is_in_doubt(one):
         return True
-    try:
-        return Path(one.cwd).is_dir()
-    except (OSError, ValueError):  # too long, a NUL
-        return False
+    return is_there(one.cwd)
 
 
 def _has_head(one: Session | SessionRow, project: Project) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.files import remove
+from indexer.project import recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
@@ -100,7 +101,7 @@ def branch(
     new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
     target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
-    with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
+    with new_title(parent.title, recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
     made = Transcript(session.tool, target, new, ())
     snapshots.note(

@@ -43,7 +43,7 @@ from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.snippets import quoted
-from smart_fork.whereabouts import belongs
+from smart_fork.whereabouts import belongs, unplaced
 
 if TYPE_CHECKING:
     from smart_fork.agents.excerpt import Excerpt
@@ -222,9 +222,9 @@ def _end(
 
 
 def _target(session: Session, cwd: str | None) -> Path:
-    if cwd is None and not session.cwd:
+    if cwd is None and (why := unplaced(session.cwd)):
         raise ForkRefused(
-            "It is not known where this session worked",
+            f"No directory to work in: {why}",
             advice("Say where the branch is to work: --cwd DIR.", tool="Say where the branch is to work: cwd."),
         )
     from smart_fork.forking.start import directory
@@ -261,4 +261,4 @@ def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: S
     """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
     asking = starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
-    return f"cd {shlex.quote(cwd)} && {words}" if cwd else words
+    return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.masking import shorten
 from indexer.paths import index_db
-from indexer.project import project_of
+from indexer.project import Project, project_of, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
@@ -66,17 +66,20 @@ def forks_of(session: Session) -> tuple[Relative, ...]:
     """The forks of a session that is being read, in the order in which they were made."""
     workers = _workers()
     found = crossings(session, workers)
-    family = relatives(session, project_of(session.cwd or session.source_path.parent).root, found)
+    family = relatives(session, _project(session).root, found)
     if {kin.session_id for kin in family} <= {session.session_id} and session.session_id not in found.forks.values():
         return ()
     return tuple(one for one in _lineage(session).sessions if one.parent == session.session_id)
 
 
+def _project(session: Session) -> Project:
+    return project_of(recorded(session.cwd) or session.source_path.parent)
+
+
 def _lineage(asked: Session) -> Family:
     workers = _workers()
     found = crossings(asked, workers)
-    project = project_of(asked.cwd or asked.source_path.parent)
-    family = relatives(asked, project.root, found)
+    family = relatives(asked, _project(asked).root, found)
     with ExitStack() as stack:
         telling = _Telling(_index(stack), found)
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.masking import mask
-from indexer.project import resolve
+from indexer.project import recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
@@ -230,10 +230,10 @@ def _stood(session: Session, end: int) -> str:
 def _checked_out(session: Session, until: str) -> CheckedOut | None:
     """By the record of the checkout that it worked in, where that is the one that it was begun in."""
     moment, begun = _seconds(until), _seconds(session.started)
-    if moment is None or not session.cwd:
+    folder = recorded(session.cwd)
+    if moment is None or folder is None:
         return None
     try:
-        folder = resolve(session.cwd)
         top = top_of(folder) if folder.is_dir() else None
         own = checkout(top).own if top is not None else None
     except (OSError, ValueError, Unproven):

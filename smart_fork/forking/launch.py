@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.project import project_of
+from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.options import Options
@@ -185,7 +185,8 @@ def _planned(prepared: Prepared, world: World) -> Launched:
 def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distilled: bool, handed: bool) -> list[str]:
     """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
     branch = plan.staging == "branch"
-    elsewhere = plan.staging == "transcript" and project_of(plan.cwd) != project_of(source_cwd)
+    worked_in = recorded(source_cwd)
+    elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
     needed = {
         "the worktree": worktree,
         "a copy of what is told": branch and handed,

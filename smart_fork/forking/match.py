@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import Session
@@ -16,6 +15,7 @@ from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.whereabouts import is_there
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
 MATCH = "match"
@@ -46,7 +46,7 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
         IndexUnavailable: nothing can be searched.
         NotFound: nothing in the session has to do with it, or the session has not been indexed.
     """
-    there = bool(session.cwd) and Path(session.cwd).is_dir()
+    there = is_there(session.cwd)
     request = FindRequest(
         intent,
         agent_type=session.agent,

@@ -13,7 +13,7 @@ from pathlib import Path
 from indexer.masking import mask, shorten
 from indexer.outcome import known_files
 from indexer.patterns import late
-from indexer.project import resolve
+from indexer.project import recorded
 from indexer.transcripts.boilerplate import NEWS_TAG
 from indexer.transcripts.model import Session
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
@@ -69,7 +69,7 @@ def _then(spec: WorkerSpec, session: Session) -> Then | None:
         if end == len(session.turns) - 1 and spec.excerpt is None:
             end = None
     kept = spec.excerpt.kept if spec.excerpt is not None else None
-    known = known_files(session, str(resolve(session.cwd)) if session.cwd else "", end, kept)
+    known = known_files(session, str(recorded(session.cwd) or ""), end, kept)
     until = _seconds(known.until)
     if until is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.project import project_of, resolve
+from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
@@ -71,7 +71,7 @@ def newest_session(
         NotFound: there is none.
     """
     found = recent_sessions([READERS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
-    here = (one for one in found if one.session_id != apart_from and one.cwd and resolve(one.cwd) == target)
+    here = (one for one in found if one.session_id != apart_from and recorded(one.cwd) == target)
     session = next(here, None)
     if session is None:
         raise NotFound(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from indexer.project import project_of
+from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
@@ -31,6 +31,7 @@ from smart_fork.places import choose_place
 from smart_fork.processes import Processes
 from smart_fork.registry import Kind
 from smart_fork.snippets import quoted, shown
+from smart_fork.whereabouts import directory_of
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.upkeep import Engine
@@ -252,9 +253,11 @@ class Asked:
             )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
-        if source.cwd and project_of(source.cwd).key != project_of(self.target).key:
+        worked_in = recorded(source.cwd)
+        if source.cwd and (worked_in is None or project_of(worked_in).key != project_of(self.target).key):
+            whose = "no" if worked_in is None else "another"
             raise ForkRefused(
-                f"{source.session_id} worked in {source.cwd}, which is of another project",
+                f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
                 "A session goes on where it worked; fork it to have it here: fork_from.",
             )
         check_free(source, world=world)

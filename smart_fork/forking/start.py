@@ -40,6 +40,7 @@ from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
 from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
+from smart_fork.whereabouts import unplaced
 
 log = logging.getLogger(__name__)
 
@@ -262,9 +263,9 @@ def _noted(
 def _target(spec: WorkerSpec) -> Path:
     cwd: Path | str | None = spec.cwd
     if cwd is None and spec.source is not None:
-        if not spec.source.cwd:
+        if why := unplaced(spec.source.cwd):
             raise ForkRefused(
-                "It is not known where this session worked",
+                f"No directory to work in: {why}",
                 advice(
                     "Say where the fork is to work: --cwd DIR.",
                     tool="Say where the fork is to work: project_path.",

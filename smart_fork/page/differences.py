@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexer.masking import mask
 from indexer.outcome import Outcome, outcome_of
-from indexer.project import project_of
+from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
@@ -97,7 +97,7 @@ def best_of(family: Iterable[Relative]) -> str:
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:
         return ""
-    directory = Path(known[0].working_directory or "/")
+    directory = recorded(known[0].working_directory) or Path("/")
     try:
         with opened() as store:
             rows = [row for one in known if (row := store.session(one.agent_type, one.session_id))]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from indexer.checkout import Checkout, Unproven, checkout, top_of
 from indexer.masking import mask
-from indexer.project import is_within, resolve
+from indexer.project import is_within, recorded, resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
@@ -281,7 +281,7 @@ class _Look:
 
     def _place(self) -> Checkout | None:
         """Where the session worked, if that is still a checkout of this repository."""
-        where = resolve(self.then.cwd) if self.then.cwd else None
+        where = recorded(self.then.cwd)
         top = top_of(where) if where is not None and where.is_dir() else None
         try:
             place = checkout(top) if top is not None else None
@@ -363,7 +363,7 @@ class _Look:
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
     """The worktree that the session worked in, if it was made for a worker and is gone: git has forgotten it."""
-    cwd = str(resolve(cwd)) if cwd else ""
+    cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
         if len(inner) > 1 and inner[0] == FOLDER:

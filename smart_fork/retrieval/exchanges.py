@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from indexer.failures import is_damage
 from indexer.model_notice import telling
@@ -19,6 +18,7 @@ from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
+from smart_fork.whereabouts import is_there
 
 
 def exchange_evidence(
@@ -31,7 +31,7 @@ def exchange_evidence(
     Raises:
         Usage: the intent is blank, or `also` is not what it may be.
     """
-    there = bool(session.cwd) and Path(session.cwd).is_dir()
+    there = is_there(session.cwd)
     request = FindRequest(
         intent, session.agent, session_id=session.session_id, all_projects=not there, include_automated=True, also=also
     )

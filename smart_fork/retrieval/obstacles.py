@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from indexer.project import resolve
 from indexer.shapes import dataclass
 from indexer.transcripts.files import file_of
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
 from smart_fork.snippets import shown
+from smart_fork.whereabouts import is_there, unplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,9 @@ def _of_its_place(one: Forkable) -> str:
         "say where its fork is to work: smart-fork fork ID --cwd DIR",
         tool="give the project_path where its fork is to work",
     )
-    if not Path(one.cwd).is_absolute():
-        return f"it is not known where it worked; {elsewhere}"
-    try:
-        there = resolve(one.cwd).is_dir()
-    except (OSError, ValueError):  # too long, a NUL
-        there = False
-    return "" if there else f"its directory is not there any more: {shown(one.cwd)}; {elsewhere}"
+    if is_there(one.cwd):
+        return ""
+    return f"{unplaced(one.cwd) or f'its directory is not there any more: {shown(one.cwd)}'}; {elsewhere}"
 
 
 def _deleted() -> str:

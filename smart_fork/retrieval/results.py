@@ -35,7 +35,7 @@ from smart_fork.retrieval.quotation import Nearness, Quotation, quotations
 from smart_fork.retrieval.ranking import Parts, Score
 from smart_fork.retrieval.worth import Worth
 from smart_fork.snippets import SNIPPET_CHARACTERS, matched_words, printable
-from smart_fork.whereabouts import permits
+from smart_fork.whereabouts import permits, unplaced
 
 #: Said once in every answer that quotes sessions: a model reads it.
 UNTRUSTED = (
@@ -123,7 +123,7 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
     """What a person would type by hand to get the same fork, for display."""
     starter = starter_of(agent)
     words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
-    return f"cd {shlex.quote(cwd)} && {words}" if cwd else words
+    return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
 
 
 def passage_place(result: Hit) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer.project import is_within, resolve
+from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents import READERS
@@ -15,6 +16,7 @@ from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
+from smart_fork.whereabouts import belongs, directory_of, unplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,6 @@ def newest(agent: AgentName, root: Path) -> Session:
     Raises:
         SmartForkError: there is none.
     """
-    from indexer.project import project_of
     from smart_fork.retrieval.recent import recent_sessions
 
     there = recent_sessions([READERS[agent]], project_of(root), 1, automated=True).sessions
@@ -109,19 +110,15 @@ def newest(agent: AgentName, root: Path) -> Session:
     )
 
 
-def belongs(cwd: str | Path, root: Path) -> bool:
-    """Whether who works there works in the project of that root."""
-    return is_within(resolve(cwd), root) or _is_worktree(cwd, root)
-
-
 def _check_within(session: Session, root: Path) -> None:
-    if session.cwd and not belongs(session.cwd, root):
+    if belongs(session, project_of(root)):
+        return
+    if why := unplaced(session.cwd):
         raise ForkRefused(
-            f"That session is another project's: it worked in {session.cwd}", "Push it from there, or name --project."
+            f"That session is of no project: {why}",
+            f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {shlex.quote(str(root))}",
         )
-
-
-def _is_worktree(cwd: str | Path, root: Path) -> bool:
-    from indexer.project import project_of
-
-    return project_of(cwd).key == project_of(root).key
+    raise ForkRefused(
+        f"That session is another project's: it worked in {directory_of(session.cwd)}",
+        "Push it from there, or name --project.",
+    )

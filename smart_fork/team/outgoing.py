@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from indexer import forgotten
+from indexer.project import recorded
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
@@ -179,9 +180,9 @@ def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
         raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
     if (session.agent, session.session_id) in forgotten.forgotten():
         raise NotSent("You have had this session forgotten.", "What is forgotten is not pushed.")
-    for where in filter(None, (session.cwd, place.root)):
+    for where in filter(None, (recorded(session.cwd), recorded(place.root))):
         for never in known.never:
-            if Path(where).resolve().is_relative_to(never):
+            if where.is_relative_to(never):
                 raise NotSent(f"Nothing is pushed from {never}.", "[team] never in config.toml names that directory.")
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir
-from indexer.project import resolve
+from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents.facets import forms_of, starter_of
@@ -23,12 +23,13 @@ from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.crossed import keys_of
 from smart_fork.team.download import Download, Seen, download
-from smart_fork.team.local import belongs, local, read_log
+from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
 from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_crossed, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
+from smart_fork.whereabouts import belongs, in_project
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
@@ -52,7 +53,9 @@ class TakenAs:
 
     def within(self, root: Path) -> TakenAs:
         """The same in a project of that root: elsewhere it is not tracked, for it could not be pushed from here."""
-        return replace(self, track=self.track and (self.into is None or belongs(self.into, root)))
+        return replace(
+            self, track=self.track and (self.into is None or in_project(str(resolve(self.into)), project_of(root)))
+        )
 
 
 def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
@@ -277,7 +280,7 @@ def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised 
 def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Iterator[str]:
     if written.agent != info.agent:
         yield CROSSED
-    elif not belongs(written.local.session.cwd, project.place.root):
+    elif not belongs(written.local.session, project_of(project.place.root)):
         yield OUTSIDE
 
 

@@ -145,7 +145,7 @@ class World:
         return session_id
 
     def write_claude(self, session_id: str, cwd: Path | str, records: list[dict], mode: str = "w") -> Path:
-        path = self.home / ".claude/projects" / slug(str(cwd)) / f"{session_id}.jsonl"
+        path = self.home / ".claude/projects" / (slug(str(cwd)) or "-") / f"{session_id}.jsonl"
         return self._write(path, records, mode)
 
     def codex(self, cwd: Path | str, *said: str, session_id: str = "", **meta: object) -> str:

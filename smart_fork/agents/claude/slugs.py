@@ -11,7 +11,7 @@ _SLUG_CHARACTERS = 200
 
 def slug(path: str) -> str:
     """The folder name that Claude Code gives a working directory. Lossy: never decode it."""
-    resolved = unicodedata.normalize("NFC", os.path.realpath(path))
+    resolved = unicodedata.normalize("NFC", os.path.realpath(path) if Path(path).is_absolute() else path)
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
     name = "".join(chr(u) if u < 128 and chr(u).isalnum() else "-" for u in pairs)

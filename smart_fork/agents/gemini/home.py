@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from indexer.transcripts.state import is_path
 from smart_fork.agents.agent import Home
 
 _OWN = ".gemini"
@@ -50,7 +51,7 @@ def root_of(project: Path) -> str:
             told = file.read(_MOST + 1).decode().strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return told if told.startswith("/") and "\0" not in told and len(told) <= _MOST else ""
+    return told if is_path(told) and len(told) <= _MOST else ""
 
 
 def digest(directory: str) -> str:

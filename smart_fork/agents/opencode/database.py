@@ -167,7 +167,8 @@ def _info(db: apsw.Connection, key: str) -> Json | None:
         if value is None:
             continue
         if name in _TEXTS:
-            info[_TEXTS[name]] = _text(value)
+            no_path = name == "directory" and b"\0" in value  # without its NUL it would be another one's
+            info[_TEXTS[name]] = "" if no_path else _text(value)
         elif (found := _value(value)) is not None:
             info[_JSON[name]] = found
     return info | {"time": {"created": _number(created), "updated": _number(updated)}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 _OTHER = re.compile(r"[^a-zA-Z0-9]")
 
@@ -13,5 +14,5 @@ def slug(path: str) -> str:
 
     It counts UTF-16 units, so a character beyond the first plane is two of them.
     """
-    resolved = os.path.realpath(path)
+    resolved = os.path.realpath(path) if Path(path).is_absolute() else path
     return _OTHER.sub(lambda found: "-" * (1 + (found[0] > "\uffff")), resolved)

@@ -1,0 +1,202 @@
+"""A directory that a log names and that is no absolute path here: its session is of no project, wherever one stands."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from indexer.project import project_of, recorded
+from smart_fork import permission
+from smart_fork.agents import READERS
+from smart_fork.agents.options import Options
+from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.families.branch import branch, command_to_resume
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.resume import newest_session
+from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.results import fork_command
+from smart_fork.team.local import found, read_log
+from tests.indexer.transcripts.records import (
+    assistant,
+    claude_log,
+    codex_log,
+    copilot_log,
+    gemini_log,
+    happened,
+    id_of,
+    linked,
+    message,
+    meta,
+    qwen_log,
+    spoken,
+    user,
+)
+from tests.smart_fork.agents.opencode import database
+from tests.smart_fork.relatives import lineage
+
+SESSION = id_of(7)
+WINDOWS = "C:\\Users\\me\\shop"
+#: Joined with our own directory, or with our home, each is a place of this machine.
+ODD = (WINDOWS, ".", "..", "src", "./src", "../shop", "~", "~/shop", "file:///srv/shop", "\\\\host\\share")
+#: What no log can mean by a directory: it is as if nothing were said.
+NOTHING = ("", "a\0b")
+
+
+def _claude(home: Path, cwd: str) -> None:
+    said = user("u1", None, "mend it", cwd=cwd, sessionId=SESSION)
+    claude_log(home, said, assistant("a1", "u1", "done", cwd=cwd, sessionId=SESSION), session=SESSION, cwd="nowhere")
+
+
+def _codex(home: Path, cwd: str) -> None:
+    codex_log(home, SESSION, meta(SESSION, cwd=cwd), message("user", "mend it"), message("assistant", "done"))
+
+
+def _qwen(home: Path, cwd: str) -> None:
+    said = linked("user", "u1", None, "mend it", cwd=cwd, sessionId=SESSION)
+    qwen_log(home, said, linked("assistant", "a1", "u1", "done", cwd=cwd), session=SESSION, cwd="nowhere")
+
+
+def _gemini(home: Path, cwd: str) -> None:
+    log = gemini_log(home, spoken("user", "u1", "mend it"), spoken("gemini", "a1", "done"), session=SESSION)
+    (log.parent.parent / ".project_root").write_text(cwd)
+
+
+def _copilot(home: Path, cwd: str) -> None:
+    asked, answered = (
+        happened("user.message", "u1", content="mend it"),
+        happened("assistant.message", "a1", content="x"),
+    )
+    copilot_log(home, asked, answered, session=SESSION, cwd=cwd)
+
+
+def _opencode(home: Path, cwd: str) -> None:
+    del home
+    path = database.make()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM session WHERE id <> ?", (database.TOOLS,))
+        db.execute("UPDATE session SET directory = ?", (cwd,))
+        db.commit()
+
+
+WRITTEN: dict[str, Callable[[Path, str], None]] = {
+    "claude": _claude, "codex": _codex, "qwen": _qwen, "gemini": _gemini, "copilot": _copilot, "opencode": _opencode,
+}  # fmt: skip
+agents = pytest.mark.parametrize("agent", WRITTEN)
+odd = pytest.mark.parametrize("cwd", ODD)
+
+
+@pytest.fixture
+def here(shop, monkeypatch) -> Path:
+    """A repository that is the working directory, with folders of the names that logs say."""
+    for name in ("src", WINDOWS, "~"):
+        (shop / name).mkdir()
+    monkeypatch.chdir(shop)
+    return shop
+
+
+def listed(agent: str, project: Path | None) -> list[str]:
+    """The directories of the sessions that are listed, as they are shown."""
+    where = project_of(project) if project else None
+    return [one.cwd for one in recent_sessions([READERS[agent]], where, 20, automated=True).sessions]
+
+
+def test_every_agent_that_is_read_is_tried_here():
+    assert set(WRITTEN) == {agent.name for agent in READERS}
+
+
+@agents
+@odd
+def test_a_session_whose_directory_is_no_absolute_path_is_listed_only_among_all_and_with_its_path(
+    home, here, agent, cwd
+):
+    WRITTEN[agent](home, cwd)
+
+    assert [] == listed(agent, here) == listed(agent, here / "src") == listed(agent, home)
+    assert [cwd] == listed(agent, None)
+
+
+@agents
+@pytest.mark.parametrize("cwd", NOTHING)
+def test_a_session_that_names_no_directory_is_listed_only_among_all(home, here, agent, cwd):
+    WRITTEN[agent](home, cwd)
+
+    assert [] == listed(agent, here) == listed(agent, home)
+    assert [""] == listed(agent, None)
+
+
+@agents
+def test_continuing_in_a_directory_never_takes_a_session_of_another_system(home, here, agent):
+    WRITTEN[agent](home, ".")
+
+    with pytest.raises(NotFound):
+        newest_session(here, agent, automated=True)
+
+
+@odd
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
+def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, agent, cwd):
+    WRITTEN[agent](home, cwd)
+    log = next(iter(READERS[agent].discover())).path
+
+    with pytest.raises(ForkRefused, match="of no project") as refused:
+        found(SESSION, here)
+    assert cwd in refused.value.message
+    assert f"smart-fork branch {SESSION} --cwd {here}" == refused.value.hint.partition(": ")[2]
+    with pytest.raises(ForkRefused, match="of no project"):
+        read_log(log, agent, here)
+
+
+def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
+    _codex(home, "")
+
+    with pytest.raises(ForkRefused, match="not known where it worked"):
+        found(SESSION, here)
+
+
+@odd
+@pytest.mark.parametrize("make", [lambda one: fork_session(one, Options()), branch], ids=["fork", "branch"])
+def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make):
+    _claude(home, cwd)
+
+    with pytest.raises(ForkRefused) as refused:
+        make(SESSION)
+    assert cwd in refused.value.message
+    assert "no absolute path here" in refused.value.message
+    assert "--cwd DIR" in f"{refused.value.message} {refused.value.hint}"
+    assert branch(SESSION, cwd=str(here)).working_directory == str(here)
+
+
+@odd
+def test_a_family_is_told_wherever_one_stands(home, here, cwd):
+    _claude(home, cwd)
+
+    assert [cwd] == [one["working_directory"] for one in lineage(SESSION)["sessions"]]
+
+
+@odd
+def test_no_command_goes_to_a_directory_that_is_none_of_this_machine(cwd):
+    assert "cd " not in fork_command("claude", SESSION, cwd)
+    assert "cd " not in command_to_resume("claude", SESSION, cwd)
+
+
+@pytest.mark.parametrize("cwd", [*ODD, *NOTHING])
+def test_who_may_ask_about_one_project_is_told_nothing_of_what_was_done_nowhere(here, cwd):
+    token = permission._allowed.set(permission.permitted([str(here)]))
+    try:
+        assert not permission.permits(cwd)
+        permission.require(".", "here")
+        permission.require(str(here / "src"), "here")
+    finally:
+        permission._allowed.reset(token)
+
+
+@pytest.mark.parametrize("cwd", [*ODD, *NOTHING, "/a\ud800"])
+def test_a_directory_is_recorded_where_it_is_an_absolute_path(tmp_path, cwd):
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    assert recorded(cwd) is None
+    assert recorded(f"{tmp_path}/link/x/../gone") == tmp_path.resolve() / "gone"
