@@ -18,7 +18,7 @@ from math import exp
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import Lines
+from smart_fork.budget.left_out import marker, plain
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import Step, Unit
 
@@ -81,7 +81,7 @@ class Chooser:
 
     def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session: Session, gains: Gains) -> None:
         self.units, self.costs, self.end = units, costs, end
-        self.lines = Lines(session.session_id, session.cwd)
+        self._session = plain(session.session_id)
         self.needs = Needs(units)
         self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
         self._point = _place_of(units, gains.point)
@@ -143,20 +143,19 @@ class Chooser:
     def told(self, kept: frozenset[int]) -> dict[int, str]:
         """What is told of what is left out, by the turn before which it stands."""
         found: dict[int, str] = {}
-        exchanges: list[Unit] = []
-        steps: list[Step] = []
+        first, exchanges, steps = None, 0, 0
         for unit in self.units:
             if not unit.whole & kept:
-                exchanges.append(unit)
+                first, exchanges = unit.start if first is None else first, exchanges + 1
                 continue
             for step in unit.steps:
                 if kept.isdisjoint(step.turns):
                     if step.calls or step.text:
-                        steps.append(step)
+                        first, steps = step.turns[0] if first is None else first, steps + 1
                     continue
-                if exchanges or steps:
-                    found[step.turns[0]] = self.lines.line(exchanges, steps)
-                exchanges, steps = [], []
+                if first is not None:
+                    found[step.turns[0]] = marker(self._session, first, exchanges=exchanges, steps=steps)
+                first, exchanges, steps = None, 0, 0
         return found
 
     def _added(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:

@@ -11,6 +11,7 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import costs
+from smart_fork.budget.left_out import title
 from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
@@ -105,7 +106,7 @@ def _rows(parts: Sequence[Unit], chooser: Chooser, choice: Choice) -> tuple[Sele
             SelectedExchange(
                 number=unit.number,
                 message=unit.start,
-                title=chooser.lines.title(unit),
+                title=title(unit),
                 tokens=sum(step.tokens for step in unit.steps),
                 kept=_how(unit, of_it, complete=tokens == sum(chooser.costs.turns[turn] for turn in of_it)),
                 kept_tokens=tokens,

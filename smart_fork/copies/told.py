@@ -22,7 +22,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral
 from smart_fork.snippets import printable
 
-#: Of a title or a directory, how much a line says.
+#: Of a directory or a branch, how much a line says.
 SAID_CHARACTERS = 100
 #: What an agent said before anybody had asked something.
 BEFORE = "words before the first question"
@@ -30,11 +30,10 @@ _MARKS = str.maketrans({"<": "(", ">": ")", "\n": " ", "\t": " "})
 
 
 def whence(session: Session) -> str:
-    """Which session it is, from where and when. What others have called it is quoted."""
+    """Which session it is, from where and when. Its title is not: a title may quote a prompt."""
     when = (session.last_activity or session.started)[:16].replace("T", " ")
     facts = (
         f"session {plainly(session.session_id)} of {title_of(session.agent)}",
-        f'"{plainly(session.title)}"' if session.title else "",
         when and f"last used {when} UTC",
         session.cwd and f"in {plainly(session.cwd)}",
         session.git_branch and f"on branch {plainly(session.git_branch)}",

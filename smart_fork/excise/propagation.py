@@ -29,9 +29,10 @@ from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
 from smart_fork.agents.logs import logs_of
+from smart_fork.cuts import titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.lines import first_record
-from smart_fork.cuts.model import UNKNOWN, Tool, Transcript
+from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.handovers import merged_of
@@ -79,9 +80,14 @@ def _is_permitted(agent: AgentName, path: Path) -> bool:
     return copy is not None and permits(copy)
 
 
+def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
+    """What these records are known by in every copy, and what a title that quotes one of them is known by."""
+    return {key for turn in turns for key in (turn.key, *titles.marks(turn.says)) if key}
+
+
 def matching(session: Transcript, keys: set[str]) -> set[str]:
-    """The turns of a copy that are those records."""
-    return {turn.id for turn in session.own if turn.key and turn.key in keys}
+    """The turns of a copy that are those records, and its titles that quote one of them."""
+    return {turn.id for turn in session.own if turn.key in keys or not keys.isdisjoint(titles.marks(turn.repeats))}
 
 
 def heirs(session: Transcript, first: int = 0) -> list[Path]:

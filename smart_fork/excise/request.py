@@ -86,7 +86,7 @@ def cut(
     change = uuid.uuid4().hex
     write = partial(_write, disk=disk, now=moment, change=change)
     outcome = replace(outcome, snapshot=write(planned, request.command))
-    keys = {turn.key for turn in planned.removed if turn.key}
+    keys = propagation.keys_of(planned.removed)
     done = [_follow(session, copy, keys, request, write) for copy in followers]
     followed = tuple(one for one in done if isinstance(one, Followed))
     left = tuple(one for one in done if isinstance(one, NotFollowed))

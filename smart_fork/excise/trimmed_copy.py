@@ -18,12 +18,13 @@ from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
+from indexer.transcripts.titles import title_of
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, starter_of
 from smart_fork.agents.plan import check_id
-from smart_fork.cuts import snapshots
+from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
@@ -101,7 +102,7 @@ def branch(
     new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
     target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
-    with new_title(parent.title, recorded(cwd) or target.parent, moment.timestamp()) as title:
+    with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
     made = Transcript(session.tool, target, new, ())
     snapshots.note(
@@ -121,6 +122,16 @@ def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bo
             advice("Give a range such as 5-7,9, or --id.", tool="Give turns, such as 5-7,9, or ids."),
         )
     return planned
+
+
+def _name(planned: Plan, parent: Conversation) -> str:
+    """The parent's title, unless it quotes a prompt that goes: then a prompt that stays gives the title."""
+    staying = planned.survivors
+    gone = titles.marks(key for turn in planned.removed for key in turn.says)
+    gone -= titles.marks(key for turn in staying for key in turn.says)
+    if gone.isdisjoint(titles.quoting(parent.title)):
+        return parent.title
+    return title_of("", (turn.preview for turn in staying if turn.prompt))
 
 
 def _conversation(agent: AgentName, session: Transcript, now: datetime) -> Conversation:

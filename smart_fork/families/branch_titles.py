@@ -11,6 +11,7 @@ from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import decode_line, open_regular
 from smart_fork.agents.plan import MAX_NAME_CHARACTERS, plain_name
+from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.whereabouts import belongs
 
 FALLBACK = "Branched conversation"
@@ -19,7 +20,6 @@ MAX_NUMBER = 99
 #: How much of a log's beginning and end is looked at: titles are at either, and agents write theirs again at the end.
 _ENDS = 64 << 10
 _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
-_SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 
 
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
@@ -27,16 +27,11 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
     `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time.
     """
-    base = _without_suffix(plain_name(name)) or _without_suffix(plain_name(parent_title)) or FALLBACK
+    base = without_suffix(plain_name(name)) or without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
     later = (f" {milliseconds + more}" for more in count())
     titles = (_titled(base, number) for number in chain(numbers, later))
     return next(title for title in titles if key(title) not in taken)
-
-
-def key(title: str) -> str:
-    """What two titles that look alike have in common."""
-    return " ".join(title.split()).casefold()
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
@@ -83,10 +78,6 @@ def _given(ends: bytes) -> Iterator[str]:
             title = record.get("customTitle", payload.get("thread_name") if isinstance(payload, dict) else None)
             if isinstance(title, str):
                 yield title
-
-
-def _without_suffix(title: str) -> str:
-    return _SUFFIX.sub("", title).strip()
 
 
 def _titled(base: str, number: str) -> str:

@@ -1,7 +1,7 @@
 """A session handed over to another agent: what that one is told of it, and what stands before.
 
-What does not fit into what the other's model takes is left out from the beginning, by whole exchanges, and named by
-what was asked in them; no model is asked for that.
+What does not fit into what the other's model takes is left out from the beginning, by whole exchanges. A marker says
+how many; no model is asked for that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import Utterance
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import Lines
-from smart_fork.budget.units import units
+from smart_fork.budget.left_out import marker, plain
 from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.told import lost_of, plainly, utterances, whence
 from smart_fork.foreign_sessions import is_taken
@@ -76,7 +74,7 @@ def handover(session: Session, end: int, agent: AgentName, excerpt: Excerpt | No
         _stood(session, end),
         f"Not told: {_counted(lost)}." if lost else "",
         _ACT,
-        _titles(session, begun) if earlier else "",
+        marker(plain(session.session_id), session.exchanges()[0].start, exchanges=earlier) if earlier else "",
         f"Of what follows {missing} messages behind the first are left out." if missing else "",
     )
     head = "\n".join(filter(None, facts))
@@ -116,7 +114,7 @@ def notes(handed: Handed, agent: AgentName) -> list[str]:
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
     said = [f"{own} is told of this session of {theirs}: {many}, about {handed.tokens:,} tokens"]
     if handed.earlier:
-        said.append(f"Of the {handed.earlier} before it is told the titles: all of it is more than its model takes")
+        said.append(f"The {handed.earlier} before them are left out: all of it is more than its model takes")
     if handed.left_out:
         said.append(f"Of the last exchange {handed.left_out} messages are left out: it is more than its model takes")
     if handed.lost:
@@ -202,12 +200,6 @@ def _shortened(message: Message, room: int) -> Message:
             break
         actions.append(action)
     return replace(message, text=text if text == message.text else f"{_CUT}{text}", actions=tuple(reversed(actions)))
-
-
-def _titles(session: Session, begun: int) -> str:
-    """What stands for the exchanges before turn `begun`."""
-    nothing = Costs((0,) * len(session.turns), (0,) * len(session.turns), (), 1.0)
-    return Lines(session.session_id).line(units(session, nothing, begun - 1))
 
 
 def _stood(session: Session, end: int) -> str:

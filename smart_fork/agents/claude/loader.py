@@ -7,7 +7,7 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
-from smart_fork.cuts import transcript
+from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.cuts.transcript import SeenLine
@@ -17,6 +17,7 @@ LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
 _NOTHING: dict[str, Any] = {}
+_TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
 
 
 class ClaudeLoader:
@@ -74,6 +75,7 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     size = len(said) + sum(map(len, outputs)) + sum(_size(block) for block in blocks)
     turn_id = identity or f"line-{line.number}"
     message = record.get("message")
+    prompt = _is_prompt(record, said, results)
     return TranscriptTurn(
         id=turn_id,
         parent_id=next((record[name] for name in LINKS if isinstance(record.get(name), str)), None),
@@ -88,9 +90,14 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
         meta={"compacts": True} if record.get("isCompactSummary") is True else _NOTHING,
         aliases=tuple(one["uuid"] for one in line.objects if isinstance(one.get("uuid"), str) and one is not record),
         repeats=_keys_repeated(record) if not isinstance(message, dict) else _thought_for(message, blocks),
-        says=(f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id), *_part_of(message, blocks)),
+        says=(
+            f"turn:{turn_id}",
+            *(f"call:{call.id}" for call in calls if call.id),
+            *_part_of(message, blocks),
+            *(titles.made_of(said) if prompt else ()),
+        ),
         key=identity,
-        prompt=_is_prompt(record, said, results),
+        prompt=prompt,
     )
 
 
@@ -164,7 +171,7 @@ def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Progress of a call, what hooks said of it, and the files as they were before a message."""
+    """Progress of a call, what hooks said of it, the files as they were before a message; a title of a prompt."""
     places = [record, record.get("attachment")]
     named = [
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
@@ -172,4 +179,5 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
     keys = [f"call:{one}" for one in named if isinstance(one, str)]
     if isinstance(record.get("messageId"), str):
         keys.append(f"turn:{record['messageId']}")
-    return tuple(keys)
+    name = _TITLES.get(str(record.get("type")))
+    return (*keys, *(titles.quoting(record.get(name)) if name else ()))

@@ -17,6 +17,7 @@ from indexer.transcripts.model import Role
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
@@ -175,10 +176,12 @@ def _turn(
     arguments = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
     calls = (Call(call_id, intern(str(payload.get("name") or item))),) if item in CALLS else ()
     size = len(said) + len(output) + (len(arguments) if calls else 0)
+    role = _role(item, payload)
+    prompt = role == "user" and bool(strip_boilerplate(said))
     says = [f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id)]
+    says += titles.made_of(said) if prompt else ()
     if isinstance(payload.get("id"), str) and item:
         says.append(f"item:{payload['id']}")
-    role = _role(item, payload)
     return TranscriptTurn(
         id=turn_id,
         role=role,
@@ -196,7 +199,7 @@ def _turn(
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
         says=tuple(says),
         key=hashlib.blake2b(orjson.dumps(payload), digest_size=16).hexdigest() if item else "",
-        prompt=role == "user" and bool(strip_boilerplate(said)),
+        prompt=prompt,
         inherited=inherited,
     )
 
@@ -227,10 +230,11 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """The call or item that an event reports."""
+    """The call or item that an event reports; the prompt that a name of the session may quote."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
-    return tuple(key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
+    keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
+    return (*keys, *titles.quoting(payload.get("thread_name")))
 
 
 def _text(content: object) -> str:

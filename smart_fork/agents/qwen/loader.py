@@ -8,7 +8,7 @@ from typing import Any
 
 from indexer.transcripts.model import Role
 from smart_fork.agents.qwen.fold import is_typed, output_of, parts_of, text_of, typed_in
-from smart_fork.cuts import transcript
+from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.cuts.transcript import SeenLine
@@ -65,6 +65,7 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     size = len(said) + sum(map(len, outputs)) + sum(len(str(call.get("args") or "")) for call in made)
     turn_id = identity or f"line-{line.number}"
     role = _ROLES.get(record.get("type"), "system")
+    prompt = role == "user" and is_typed(record) and record.get("isSidechain") is not True and bool(said.strip())
     return TranscriptTurn(
         id=turn_id,
         parent_id=record["parentUuid"] if isinstance(record.get("parentUuid"), str) else None,
@@ -78,10 +79,14 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
         kept=line.place,
         meta={"compacts": True} if record.get("subtype") == "chat_compression" else _NOTHING,
         aliases=tuple(one["uuid"] for one in line.objects if isinstance(one.get("uuid"), str) and one is not record),
-        repeats=_calls_repeated(record),
-        says=(f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id)),
+        repeats=(*_calls_repeated(record), *titles.quoting(_payload(record).get("customTitle"))),
+        says=(
+            f"turn:{turn_id}",
+            *(f"call:{call.id}" for call in calls if call.id),
+            *(titles.made_of(said) if prompt else ()),
+        ),
         key=identity,
-        prompt=role == "user" and is_typed(record) and record.get("isSidechain") is not True and bool(said.strip()),
+        prompt=prompt,
     )
 
 

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.copies import leftovers
-from smart_fork.copies.told import as_session, lost_of, utterances
+from smart_fork.copies.told import as_session, lost_of, utterances, whence
 from smart_fork.sharing.neutral import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
@@ -54,6 +54,12 @@ def test_every_agent_reads_what_was_said_and_done_and_can_go_on_after_it(session
         assert "/srv/shop" == there.cwd
         assert len(there.turns) - 1 in there.branch_points()
     assert {"thinking": 1} == read(session).lost
+
+
+def test_a_part_of_a_merge_and_a_handover_say_whose_it_is_without_its_title(session):
+    assert session.title == "add retry"
+    assert session.session_id in whence(session)
+    assert session.title not in whence(session)
 
 
 @pytest.mark.parametrize("agent", TOLD)

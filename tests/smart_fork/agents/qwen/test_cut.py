@@ -65,6 +65,16 @@ def test_what_stays_is_linked_past_what_went_and_telemetry_goes_with_what_it_rep
     assert check(str(path))["ok"]
 
 
+def test_a_title_that_quotes_a_prompt_goes_with_it(home):
+    title = linked("system", "t1", "a4", subtype="custom_title", systemPayload={"customTitle": "TWO (Branch)"})
+    path = qwen_log(home, *RECORDS, title)
+
+    cut(Request(str(path), ids=("u2", "a2", "a3")))
+
+    assert "t1" not in left(path)
+    assert read_qwen(path).title == "one"
+
+
 def test_an_undone_cut_is_there_again_byte_for_byte(home):
     path = qwen_log(home, *RECORDS)
     before = path.read_bytes()

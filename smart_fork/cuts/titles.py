@@ -1,0 +1,43 @@
+"""Titles that quote a prompt: a cut of the prompt finds them, in the session and in copies that are named after it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.titles import title_of
+
+_SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
+_PREFIX = "title:"
+
+
+def without_suffix(title: str) -> str:
+    """The title of a branch's parent."""
+    return _SUFFIX.sub("", title).strip()
+
+
+def key(title: str) -> str:
+    """What titles that look alike have in common."""
+    return " ".join(title.split()).casefold()
+
+
+def made_of(prompt: str) -> tuple[str, ...]:
+    """The mark of the title that a prompt gives to its session; none for what nobody typed."""
+    said = strip_boilerplate(prompt)
+    return (_mark(title_of("", (said,))),) if said.strip() else ()
+
+
+def quoting(title: object) -> tuple[str, ...]:
+    """The mark of the prompt that a title may quote."""
+    return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
+
+
+def marks(keys: Iterable[str]) -> set[str]:
+    """Those of these keys that are marks of titles."""
+    return {one for one in keys if one.startswith(_PREFIX)}
+
+
+def _mark(title: str) -> str:
+    return f"{_PREFIX}{blake2b(key(title).encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"

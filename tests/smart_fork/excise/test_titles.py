@@ -1,0 +1,83 @@
+"""A title that quotes a prompt goes with the prompt: in the session, in its branches, in copies without the prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from smart_fork import sessions
+from smart_fork.budget.wanted import Wanted
+from smart_fork.excise import Request, branch, cut
+from smart_fork.families.branch import branch as branched
+from smart_fork.families.told import Branched
+from smart_fork.forking.spending import Spending
+from smart_fork.registry import Registry
+from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+from tests.smart_fork.world import World
+
+pytestmark = pytest.mark.usefixtures("command_model")
+STEPS = ("> the passphrase of the vault is swordfish", "noted", "> add retry", "it retries", "> and the docs", "done")
+
+
+def registered(session_id: str, made: Branched) -> None:
+    """Have the register say whose branch it is."""
+    with Registry() as registry:
+        worker = registry.add(
+            made.agent_type, source_session_id=session_id, session_id=made.session_id, place="process", cwd=Path("/")
+        )
+        registry.set_state(worker.id, "ended")
+
+
+def title(session_id: str) -> str:
+    return sessions.read(sessions.locate(session_id)).title
+
+
+@pytest.fixture(params=["claude", "codex"])
+def session(request, world: World, shop) -> str:
+    return world.worked(request.param, shop, *STEPS)
+
+
+@pytest.mark.parametrize("how", [{}, {"budget": Spending(Wanted(9_000, drop=frozenset({0})), "add retry")}])
+def test_a_branch_loses_the_title_that_quotes_a_prompt_which_is_cut_from_its_parent(session, world: World, how):
+    made = branched(session, **how)
+    assert made.title == "the passphrase of the vault is swordfish (Branch)"
+    registered(session, made)
+
+    outcome = cut(Request(session, "0-1"))
+
+    assert [made.session_id] == [one["session_id"] for one in outcome["followed"]]
+    assert "swordfish" not in Path(made.path).read_text()
+    assert "add retry" == title(made.session_id)
+
+
+def test_a_branch_keeps_a_title_that_quotes_a_prompt_which_stays(session, world: World):
+    made = branched(session)
+    registered(session, made)
+
+    cut(Request(session, "2-3"))
+
+    assert made.title == title(made.session_id)
+    assert "add retry" not in Path(made.path).read_text()
+
+
+def test_a_copy_without_its_first_prompt_is_named_after_one_that_it_has(session):
+    made = branch(session, "0-1")
+
+    assert "add retry (Branch)" == made.title
+    assert "swordfish" not in made.path.read_text()
+
+
+def test_a_name_that_repeats_a_prompt_goes_with_it_and_another_stays(world: World, shop):
+    named = {}
+    for name in ("Vault", "The  passphrase of the vault is swordfish (Branch 3)"):
+        session_id = world.claude(shop, *(one.removeprefix("> ") for one in STEPS))
+        with world.log_of(session_id).open("a") as log:
+            log.write(json.dumps({"type": "custom-title", "customTitle": name, "sessionId": session_id}) + "\n")
+
+        cut(Request(session_id, "0-1"))
+
+        named[name] = title(session_id)
+        assert "swordfish" not in world.log_of(session_id).read_text()
+    assert ["Vault", "add retry"] == list(named.values())
