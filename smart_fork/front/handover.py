@@ -15,6 +15,7 @@ from smart_fork.front.relay import Relay
 from smart_fork.front.remote import Remote
 from smart_fork.front.routes import reading_tools
 from smart_fork.service.client import Service, ServiceGoneError, find_service
+from smart_fork.standard_error import never_waiting
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,13 @@ def converse(
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
+    with never_waiting():
+        return _relayed(hello, first, tools, catalogue, listed)
+
+
+def _relayed(
+    hello: bytes | None, first: bytes, tools: str, catalogue: dict[str, Any], listed: list[dict[str, Any]]
+) -> int:
     try:
         greeting = read(hello) if hello is not None else None
         service = _ours() if greeting is not None else None

@@ -28,6 +28,7 @@ from smart_fork.server.prompts import prompts
 from smart_fork.server.search import Searching
 from smart_fork.server.start import Starting
 from smart_fork.snippets import shown
+from smart_fork.standard_error import never_waiting
 from smart_fork.workers.compared import Comparison
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def wants_everything(environment: Mapping[str, str]) -> bool:
 def run_stdio(embedder: Embedder | None = None, *, everything: bool = False) -> None:
     """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints."""
     threading.Thread(target=_recover, name="recover", daemon=True).start()
-    create_server(embedder, everything=everything).run("stdio")
+    with never_waiting():
+        create_server(embedder, everything=everything).run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
     os._exit(0)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from indexer.paths import state_home
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.standard_error import never_waiting
 from smart_fork.teamserver.cluster import Account, Programs, programs
 
 #: Where a password need not be seen by everybody who lists processes.
@@ -78,7 +79,6 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             roles = parts.enter_context(embedded(options.data, account, connections, options.programs))
         else:
             roles = elsewhere(options.dsn)
-            options.data.parent.mkdir(parents=True, exist_ok=True)
             account.make(options.data)
         whose = (account.uid, account.gid)
         answering = Task(
@@ -161,10 +161,14 @@ def _words(options: Options) -> Callable[[dict[str, Any]], None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program. When it answers it says so: with --json in a line of its output, else in words."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with never_waiting():
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        return _served(sys.argv[1:] if arguments is None else arguments)
 
+
+def _served(arguments: Sequence[str]) -> int:
     try:
-        options = options_of(sys.argv[1:] if arguments is None else arguments)
+        options = options_of(arguments)
         if options.dsn is None and options.programs is None:
             programs()  # says what to install
         serve(options, _print_json if options.as_json else _words(options))

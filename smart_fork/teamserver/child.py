@@ -41,6 +41,8 @@ _ROOMS = (
     "indexer.transcripts",
     "indexer.store",
 )
+#: Libraries that import parts of themselves when these are first used. Some parts need what is not on every system.
+_LIBRARIES = ("anyio", "uvicorn.loops", "zstandard")
 #: What texts are read and written in, which Python imports when it is first asked for.
 _CODECS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "idna", "punycode")
 
@@ -117,7 +119,6 @@ def _answer(task: Task) -> None:
     give_up_rights(task.account)
     server = _server(config)
     with database:
-        _ready()
         _until_input_ends(lambda: setattr(server, "should_exit", True))
         server.run(sockets=[socket.socket(fileno=number) for number in task.sockets])
         os._exit(0)  # what still waits for the database, which may be gone, is not waited for
@@ -127,7 +128,11 @@ def _server(config: uvicorn.Config) -> uvicorn.Server:
     import uvicorn
 
     class Quiet(uvicorn.Server):
-        """Leaves signals alone."""
+        """Leaves signals alone, and says when it listens."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            _ready()
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -171,11 +176,12 @@ def give_up_rights(account: tuple[int, int] | None) -> None:
 
 def import_all() -> None:
     """Import all that may be needed, codecs included, which Python imports when they are first used."""
-    for room in _ROOMS:
+    for room in (*_ROOMS, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
+            if not module.name.endswith(("__main__", "pytest_plugin")):
+                with suppress(*[ImportError] if room in _LIBRARIES else ()):
+                    importlib.import_module(module.name)
     for codec in _CODECS:
         codecs.lookup(codec)
     from indexer.embedder import ModelUnavailableError
@@ -188,6 +194,18 @@ def import_all() -> None:
 
 def _ready() -> None:
     os.write(1, b'{"ready": true}\n')
+
+
+def _failed(message: str, hint: str) -> None:
+    with suppress(OSError):  # whoever started this is gone
+        os.write(1, json.dumps({"error": message, "hint": hint}).encode() + b"\n")
+
+
+def _next_step(error: Exception) -> str:
+    if isinstance(error, ImportError | PermissionError):
+        needed = f"{Path(__file__).parents[2]}, {sys.prefix} and {sys.base_prefix}"
+        return f"Let the user of --run-as read {needed}, or install smart-fork elsewhere"
+    return "Its log says why"
 
 
 def _until_input_ends(then: Callable[[], None]) -> None:
@@ -222,8 +240,12 @@ def main(arguments: Sequence[str] = ()) -> None:  # noqa: ARG001
     try:
         run(Task.read(_first_line()))
     except SmartForkError as error:
-        os.write(1, json.dumps({"error": error.message, "hint": error.hint}).encode() + b"\n")
-    sys.stderr.flush()
+        _failed(error.message, error.hint)
+    except Exception as error:
+        log.exception("a process of the server cannot do its work")
+        _failed(f"A process of the server cannot do its work: {error}", _next_step(error))
+    with suppress(OSError):  # whoever read it is gone
+        sys.stderr.flush()
     os._exit(0)  # threads that wait for the database would else be waited for
 
 

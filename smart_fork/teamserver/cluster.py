@@ -147,6 +147,7 @@ class Account:
         """
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
+            self.reach(folder.parent, f"{folder} is", "Name another folder with --data, such as /var/lib/smart-fork")
             folder.mkdir(mode=0o700)
         except FileExistsError:
             if not self.owns(folder):
@@ -159,6 +160,24 @@ class Account:
             raise Usage(f"{folder} cannot be made: {error.strerror}", "Name another one with --data") from error
         self.own(folder)
         return folder
+
+    def reach(self, path: Path, what: str, hint: str) -> None:
+        """See that this user may enter `path` and all folders above it, where `what` is said to be.
+
+        Raises:
+            Usage: One of them is closed; `hint` is the next step.
+        """
+        if self._enters(path):
+            return
+        closed = next((one for one in reversed(path.parents) if not self._enters(one)), path)
+        raise Usage(f"{self.name} may not enter {closed}, and {what} in there.", hint)
+
+    def _enters(self, folder: Path) -> bool:
+        """Asked of the system as that user: besides the mode, lists of access decide."""
+        if os.geteuid() != 0:
+            return os.access(folder, os.X_OK)
+        asked = subprocess.run(["test", "-x", folder], env={"PATH": os.defpath}, check=False, **self.popen())
+        return asked.returncode == 0
 
     def own(self, path: Path) -> None:
         """Hand a file that was made here over."""
@@ -174,6 +193,15 @@ class Cluster:
     account: Account
     programs: Programs
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    def try_programs(self) -> None:
+        """See that the account can run PostgreSQL's programs, before anything is made for them.
+
+        Raises:
+            Usage: A folder on the way is closed.
+        """
+        elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
+        self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
 
     @property
     def data(self) -> Path:
@@ -204,7 +232,6 @@ class Cluster:
             Usage: The folder is another's, has other things in it, or PostgreSQL of another version wrote it.
             ProgramFailed: It could not be made.
         """
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.account.make(self.folder)
         if self.data.is_dir():
             self._same_version()

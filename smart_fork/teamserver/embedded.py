@@ -57,7 +57,7 @@ class Embedded:
             Usage: The folder cannot be used.
             ProgramFailed: It could not be made or started.
         """
-        self.cluster.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.cluster.try_programs()
         self.cluster.account.make(self.cluster.folder)
         self._own = self._locked("lock-owner", 0.0)
         try:

@@ -7,6 +7,7 @@ terminal or a service manager sends them to all processes at once, and the datab
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ from smart_fork.errors import SmartForkError
 from smart_fork.teamserver.cluster import Account, Cluster, Programs
 
 _AGAIN_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
 
 
 class Keeper:
@@ -59,7 +62,7 @@ class Keeper:
         try:
             return self._cluster.start()
         except SmartForkError as error:
-            sys.stderr.write(f"{error.message} {error.hint}\n")
+            log.warning("%s %s", error.message, error.hint)
             return None
 
 

@@ -43,16 +43,16 @@ from tests.smart_fork.teamserver.test_embedded import until
 class Running:
     """A server that was started as its own program."""
 
-    def __init__(self, folder, installed, *options: str) -> None:
+    def __init__(self, folder, installed, *options: str, python=sys.executable, stderr=subprocess.PIPE) -> None:
         run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
         programs = ["--programs", str(installed.folder)]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "smart_fork.teamserver", "--json", "--data", str(folder),
+            [python, "-P", "-m", "smart_fork.teamserver", "--json", "--data", str(folder),
              "--listen", "127.0.0.1:0", *run_as, *programs, *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip
         line = self.process.stdout.readline()
-        assert line, self.process.stderr.read()
+        assert line, self.process.stderr and self.process.stderr.read()
         self.told = json.loads(line)
         self.family = psutil.Process(self.process.pid).children(recursive=True)
 
@@ -74,7 +74,7 @@ class Running:
             self.process.kill()
         self.process.wait()
         psutil.wait_procs(self.family, 60)
-        for pipe in (self.process.stdout, self.process.stderr):
+        for pipe in filter(None, (self.process.stdout, self.process.stderr)):
             pipe.close()
 
 
@@ -409,12 +409,12 @@ def test_a_certificate_needs_its_key():
         address.listening("127.0.0.1:0", Transport("c"))
 
 
-def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database, base, tmp_path):
+def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database, base, tmp_path, open_folder):
     for name in ("c.pem", "k.pem"):
         (tmp_path / name).write_text("nonsense")
     run_as = "nobody" if os.geteuid() == 0 else None
     options = Options(
-        "127.0.0.1:0", tmp_path / "data", dsn=database.conninfo(OWNER, base),
+        "127.0.0.1:0", open_folder / "certified", dsn=database.conninfo(OWNER, base),
         certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "k.pem"), run_as=run_as,
     )  # fmt: skip
     with patch("signal.signal"), pytest.raises(ProgramFailed, match="cannot be used"):

@@ -1,0 +1,54 @@
+"""Standard error of a server, without waiting for its reader: a full pipe would stop all that logs, with its locks."""
+
+from __future__ import annotations
+
+import os
+import queue
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_PIECE_BYTES = 1 << 16
+#: Pieces that wait for a reader. What is written beyond that is dropped.
+MOST_PIECES = 256
+#: The end waits this long for a slow reader.
+LAST_SECONDS = 1.0
+
+
+@contextmanager
+def never_waiting() -> Iterator[None]:
+    """Pass on standard error, ours and that of programs we start, from a thread. A regular file needs none."""
+    if sys.stderr is None or stat.S_ISREG(os.fstat(2).st_mode):
+        yield
+        return
+    target = os.dup(2)
+    source, ours = os.pipe()
+    os.dup2(ours, 2)
+    os.close(ours)
+    waiting: queue.Queue[bytes] = queue.Queue(MOST_PIECES)
+    threading.Thread(target=_take, args=(source, waiting), name="stderr-read", daemon=True).start()
+    writer = threading.Thread(target=_pass_on, args=(waiting, target), name="stderr-write", daemon=True)
+    writer.start()
+    try:
+        yield
+    finally:
+        os.dup2(target, 2)
+        writer.join(LAST_SECONDS)
+
+
+def _take(source: int, waiting: queue.Queue[bytes]) -> None:
+    while piece := os.read(source, _PIECE_BYTES):
+        with suppress(queue.Full):
+            waiting.put_nowait(piece)
+    os.close(source)
+    waiting.put(b"")
+
+
+def _pass_on(waiting: queue.Queue[bytes], target: int) -> None:
+    while piece := waiting.get():
+        with suppress(OSError):  # the reader is gone
+            while piece:
+                piece = piece[os.write(target, piece) :]
+    os.close(target)

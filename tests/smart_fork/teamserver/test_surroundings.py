@@ -1,0 +1,132 @@
+"""A server where it is started: in folders that others may not enter, and with nobody who reads what it logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from smart_fork.cli.team.group import app
+from smart_fork.errors import Usage
+from smart_fork.teamserver.__main__ import main
+from smart_fork.teamserver.cluster import Account, Cluster, Programs
+from smart_fork.teamserver.embedded import Embedded
+from tests.smart_fork.teamserver.conftest import copied
+from tests.smart_fork.teamserver.test_embedded import until
+from tests.smart_fork.teamserver.test_serve import Asker, Running
+
+ROOT = Path(__file__).resolve().parents[3]
+AS_ANOTHER = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves as another user")
+
+
+@pytest.fixture
+def folder(made, open_folder, request):
+    return copied(made, open_folder / request.node.name.replace("[", "-").rstrip("]")).folder
+
+
+@pytest.fixture
+def cli(folder):
+    def said(*words):
+        result = CliRunner().invoke(app, [*words, "--data", str(folder), "--json"], catch_exceptions=False)
+        return json.loads(result.output)
+
+    return said
+
+
+@pytest.fixture
+def unread():
+    """The end of a pipe that is full, and that nobody reads."""
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    try:
+        while os.write(target, b"x" * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(target, True)
+    yield target
+    os.close(target)
+    os.close(source)
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """A Python with all that is installed, in a folder of root alone."""
+    tmp_path.chmod(0o700)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(tmp_path / "venv")], check=True)
+    [packages] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    for name, place in (("code", ROOT), ("packages", Path(sysconfig.get_path("purelib")))):
+        (tmp_path / name).symlink_to(place)
+    packages.joinpath("closed.pth").write_text(f"{tmp_path / 'code'}\n{tmp_path / 'packages'}\n")
+    return tmp_path / "venv/bin/python"
+
+
+def test_a_database_that_is_killed_comes_back_where_nobody_reads_what_is_logged(folder, installed, unread):
+    running = Running(folder, installed, stderr=unread)
+    try:
+        keeper = next(one for one in running.family if "keeper" in " ".join(one.cmdline()))
+        killed = set(keeper.children())
+        for one in [*killed, psutil.Process(running.told["work"][0]), psutil.Process(running.told["answer"][0])]:
+            one.kill()
+
+        assert until(lambda: set(keeper.children()) - killed)
+        assert until(running.healthy)
+        running.family += psutil.Process(running.process.pid).children(recursive=True)
+        running.process.terminate()
+        assert 0 == running.process.wait(60)
+    finally:
+        running.close()
+
+
+@AS_ANOTHER
+def test_code_that_the_user_may_not_read_is_imported_before_and_people_are_served(folder, installed, cli, closed):
+    running = Running(folder, installed, python=closed)
+    try:
+        assert running.healthy()
+        account = Account.named("nobody")
+        asker = Asker(running, cli, Cluster(folder, account, installed))
+        until(lambda: (4, 4) == asker.indexed())
+        asker.client.__exit__(None, None, None)
+    finally:
+        running.close()
+
+
+@AS_ANOTHER
+def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything_is_made(unmade, tmp_path, installed):
+    tmp_path.chmod(0o700)
+    (tmp_path / "bin").symlink_to(installed.folder)
+    cluster = Cluster(unmade.folder, unmade.account, Programs(tmp_path / "bin", installed.major))
+    with pytest.raises(Usage, match="nobody may not enter /") as refused, Embedded(cluster):
+        pass
+
+    assert not unmade.folder.exists()
+    assert "PostgreSQL's programs" in refused.value.message
+    assert "/opt/smart-fork" in refused.value.hint
+
+
+@AS_ANOTHER
+@pytest.mark.parametrize("dsn", [(), ("--dsn", "host=/nonexistent")])
+def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, capsys, monkeypatch):
+    monkeypatch.setattr("smart_fork.teamserver.__main__._end_with_signals", lambda stop: None)
+    monkeypatch.setattr("smart_fork.teamserver.tables.up_to_date", lambda conninfo: [])
+    data = tmp_path / "closed" / "team"
+    tmp_path.chmod(0o755)
+    data.parent.mkdir(mode=0o700)
+
+    options = ("--run-as", "nobody", "--listen", "127.0.0.1:0", "--programs", str(installed.folder))
+    assert 2 == main([*options, *dsn, "--data", str(data)])
+    assert not data.exists()
+    said = capsys.readouterr().err
+    assert f"error: nobody may not enter {closed_one(data)}, and {data} is in there." in said
+    assert "--data /" in said.replace("with --data, such as", "--data")
+
+
+def closed_one(path):
+    """The first folder above that is for its owner alone."""
+    return next(one for one in reversed(path.parents) if not one.stat().st_mode & 0o005)
