@@ -60,7 +60,8 @@ class Heads(ABC):
 
     @abstractmethod
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """The logs of the family of a session of the project at `root`, that session's among them, in no order.
+        """The logs of the family of a session of the project at `root`, that session's among them, in no order; without
+        a `root` those of all projects.
 
         `forks` are further ones that are known, each with its parent.
         """

@@ -50,17 +50,19 @@ class TreeHeads(Heads):
         return log.parent
 
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """The project's folders are looked into, and those that a session of the family is in as well."""
+        """The project's folders are looked into, and those that a session of the family is in as well; without a
+        `root` all are.
+        """
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         for file in self.reader.discover():
             in_folder[self.project(file.path)].append(file)
             folders_of[file.path.stem].add(self.project(file.path))
-        here = self.folder(root)
+        here = self.folder(root) if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []
         family: list[Kin] = []  # where all logs of the project are gone
-        folders = {folder for folder in in_folder if folder.name == here or folder.name.startswith(f"{here}-")}
+        folders = {folder for folder in in_folder if not here or f"{folder.name}-".startswith(f"{here}-")}
         folders |= folders_of[session_id]
         while folders:
             heads += [kin for folder in folders for file in in_folder[folder] if (kin := self._kin(file))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
-from smart_fork.errors import Usage
+from smart_fork.errors import NotFound, Usage
 
 
 class Cutter(ABC):
@@ -86,6 +86,18 @@ class Cutter(ABC):
         """These numbers of the lines, those that say the same as a message having its number as well."""
         del turns
         return numbers
+
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        """Whether a transcript itself has one of the records with these keys."""
+        try:
+            return any(turn.key in keys for turn in self.load(path).own)
+        except (NotFound, OSError):
+            return False
+
+    def files_of(self, path: Path) -> list[Path]:
+        """All files that belong to a transcript and lie beside it."""
+        del path
+        return []
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The files beside a transcript that hold what goes."""

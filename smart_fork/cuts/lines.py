@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,8 @@ PREVIEW_CHARACTERS = 120
 HEAD_CHARACTERS = 80
 #: How many lines at the beginning of a transcript may be damaged: what a machine that lost power has left.
 DAMAGED_LINES = 20
+_PIECE, _OVERLAP = 1 << 20, 512
+_UUID = re.compile(rb'"uuid"\s*:\s*"([^"\\]{1,200})"')
 
 
 class RawLine(NamedTuple):
@@ -56,6 +59,20 @@ def first_record(path: Path) -> dict[str, Any]:
     with file:
         first = islice(raw_lines(file, path), DAMAGED_LINES)
         return next((line.objects[0] for line in first if line.objects), {})
+
+
+def names_one_of(path: Path, keys: Collection[str]) -> bool:
+    """Whether a record of a log with one record a line has one of these as its ``uuid``. No line is decoded."""
+    rest = b""
+    try:
+        with open_regular(path) as file:
+            while piece := file.read(_PIECE):
+                if any(found[1].decode("utf-8", "replace") in keys for found in _UUID.finditer(rest + piece)):
+                    return True
+                rest = piece[-_OVERLAP:]
+    except OSError:
+        return False
+    return False
 
 
 def stamp_of(info: os.stat_result) -> Stamp:

@@ -15,6 +15,7 @@ from smart_fork.agents.claude.loader import LINKS, ClaudeLoader
 from smart_fork.agents.claude.newest import discover_newest_claude
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.lines import names_one_of
 from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.processes import SystemProcesses
@@ -46,6 +47,13 @@ class ClaudeCutter(Cutter):
 
     def is_said(self, turn: TranscriptTurn) -> bool:
         return bool(turn.key)
+
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        return names_one_of(path, keys)
+
+    def files_of(self, path: Path) -> list[Path]:
+        folder = path.with_suffix("")
+        return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Long results, and the sub-agents of calls."""

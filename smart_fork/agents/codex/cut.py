@@ -6,12 +6,14 @@ import fcntl
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.lines import first_lines
 from indexer.transcripts.state import count
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.home import codex_home
@@ -63,6 +65,16 @@ class CodexCutter(Cutter):
             elif item is not None and found[position] is None:
                 found[position] = found[item]
         return found
+
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        """Only forks have records of others, and their first records say that they are forks."""
+        try:
+            first = [line.record for line in islice(first_lines(path), 2)]
+        except OSError:
+            return False
+        headers = [record.get("payload", record) for record in first if record.get("type") in ("session_meta", None)]
+        is_fork = len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
+        return is_fork and super().holds(path, keys)
 
     def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}

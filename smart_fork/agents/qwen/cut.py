@@ -12,6 +12,7 @@ from smart_fork.agents.qwen.loader import LINKS, QwenLoader
 from smart_fork.agents.qwen.presence import process_of
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.lines import names_one_of
 from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.processes import SystemProcesses
@@ -34,6 +35,13 @@ class QwenCutter(Cutter):
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         return relinked(turns, gone, LINKS)
+
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        return names_one_of(path, keys)
+
+    def files_of(self, path: Path) -> list[Path]:
+        folder = agents_of(path)
+        return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The logs of the sub-agents of calls."""
