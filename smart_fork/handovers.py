@@ -101,12 +101,3 @@ def told_of(session_id: str) -> list[HandedOver]:
         reached |= {one.session_id for one in new}
         waiting += [one.session_id for one in new]
     return found
-
-
-def merged_of(agent: AgentName, session_id: str) -> list[HandedOver]:
-    """The sessions that have records of this one of the same agent's, and began from another."""
-    return [
-        one
-        for one in all_known()
-        if one.merged and one.copied and (one.agent, one.source_session_id) == (agent, session_id)
-    ]

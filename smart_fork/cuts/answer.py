@@ -112,10 +112,11 @@ class RolledBack(Restored):
 
 @value
 class CopyBehind(Value):
-    """Another log of the session that still has words which were cut."""
+    """Another file that still has something of what was cut, and what to do about it."""
 
     path: str
     words_found: tuple[str, ...]
+    reason: str
 
 
 @value

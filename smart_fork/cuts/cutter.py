@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
@@ -94,6 +93,11 @@ class Cutter(ABC):
         except (NotFound, OSError):
             return False
 
+    def may_have_others(self, path: Path) -> bool:
+        """Whether a transcript may have records of another session, as far as its beginning says."""
+        del path
+        return True
+
     def files_of(self, path: Path) -> list[Path]:
         """All files that belong to a transcript and lie beside it."""
         del path
@@ -108,11 +112,6 @@ class Cutter(ABC):
         """The forks that read from the session's file, record `first` or later ones, and theirs."""
         del session, first
         return []
-
-    def is_our_branch(self, head: dict[str, Any]) -> bool:
-        """Whether we wrote the file that begins with this record, as a branch of another session."""
-        del head
-        return False
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
         """Whether the first record is gone that the agent needs."""

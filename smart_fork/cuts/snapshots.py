@@ -45,7 +45,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """One change of one file, as it was noted (see `note`). What the note does not have is empty."""
+    """One change of one file, as it was noted (see `note`). What the note does not have is empty.
+
+    `keys` are those of the records that went, `masked` those of records that lost their secrets. `beside` says that it
+    is no transcript: a file that lay beside one and went with it.
+    """
 
     ts: str = ""
     session_id: str = ""
@@ -57,6 +61,9 @@ class Noted:
     restored: str = ""
     removed_ids: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    beside: bool = False
     size_after: int | None = None
 
 
@@ -163,8 +170,8 @@ def note(
     """Note one change of a transcript in the log, before it is made: a snapshot without a note is of no use.
 
     What is changed together has the same `change`. Of a cut `more` has the ids of what was named and of all that went
-    (`seed_ids`, `removed_ids`) and of calls that stay while their results go (`orphaned`); of a rollback, what it
-    `restored`.
+    (`seed_ids`, `removed_ids`) and of calls that stay while their results go (`orphaned`), and what is the same in
+    every copy of these records (`keys`, `masked`); of a rollback, what it `restored`.
     """
     entry = {
         "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -228,6 +235,9 @@ def _noted(line: bytes) -> Noted | None:
         restored=_word(entry, "restored"),
         removed_ids=_words(entry, "removed_ids"),
         orphaned=_words(entry, "orphaned"),
+        keys=_words(entry, "keys"),
+        masked=_words(entry, "masked"),
+        beside=bool(_word(entry, "beside")),
         size_after=size if isinstance(size, int) else None,
     )
 

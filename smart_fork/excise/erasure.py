@@ -34,7 +34,9 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.engines.configured import erased_by_engines
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
+from smart_fork.excise.following import resume
 from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import cut_words
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.processes import SystemProcesses
@@ -49,14 +51,25 @@ PATIENCE = 30.0
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
-def owe(session: Transcript, session_ids: Collection[str]) -> Path:
-    """Note, before anything is cut, that what is cut of these sessions is to be erased: a kill is made up for by
-    `settle`. The note has none of their words.
+def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> Path:
+    """Note, before anything is cut, that what is cut of these sessions is to be erased, and that the cut is to be made
+    in everything that was made of the session: a kill is made up for by `settle`. The note has none of their words.
 
     Raises:
         OSError: it cannot be kept.
     """
-    return _note({"path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids)})
+    return _note({
+        "path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids), "change": change,
+    })  # fmt: skip
+
+
+def owe_no_cut(note: Path) -> None:
+    """Note that the cut is made wherever it had to be; what was cut is still to be erased.
+
+    Raises:
+        OSError: it cannot be noted.
+    """
+    replace_file(note, [orjson.dumps(orjson.loads(note.read_bytes()) | {"change": ""})])
 
 
 def owe_forgetting(agent: AgentName, session_id: str) -> Path:
@@ -77,7 +90,9 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
         NotFound, Usage: there is no such transcript.
     """
     session = load_with_tool(tool, located(reference, tool))
-    owe(session, {session.session_id})
+    changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
+    for change in changes or [""]:
+        owe(session, {session.session_id}, change)
     index = propagation.refresh(session.tool, [session.source_path])
     return settle() and (not index_db().exists() if index.erased is None else index.erased)
 
@@ -108,7 +123,14 @@ def _settled(note: Path) -> bool:
 
 def _cut_erased(facts: Mapping[str, Any]) -> bool:
     session = load_with_tool(str(facts["tool"]), Path(facts["path"]))
-    return erase(agent_of(session.tool), [str(one) for one in facts["session_ids"]], cut_words(session))
+    ids = {str(one) for one in facts["session_ids"]}
+    made, is_read = True, True
+    if change := str(facts.get("change", "")):
+        followed, left = resume(session, change)
+        index = propagation.refresh(session.tool, [session.source_path, *(Path(one.path) for one in followed)])
+        made, is_read = not left, index.updated or not index_db().exists()
+        ids |= {one.session_id for one in followed}
+    return erase(agent_of(session.tool), sorted(ids), cut_words(session)) and made and is_read
 
 
 def _forgotten(agent: AgentName, session_id: str) -> bool:

@@ -22,7 +22,7 @@ def last_cut(session_id: str) -> Cut | None:
     """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.logged()
-    sources = {one.source_path for one in logged if one.session_id == session_id}
+    sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
     found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.snapshot in kept]
     if not found:
         return None

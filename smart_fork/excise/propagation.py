@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from indexer import kept_logs
@@ -28,14 +28,12 @@ from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
-from smart_fork.agents.logs import logs_of
 from smart_fork.cuts import titles
 from smart_fork.cuts.answer import Refreshed
-from smart_fork.cuts.lines import first_record
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
-from smart_fork.handovers import merged_of
+from smart_fork.families.descent import Descendant, Descent, descent
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.index_access import opened
@@ -47,23 +45,28 @@ log = logging.getLogger(__name__)
 PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
 
-def copies(session: Transcript) -> list[Path]:
-    """Other files with the same session in them, and those of the branches that we made of it."""
+def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
+    """Everything that was made of a session, as far as the client may ask about it."""
     if session.tool not in READERS.names:
+        return Descent()
+    agent, own = session.tool, session.source_path.resolve()
+    found = descent(agent, session.session_id, session.source_path, keys)
+    known = {one.path.resolve() for one in found.below}
+    copied = [path for path in _staged(session) if path.is_file() and path.resolve() not in {own, *known}]
+    below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
+    return Descent(*(tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside)))
+
+
+def copies(session: Transcript, keys: Collection[str] = ()) -> list[Path]:
+    """The logs with records of a session that were made of it, to any depth."""
+    return [one.path for one in descent_of(session, keys).below if not one.told]
+
+
+def _staged(session: Transcript) -> list[Path]:
+    if not has_registry():
         return []
-    agent = session.tool
-    found = logs_of(READERS[agent], session.session_id)
-    ids = {one.session_id for one in merged_of(agent, session.session_id)}
-    if has_registry():
-        with Registry() as registry:
-            found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
-            made = [one.session_id for one in registry.workers() if one.source_session_id == session.session_id]
-            ids.update(filter(None, made))
-    found += [path for one in ids for path in READERS[agent].locate(one)]
-    found += [path for path in _branches(session) if path not in found]
-    own = session.source_path.resolve()
-    others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
-    return [path for path in others if not permission.limited() or _is_permitted(agent, path)]
+    with Registry() as registry:
+        return [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
 
 
 def ids_of(session: Transcript, paths: Iterable[Path]) -> set[str]:
@@ -71,10 +74,12 @@ def ids_of(session: Transcript, paths: Iterable[Path]) -> set[str]:
     return {READERS[session.tool].id_of(path) for path in paths}
 
 
-def _is_permitted(agent: AgentName, path: Path) -> bool:
+def _is_permitted(one: Descendant) -> bool:
     """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
+    if not permission.limited():
+        return True
     try:
-        copy = READERS[agent].read(path).session
+        copy = READERS[one.agent].read(one.path).session
     except OSError:
         return False
     return copy is not None and permits(copy)
@@ -85,9 +90,9 @@ def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
     return {key for turn in turns for key in (turn.key, *titles.marks(turn.says)) if key}
 
 
-def matching(session: Transcript, keys: set[str]) -> set[str]:
+def matching(session: Transcript, keys: Collection[str]) -> set[str]:
     """The turns of a copy that are those records, and its titles that quote one of them."""
-    return {turn.id for turn in session.own if turn.key in keys or not keys.isdisjoint(titles.marks(turn.repeats))}
+    return {turn.id for turn in session.own if turn.key in keys or not titles.marks(turn.repeats).isdisjoint(keys)}
 
 
 def heirs(session: Transcript, first: int = 0) -> list[Path]:
@@ -229,25 +234,6 @@ def _embed() -> str:
     except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
         return f"vectors of what stays are made later: {error}"
     return ""
-
-
-def _branches(session: Transcript) -> Iterator[Path]:
-    """The logs of its family that say, in our words, that they were copied from it."""
-    if not index_db().exists():
-        return
-    try:
-        with opened() as store:
-            row = store.session(session.tool, session.session_id)
-            family = store.family(row.root_id) if row else []
-    except IndexUnavailable as error:
-        log.info("branches are not looked for: %s", error)
-        return
-    agent = find_cutter(session.tool)
-    for one in family:
-        if not one.path or one.parent_id != session.session_id:
-            continue
-        if agent is None or agent.is_our_branch(first_record(Path(one.path))):
-            yield Path(one.path)
 
 
 def home_of(tool: Tool) -> Path | None:

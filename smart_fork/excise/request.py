@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
@@ -16,22 +13,22 @@ from indexer.paths import index_db
 from indexer.shapes import dataclass
 from smart_fork import handovers, permission
 from smart_fork.advice import advice
-from smart_fork.agents.facets import cutter, title_of
+from smart_fork.agents.facets import title_of
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import Excised, Followed, NotFollowed
+from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import erasure, propagation
+from smart_fork.excise.following import beside_of, change_of, follow, write
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
-from smart_fork.excise.replacement import write_lines, written_path, written_size
+from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
-from smart_fork.excise.writers import nobody_writing, writer_of
+from smart_fork.excise.soundness import remaining
+from smart_fork.families.descent import Descendant
 
-#: Writes what was planned, as the command says.
-_Write = Callable[[Plan, str], str | None]
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]
 
@@ -79,26 +76,34 @@ def cut(
     if not agree(planned):
         return replace(outcome, aborted=True)
     moment = now or datetime.now(UTC)
-    followers = propagation.copies(session) if request.follow else []
-    ids = {session.session_id, *propagation.ids_of(session, followers)}
-    if request.follow:
-        erasure.owe(session, ids)
-    change = uuid.uuid4().hex
-    write = partial(_write, disk=disk, now=moment, change=change)
-    outcome = replace(outcome, snapshot=write(planned, request.command))
-    keys = propagation.keys_of(planned.removed)
-    done = [_follow(session, copy, keys, request, write) for copy in followers]
-    followed = tuple(one for one in done if isinstance(one, Followed))
-    left = tuple(one for one in done if isinstance(one, NotFollowed))
-    outcome = replace(outcome, followed=followed, left=left)
-    if request.follow:
-        written = [written_path(session), *(Path(one.path) for one in followed), session.source_path]
-        index = propagation.refresh(session.tool, [*written, *propagation.heirs(session)])
-        indexed = index.updated or not index_db().exists()  # else it is owed until it is
-        outcome = replace(outcome, index=index, erased=indexed and erasure.settle() and index.erased is not False)
+    change = change_of(planned, request.command, disk, moment, follows=request.follow)
+    if not request.follow:
+        return _told(replace(outcome, snapshot=write(planned, change).snapshot), planned, {session.session_id})
+    descent = propagation.descent_of(session, change.keys | change.masked)
+    ids = {session.session_id, *(one.session_id for one in (*descent.below, *descent.unclear))}
+    note = erasure.owe(session, ids, change.id)
+    written = write(planned, change)
+    followed, left = follow(session, change, (one.path for one in descent.below if not one.told))
+    if not left:
+        erasure.owe_no_cut(note)
+    logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
+    index = propagation.refresh(session.tool, [*logs, *propagation.heirs(session)])
+    indexed = index.updated or not index_db().exists()  # else it is owed until it is
+    erased = indexed and erasure.settle() and index.erased is not False
+    known = {one.path for one in left}
+    left += [NotFollowed(one.path, one.reason) for one in remaining(session) if one.path not in known]
+    outcome = replace(
+        outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
+        erased=erased and not left,
+    )  # fmt: skip
+    return _told(outcome, planned, ids, descent.beside)
+
+
+def _told(outcome: Excised, planned: Plan, ids: Collection[str], others: Iterable[Descendant] = ()) -> Excised:
+    """What a person should know of what was written."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
-    return replace(outcome, remains=tuple(remains(planned)), snapshots=kept, discard=discard)
+    return replace(outcome, remains=tuple(remains(planned, others)), snapshots=kept, discard=discard)
 
 
 def report(planned: Plan, *, dry_run: bool) -> Excised:
@@ -124,10 +129,10 @@ def report(planned: Plan, *, dry_run: bool) -> Excised:
     )
 
 
-def remains(planned: Plan) -> list[str]:
+def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
     """Where what was cut can still be, that is not ours to change."""
     session = planned.session
-    found = list(map(str, beside(planned)))
+    found = list(map(str, beside_of(planned)))
     home = propagation.home_of(session.tool)
     if home is not None:
         names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
@@ -143,14 +148,10 @@ def remains(planned: Plan) -> list[str]:
         for one in told
         if not one.copied  # else it is followed
     ]
+    found += [f"session {one.session_id}, which has the same from before this one" for one in others]
     if permission.limited():
         found.append("copies in projects that this client may not ask about, if there are any")
     return found
-
-
-def beside(planned: Plan) -> list[Path]:
-    """The files beside the transcript that hold what goes."""
-    return cutter(planned.session.tool).beside(planned.session.source_path, planned.removed)
 
 
 def _planned(session: Transcript, request: Request) -> Plan:
@@ -189,45 +190,3 @@ def _refuse_inherited(planned: Plan) -> None:
                 tool="Cut them there, or use branch_session first and cut the copy.",
             ),
         )
-
-
-def _write(planned: Plan, command: str, disk: Disk, now: datetime, change: str = "") -> str | None:
-    session = planned.session
-    target = written_path(session)
-    gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
-    seeds = [turn.id for turn in planned.removed if turn.id in planned.seeds]
-    removed = [turn.id for turn in planned.removed]
-    with nobody_writing(session):
-        snapshot = snapshots.take(target, session.session_id, now, disk=disk)
-        note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=now, change=change)
-        size = written_size(session, gone, planned.edits)
-        try:
-            note(command, size_after=size, removed_ids=removed, seed_ids=seeds, orphaned=sorted(planned.orphaned))
-            write_lines(session, gone, planned.edits, disk=disk)
-        except BaseException:
-            with suppress(OSError):
-                note(snapshots.FAILED, size_after=target.stat().st_size)
-            raise
-    with suppress(OSError):
-        snapshots.prune(now)
-    return snapshot.id if snapshot else None
-
-
-def _follow(
-    session: Transcript, copy: Path, keys: set[str], request: Request, write: _Write
-) -> Followed | NotFollowed | None:
-    """The same cut in a copy or branch; why it cannot be made there; `None` where there is nothing to cut."""
-    other = propagation.load_copy(session, copy)
-    if other is None:
-        return NotFollowed(str(copy), "cannot be read")
-    same = propagation.matching(other, keys)
-    planned = masked(other, same, None) if request.secrets else plan(other, same)
-    if not planned.changes:
-        return None
-    if who := writer_of(other):
-        return NotFollowed(str(copy), f"it is running: {who}")
-    try:
-        snapshot = write(planned, f"{request.command} (followed {session.session_id})")
-    except (SmartForkError, OSError) as error:
-        return NotFollowed(str(copy), str(error))
-    return Followed(other.session_id, str(copy), len(planned.removed), snapshot)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from indexer import kept_logs
@@ -11,23 +9,18 @@ from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.excise import propagation
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.remnants import all_words, behind, words_of
 from smart_fork.excise.replacement import written_path
-from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import agent_of, traces
 from smart_fork.retrieval.index_access import opened
-
-#: Words that a search could be made for.
-_WORD = re.compile(r"\w{3,64}")
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
@@ -44,23 +37,29 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gaps = broken_links(session)
     gone = cut_words(session)
     words = words_found(session, gone)
-    behind = copies_behind(session, gone)
+    copies = behind(session, gone)
     remains = traces(agent_of(session.tool), {session.session_id}, gone)
     held, unknown = still_kept(session)
     return Soundness(
         session_id=session.session_id,
         tool=session.tool,
         path=str(session.source_path),
-        ok=not loose and not gaps and not words and not behind and not remains,
+        ok=not loose and not gaps and not words and not copies and not remains,
         dangling=tuple(loose),
         broken_links=tuple(gaps),
         unanswered=tuple(sorted(unanswered(session.turns))),
         words_found=tuple(words),
-        copies=tuple(behind),
+        copies=tuple(copies),
         remains=tuple(Remnant(str(one.path), one.kind) for one in remains),
         snapshots=tuple(held),
         unknown=unknown,
     )
+
+
+def remaining(session: Transcript) -> list[CopyBehind]:
+    """The files of agents that still have something of the cuts of a session, just after one."""
+    now = load_with_tool(session.tool, session.source_path)
+    return behind(now, cut_words(now))
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
@@ -82,19 +81,6 @@ def orphaned(session: Transcript) -> list[CutWarning]:
     )
 
 
-def copies_behind(session: Transcript, gone: set[str]) -> list[CopyBehind]:
-    """The other logs of the session that still have words which were cut, or are broken by the cut."""
-    found = []
-    for path in propagation.copies(session) if gone else ():
-        copy = propagation.load_copy(session, path)
-        if copy is None or copy.session_id != session.session_id:
-            continue
-        said = (text for turn in copy.own for _, record in decode_line(turn.raw)[0] for text in texts(record))
-        if words := sorted(gone & _words(said)):
-            found.append(CopyBehind(str(path), tuple(words)))
-    return found
-
-
 def broken_links(session: Transcript) -> list[CutWarning]:
     """The turns whose parent is not in the file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
@@ -114,7 +100,7 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     if not gone or session.tool not in READERS.names:
         return []
     agent = session.tool
-    found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
+    found = gone & all_words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
     if index_db().exists():
         with opened() as store:
             row = store.session(agent, READERS[agent].id_of(session.source_path))
@@ -136,12 +122,12 @@ def cut_words(session: Transcript) -> set[str]:
         if snapshot is not None:
             whole = b"".join(snapshots.content(snapshot))
             lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)
-    return _words_of(lines) - _words_of(staying) - _words(line.decode("utf-8", "replace") for line in staying)
+    return words_of(lines) - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
 
 
 def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    found = words & _words([row.title, *store.texts(chunks).values()])
+    found = words & all_words([row.title, *store.texts(chunks).values()])
     terms = {f'"{word}"': word for word in words - found}
     return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
 
@@ -152,18 +138,6 @@ def _kept(agent: AgentName, session_id: str) -> list[str]:
         return []
     with kept_logs.opened(copy) as path:
         return [_text_of(path)]
-
-
-def _words_of(lines: Iterable[bytes]) -> set[str]:
-    found: set[str] = set()
-    for line in lines:
-        for _, record in decode_line(line)[0]:
-            found |= _words(texts(record))
-    return found
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    return {word.lower() for text in texts for word in _WORD.findall(text)}
 
 
 def _text_of(path: Path) -> str:

@@ -28,11 +28,12 @@ from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
+from smart_fork.excise.following import beside_of
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
-from smart_fork.excise.request import beside, report
+from smart_fork.excise.request import report
 from smart_fork.excise.secrets import masked
 from smart_fork.families.branch import command_to_resume, new_title
 from smart_fork.families.work import refuse_while_tasks_run, refuse_while_working
@@ -151,7 +152,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
     copy = copier(parent.agent).of_records(original, _records(planned), new)
 
     def without_what_is_gone() -> None:
-        for path in beside(planned):
+        for path in beside_of(planned):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
     machine = Machine(SystemProcesses(), os.environ)

@@ -78,7 +78,7 @@ def _changed_with(entry: Noted, logged: Iterable[Noted]) -> list[Noted]:
 def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
     snapshot = snapshots.find(entry.snapshot)
     session = _destination(snapshot, entry, None, undoing.disk)
-    if session.stamp is None:
+    if session.stamp is None and not entry.beside:
         raise ForkRefused("it is not there any more")
     return _put_back(snapshot, session, entry, undoing)
 

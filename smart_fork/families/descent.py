@@ -65,7 +65,8 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     told = [Descendant(kin.agent, kin.session_id, kin.path, kin.session_id not in direct) for kin in logs]
     is_first = above == {session_id} and not _is_tied(session_id, guessed, links)
     unclear, others = list[Descendant](), list[Descendant]()
-    for one in _holders(agent, keys, {own, *(kin.path.resolve() for kin in logs)}):
+    seen = {own, *(kin.path.resolve() for kin in logs)}
+    for one in _holders(agent, keys, seen, {kin.path for kin in family}):
         where = others if one.session_id in beside else told if is_first else unclear
         where.append(one)
     return Descent(tuple(told), tuple(unclear), tuple(others))
@@ -121,9 +122,14 @@ def _reached(first: set[str], links: Links) -> set[str]:
     return reached
 
 
-def _holders(agent: AgentName, keys: Collection[str], seen: Collection[Path]) -> Iterator[Descendant]:
+def _holders(
+    agent: AgentName, keys: Collection[str], seen: Collection[Path], family: Collection[Path]
+) -> Iterator[Descendant]:
     """Further logs with one of these records: what stands between may be gone, or no log may say whose it is."""
     cutter = find_cutter(agent)
-    for file in READERS[agent].discover() if cutter and keys else ():
-        if file.path.resolve() not in seen and cutter.holds(file.path, keys):
-            yield Descendant(agent, READERS[agent].id_of(file.path), file.path)
+    if cutter is None or not keys:
+        return
+    for file in READERS[agent].discover():
+        path = file.path
+        if path.resolve() not in seen and (path in family or cutter.may_have_others(path)) and cutter.holds(path, keys):
+            yield Descendant(agent, READERS[agent].id_of(path), path)

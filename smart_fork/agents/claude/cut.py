@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -66,10 +65,6 @@ class ClaudeCutter(Cutter):
         for agent in sorted({agent for turn in removed if turn.tool_results for agent in _agents_of(turn)}):
             found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
         return [path for path in found if path.is_file()]
-
-    def is_our_branch(self, head: dict[str, Any]) -> bool:
-        """Its own forks say nothing of their parent."""
-        return "forkedFrom" in head
 
     def writer_of(self, session: Transcript) -> str:
         """It notes each running session in ``sessions/<pid>.json`` and takes the note away at its end."""

@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -66,15 +65,14 @@ class CodexCutter(Cutter):
                 found[position] = found[item]
         return found
 
-    def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Only forks have records of others, and their first records say that they are forks."""
+    def may_have_others(self, path: Path) -> bool:
+        """Only forks do, and their first records say that they are forks."""
         try:
             first = [line.record for line in islice(first_lines(path), 2)]
         except OSError:
             return False
         headers = [record.get("payload", record) for record in first if record.get("type") in ("session_meta", None)]
-        is_fork = len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
-        return is_fork and super().holds(path, keys)
+        return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
     def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
@@ -89,11 +87,6 @@ class CodexCutter(Cutter):
             found += below
             waiting = [CodexAdapter().id_of(path) for path in below]
         return found
-
-    def is_our_branch(self, head: dict[str, Any]) -> bool:
-        """Its own forks of today begin upon their parent."""
-        payload = head.get("payload")
-        return isinstance(payload, dict) and "forked_from_id" in payload and "history_base" not in payload
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
         own = session.own

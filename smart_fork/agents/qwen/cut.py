@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from smart_fork.agents.qwen.copy import agents_of
 from smart_fork.agents.qwen.loader import LINKS, QwenLoader
@@ -49,10 +48,6 @@ class QwenCutter(Cutter):
         calls = {call.id for turn in removed for call in turn.tool_calls if _PLAIN.fullmatch(call.id)}
         found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]
         return [one for one in found if one.name.endswith((".jsonl", ".meta.json")) and one.is_file()]
-
-    def is_our_branch(self, head: dict[str, Any]) -> bool:
-        """Its own forks say the same, and have the same from their parent."""
-        return "forkedFrom" in head
 
     def writer_of(self, session: Transcript) -> str:
         """It notes each running session beside its log, and leaves the note there at its end."""

@@ -16,8 +16,8 @@ import pytest
 from smart_fork.cuts import snapshots
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
+from smart_fork.excise.following import change_of, write
 from smart_fork.excise.plan import plan
-from smart_fork.excise.request import _write
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 
@@ -216,7 +216,7 @@ def test_a_transcript_that_has_changed_since_it_was_read_is_left_alone(claude_se
     before = claude_session.read_bytes()
 
     with pytest.raises(ForkRefused):
-        _write(planned, "cut", snapshots.DISK, datetime.now(UTC))
+        write(planned, change_of(planned, "cut", snapshots.DISK, datetime.now(UTC), follows=True))
     assert before == claude_session.read_bytes()
     assert [claude_session] == list(claude_session.parent.iterdir())
 

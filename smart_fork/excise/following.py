@@ -1,0 +1,154 @@
+"""Writes a cut into its session, and into everything that was made of that: copies, branches, forks of forks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from indexer.disk import DISK, Disk
+from indexer.shapes import dataclass
+from smart_fork.agents.facets import cutter
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.answer import Followed, NotFollowed
+from smart_fork.cuts.model import Transcript
+from smart_fork.errors import SmartForkError
+from smart_fork.excise import propagation
+from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.replacement import write_lines, written_path, written_size
+from smart_fork.excise.secrets import masked
+from smart_fork.excise.writers import nobody_writing, writer_of
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What all files of one cut have in common. `keys` are those of the records that go, `masked` those of records that
+    lose their secrets.
+
+    `follows` says whether what lies beside a log goes with it.
+    """
+
+    keys: frozenset[str]
+    masked: frozenset[str]
+    command: str
+    id: str
+    now: datetime
+    disk: Disk = DISK
+    follows: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A transcript that was cut: the snapshot of before, and the files beside it that went."""
+
+    snapshot: str | None
+    beside: tuple[Followed, ...] = ()
+
+
+def change_of(planned: Plan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
+    """The change that a plan for a session is."""
+    keys, masks = frozenset(propagation.keys_of(planned.removed)), frozenset(_masked(planned))
+    return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
+
+
+def write(planned: Plan, change: Change, command: str = "") -> Written:
+    """Cut one transcript, and take away what lies beside it and goes.
+
+    Raises:
+        ForkRefused: it is running, or has changed.
+        OSError: nothing was written.
+    """
+    session, disk = planned.session, change.disk
+    target = written_path(session)
+    gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
+    with nobody_writing(session):
+        snapshot = snapshots.take(target, session.session_id, change.now, disk=disk)
+        note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=change.now, change=change.id)
+        try:
+            note(
+                command or change.command, size_after=written_size(session, gone, planned.edits),
+                removed_ids=[turn.id for turn in planned.removed],
+                seed_ids=[turn.id for turn in planned.removed if turn.id in planned.seeds],
+                orphaned=sorted(planned.orphaned),
+                keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
+            )  # fmt: skip
+            beside = [_noted(session, path, change) for path in beside_of(planned)] if change.follows else []
+            write_lines(session, gone, planned.edits, disk=disk)
+        except BaseException:
+            with suppress(OSError):
+                note(snapshots.FAILED, size_after=target.stat().st_size)
+            raise
+        for one in beside:
+            Path(one.path).unlink(missing_ok=True)
+    with suppress(OSError):
+        snapshots.prune(change.now)
+    return Written(snapshot.id if snapshot else None, tuple(beside))
+
+
+def follow(session: Transcript, change: Change, copies: Iterable[Path]) -> tuple[list[Followed], list[NotFollowed]]:
+    """Make the same cut in copies and branches of a session; those that have nothing of it are in neither list."""
+    done = [one for copy in copies for one in _followed(session, change, copy)]
+    left = [one for one in done if isinstance(one, NotFollowed)]
+    return [one for one in done if isinstance(one, Followed)], left
+
+
+def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
+    """Finish a cut of a session where it was ended in the middle; nothing where it was not made, or was undone."""
+    made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
+    if made is None or _is_as_before(session.source_path, made):
+        return [], []
+    keys, masks = frozenset(made.keys), frozenset(made.masked)
+    change = Change(keys, masks, made.command, made.change, datetime.now(UTC))
+    for one in snapshots.logged():
+        if one.change == change_id and one.beside:
+            Path(one.source_path).unlink(missing_ok=True)
+    return follow(session, change, propagation.copies(session, keys | masks))
+
+
+def beside_of(planned: Plan) -> list[Path]:
+    """The files beside the transcript that hold what goes."""
+    return cutter(planned.session.tool).beside(planned.session.source_path, planned.removed)
+
+
+def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Followed | NotFollowed]:
+    other = propagation.load_copy(session, copy)
+    if other is None:
+        return [NotFollowed(str(copy), "cannot be read")]
+    same = propagation.matching(other, change.keys)
+    planned = masked(other, same, None) if change.masked else plan(other, same)
+    if not planned.changes:
+        return ()
+    again = "the next `smart-fork index run` cuts it"
+    if who := writer_of(other):
+        return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
+    try:
+        written = write(planned, change, f"{change.command} (followed {session.session_id})")
+    except (SmartForkError, OSError) as error:
+        return [NotFollowed(str(copy), f"{str(error).rstrip('.')}: {again}.")]
+    return [Followed(other.session_id, str(copy), len(planned.removed), written.snapshot), *written.beside]
+
+
+def _noted(session: Transcript, path: Path, change: Change) -> Followed:
+    """Keep a file that is about to go, and note that it goes."""
+    snapshot = snapshots.take(path, session.session_id, change.now, disk=change.disk)
+    command = f"{change.command} (beside {session.session_id})"
+    snapshots.note(session, command, snapshot, path, change.now, size_after=0, change=change.id, beside="yes")
+    return Followed(session.session_id, str(path), 0, snapshot.id if snapshot else None)
+
+
+def _masked(planned: Plan) -> list[str]:
+    """The keys of the lines that stay without their secrets; of those without one their ids."""
+    turns = planned.session.turns
+    return [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
+
+
+def _is_as_before(path: Path, made: snapshots.Noted) -> bool:
+    """Whether a file still begins with all that was there before a cut: it was only about to be made."""
+    kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
+    if kept is None:
+        return False
+    with path.open("rb") as file:
+        return all(piece == file.read(len(piece)) for piece in snapshots.content(kept))

@@ -1,0 +1,148 @@
+"""What was cut, looked for in the agents' own files: in everything that was made of a session, and beside its log."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from indexer import kept_logs
+from indexer.transcripts.lines import decode_line, open_regular
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import find_cutter, title_of
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.answer import CopyBehind
+from smart_fork.cuts.model import Transcript
+from smart_fork.excise import propagation
+from smart_fork.excise.replacement import written_path
+from smart_fork.excise.strings import texts
+from smart_fork.excise.traces import own_words, searched
+from smart_fork.families.descent import Descendant, Descent
+
+#: Words that a search could be made for.
+_WORD = re.compile(r"\w{3,64}")
+
+
+def all_words(some: Iterable[str]) -> set[str]:
+    """The words of texts."""
+    return {word.lower() for text in some for word in _WORD.findall(text)}
+
+
+def words_of(lines: Iterable[bytes]) -> set[str]:
+    """The words of the texts in lines of JSON; of other lines all."""
+    return all_words(text for line in lines for text in _texts(line))
+
+
+def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
+    """The files of agents that still have something of the cuts of a session, each with what to do about it.
+
+    `gone` are the words that were cut, as far as they are known.
+    """
+    cuts = snapshots.cuts(written_path(session))
+    cut = frozenset(key for one in cuts for key in one.keys)
+    keys = cut.union(*(one.masked for one in cuts))
+    if not keys and not gone:
+        return []
+    descent = propagation.descent_of(session, keys)
+    look = _Look(session, frozenset(gone), cut, keys | {turn.key for turn in session.turns})
+    found = [*look.beside(session.source_path), *_kept(session, look, cut, keys)]
+    for one in (*descent.below, *descent.unclear):
+        found += look.into(one, descent)
+    return found
+
+
+class _Look:
+    """What is looked for: words, records by their keys, and which records are not of a copy's own."""
+
+    def __init__(self, session: Transcript, gone: frozenset[str], cut: frozenset[str], known: frozenset[str]) -> None:
+        self._session, self._gone, self._cut, self._known = session, gone, cut, known
+
+    def into(self, one: Descendant, descent: Descent) -> Iterator[CopyBehind]:
+        """A log, and what lies beside it."""
+        copy = None if one.told else propagation.load_copy(self._session, one.path)
+        if copy is None:
+            said = self._gone & words_of(_lines(one))
+            if any(map(_is_telling, said)):
+                yield CopyBehind(str(one.path), tuple(sorted(said)), _told(one))
+        elif (own := self.said(copy)) or propagation.matching(copy, self._cut):
+            reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
+            yield CopyBehind(str(one.path), tuple(sorted(own)), reason)
+        yield from self.beside(one.path, one.agent)
+
+    def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
+        """The files beside a log."""
+        cutter = find_cutter(agent or self._session.tool)
+        for path in cutter.files_of(log) if cutter else ():
+            said = self._gone & words_of(_read(path))
+            if any(map(_is_telling, said)):
+                yield CopyBehind(str(path), tuple(sorted(said)), f"It lies beside the log. {_beside(path)}")
+
+    def said(self, copy: Transcript) -> set[str]:
+        """The words in a copy. What it says itself as well is none of it, unless it is no ordinary word."""
+        own = words_of(turn.raw for turn in copy.own if turn.key and turn.key not in self._known)
+        found = self._gone & words_of(turn.raw for turn in copy.own)
+        return {word for word in found if word not in own or _is_telling(word)}
+
+    def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
+        there = f"smart-fork excise list {shlex.quote(str(copy.source_path))} numbers its turns: cut it there."
+        if is_unclear:
+            return f"It has the same records, and nothing says which of the two was first. {there}"
+        if propagation.matching(copy, self._cut):
+            return f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well."
+        return f"It says it in turns of its own. {there}"
+
+
+def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collection[str]) -> Iterator[CopyBehind]:
+    """Compressed copies of logs that are gone."""
+    cutter = find_cutter(session.tool)
+    for kept in kept_logs.copies() if cutter else ():
+        if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):
+            continue
+        with kept_logs.opened(kept) as path:
+            copy = propagation.load_copy(session, path) if cutter and cutter.holds(path, keys) else None
+            said = look.said(copy) if copy else set[str]()
+            if said or (copy and propagation.matching(copy, cut)):
+                forget = f"Its log is gone, and a copy is kept: smart-fork forget {kept.session_id} removes it."
+                yield CopyBehind(str(kept.folder), tuple(sorted(said)), forget)
+
+
+def _told(one: Descendant) -> str:
+    owner = title_of(one.agent)
+    if find_cutter(one.agent) is None:
+        return f"{owner} was told of it, and nothing is cut out of its sessions: delete session {one.session_id} there."
+    return f"{owner} was told of it: smart-fork excise list {one.session_id} numbers its turns, cut it there as well."
+
+
+def _beside(path: Path) -> str:
+    if path.suffix == ".jsonl":
+        return f"smart-fork excise list {shlex.quote(str(path))} numbers its turns: cut it there, or delete the file."
+    return "Delete the file."
+
+
+def _is_telling(word: str) -> bool:
+    """Whether it is no ordinary word, such as our own messages have."""
+    return any(map(str.isdigit, word)) or bool(searched([word]) - own_words())
+
+
+def _lines(one: Descendant) -> Iterator[bytes]:
+    """The lines of a log, whoever wrote it."""
+    try:
+        with READERS[one.agent].as_file(one.path) as path:
+            yield from _read(path)
+    except OSError:
+        return
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    try:
+        with open_regular(path) as file:
+            yield from file
+    except OSError:
+        return
+
+
+def _texts(line: bytes) -> Iterable[str]:
+    objects = [record for _, record in decode_line(line)[0]]
+    return chain.from_iterable(map(texts, objects)) if objects else (line.decode("utf-8", "replace"),)

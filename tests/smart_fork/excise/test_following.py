@@ -1,0 +1,329 @@
+"""A cut reaches everything that was made of its session, or says what it does not reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer import kept_logs
+from indexer.freshness import complete
+from indexer.paths import state_home
+from smart_fork.agents import READERS
+from smart_fork.cuts import snapshots
+from smart_fork.excise import Request, check, cut, erasure, rollback
+from smart_fork.registry import Registry
+from smart_fork.retrieval.index_access import opened
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.forks import said, text
+from tests.smart_fork.relatives import branch
+from tests.smart_fork.world import WordsModel, World
+
+pytestmark = pytest.mark.usefixtures("command_model")
+SECRET = "hunter77swordfish"
+SAID = ("add retry to the uploader", "retries are there", f"the password is {SECRET}", "it is noted", "go on", "done")
+
+
+def indexed() -> None:
+    with opened() as store:
+        complete(store, READERS, WordsModel(), patience=5)
+
+
+def holders(home: Path) -> list[Path]:
+    """The agents' logs that have the secret."""
+    found = (path for folder in home.glob(".[!s]*") for path in folder.rglob("*"))
+    return sorted(path for path in found if path.is_file() and SECRET.encode() in path.read_bytes())
+
+
+def numbers(session_id: str) -> str:
+    from smart_fork.excise.loader import load_auto, located
+    from smart_fork.excise.message_numbers import numbered
+
+    session = numbered(load_auto(located(session_id)))
+    found = [
+        n
+        for n, turn in zip(session.numbers, session.turns, strict=True)
+        if n is not None and SECRET.encode() in turn.raw
+    ]
+    return ",".join(map(str, found))
+
+
+def cut_secret(session_id: str, **how) -> dict:
+    return cut(Request(session_id, numbers(session_id), force=True, **how))
+
+
+@pytest.fixture(params=["claude", "codex"])
+def chain(request, world, shop) -> list[str]:
+    """A session, its branch, the branch's branch, and so on."""
+    made = [getattr(world, request.param)(shop, *SAID)]
+    for _ in range(4):
+        made.append(branch(made[-1])["session_id"])
+    return made
+
+
+def test_without_an_index_and_without_a_register_all_generations_are_cut(world, chain):
+    shutil.rmtree(state_home())
+    assert 5 == len(holders(world.home))
+    done = cut_secret(chain[0])
+
+    assert (4, [], True) == (len(done["followed"]), done["left"], done["erased"])
+    assert [] == holders(world.home)
+    assert [True] * 5 == [check(one)["ok"] for one in chain]
+
+
+def test_a_branch_that_is_younger_than_the_index_is_cut(world, shop):
+    first = world.claude(shop, *SAID)
+    indexed()
+    branch(first)
+    done = cut_secret(first)
+
+    assert (1, []) == (len(done["followed"]), holders(world.home))
+
+
+def test_forks_of_forks_that_are_in_the_register_are_cut(world, shop):
+    made = [world.claude(shop, *SAID)]
+    for number in range(3):
+        made.append(world.fork_claude(made[-1], shop, f"in blue {number}", "blue"))
+        with Registry() as registry:
+            worker = registry.add("claude", source_session_id=made[-2], session_id=made[-1], place="process", cwd=shop)
+            registry.set_state(worker.id, "ended")
+    done = cut_secret(made[0])
+
+    assert (3, [], []) == (len(done["followed"]), done["left"], holders(world.home))
+
+
+def test_a_fork_of_which_nothing_says_whose_it_is_is_named_and_verify_fails(world, shop):
+    first = world.claude(shop, *SAID)
+    fork = world.fork_claude(first, shop, "in blue", "blue")
+    done = cut_secret(first)
+
+    (left,) = done["left"]
+    assert (str(world.log_of(fork)), False) == (left["path"], done["erased"])
+    assert "cut it there" in left["reason"]
+    found = check(first)
+    assert (False, [left["path"]]) == (found["ok"], [one["path"] for one in found["copies"]])
+    cut_secret(fork)
+    assert check(first)["ok"]
+
+
+def test_what_is_cut_in_the_middle_is_cut_below_and_said_of_what_is_above(world, chain):
+    done = cut_secret(chain[2])
+
+    assert sorted(map(world.log_of, chain[:2])) == holders(world.home)
+    assert ([], True) == (done["left"], check(chain[2])["ok"])
+    assert all(any(one in line for line in done["remains"]) for one in chain[:2])
+
+
+def test_verify_reads_what_was_not_to_follow(world, chain):
+    done = cut_secret(chain[0], follow=False)
+
+    assert done["snapshot"]
+    found = check(chain[0])
+    assert (False, set(map(str, map(world.log_of, chain[1:])))) == (
+        found["ok"],
+        {one["path"] for one in found["copies"]},
+    )
+    assert erasure.erase_again(chain[0])
+    assert ([], True) == (holders(world.home), check(chain[0])["ok"])
+
+
+def test_a_branch_that_says_it_itself_is_named(world, shop):
+    first = world.claude(shop, *SAID)
+    path = Path(branch(first)["path"])
+    own = world.claude_records(path.stem, shop, "go on", f"with {SECRET} it works")
+    world.write_claude(path.stem, shop, own, mode="a")
+    done = cut_secret(first)
+
+    assert ([str(path)], [str(path)]) == (
+        [one["path"] for one in done["left"]],
+        [one["path"] for one in done["followed"]],
+    )
+    assert "of its own" in done["left"][0]["reason"]
+    assert not check(first)["ok"]
+
+
+def test_ordinary_words_that_a_branch_says_itself_are_no_trace(world, shop):
+    first = world.claude(shop, *SAID[:3], "I will remember that")
+    path = Path(branch(first)["path"])
+    world.write_claude(path.stem, shop, world.claude_records(path.stem, shop, "go on", "I will remember"), mode="a")
+    cut(Request(first, "2-3"))
+
+    assert check(first)["ok"]
+
+
+def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, shop, run):  # noqa: F811
+    first = world.claude(shop, *SAID)
+    path = Path(branch(first)["path"])
+    note = world.home / ".claude/sessions/1.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"pid": os.getpid(), "sessionId": path.stem}))
+    done = cut_secret(first)
+
+    assert ([str(path)], False) == ([one["path"] for one in done["left"]], done["erased"])
+    assert "index run" in done["left"][0]["reason"]
+    assert not check(first)["ok"]
+    note.unlink()
+    assert 0 == run("index", "run").code
+    assert ([], True) == (holders(world.home), check(first)["ok"])
+    assert [] == list((state_home() / "owed").iterdir())
+
+
+def test_an_undone_cut_is_not_made_by_the_next_run(world, shop):
+    first = world.claude(shop, *SAID)
+    path = Path(branch(first)["path"])
+    note = world.home / ".claude/sessions/1.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"pid": os.getpid(), "sessionId": path.stem}))
+    done = cut_secret(first)
+    note.unlink()
+    rollback(done["snapshot"])
+    erasure.settle()
+
+    assert 2 == len(holders(world.home))
+
+
+def test_secrets_are_masked_in_all_generations(world, shop):
+    token = "ghp_" + "a1B2" * 9
+    first = world.claude(shop, *SAID, f"my token is {token}", "noted")
+    last = branch(branch(first)["session_id"])["session_id"]
+    shutil.rmtree(state_home())
+    cut(Request(first, secrets=True))
+
+    log = world.log_of(last).read_text()
+    assert (False, True) == (token in log, "my token is [REDACTED:github-token]" in log)
+    assert check(first)["ok"]
+
+
+KILLED = """
+import os, signal, sys
+from indexer.disk import Disk
+from smart_fork.excise import Request, cut, following
+whole, left = following.write, [int(sys.argv[3])]
+def write(*arguments, **more):
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left[0] -= 1
+    return whole(*arguments, **more)
+following.write = write
+import smart_fork.excise.request as request
+request.write = write
+cut(Request(sys.argv[1], sys.argv[2], force=True))
+"""
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_what_is_killed_between_two_files_is_finished_by_the_next_run(world, shop, run, written):  # noqa: F811
+    first = world.claude(shop, *SAID)
+    last = branch(branch(first)["session_id"])["session_id"]
+    indexed()
+    root = str(Path(__file__).resolve().parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, first, numbers(first), str(written)],
+        env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert -signal.SIGKILL == done.returncode, done.stderr
+    assert 3 - written == len(holders(world.home))
+    assert check(first)["ok"] is (written == 0)
+    assert 0 == run("index", "run").code
+
+    assert (3 if not written else 0) == len(holders(world.home))
+    assert [True, True] == [check(one)["ok"] for one in (first, last)]
+
+
+class TestBeside:
+    """Sub-agents' logs, and long results."""
+
+    @pytest.fixture
+    def log(self, world: World, shop) -> Path:
+        call = [{"type": "tool_use", "id": "toolu_1", "name": "Task", "input": {"prompt": f"try {SECRET}"}}]
+        answer = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}]
+        records = [
+            said("u1", None, "user", "add retry"),
+            said("a1", "u1", "assistant", text("added")),
+            said("u2", "a1", "user", f"the password is {SECRET}"),
+            said("c1", "u2", "assistant", call),
+            said("r1", "c1", "user", answer, toolUseResult={"agentId": "1a"}),
+            said("a2", "r1", "assistant", text("tried")),
+        ]
+        session_id = "5b2f0000-0000-4000-8000-000000000001"
+        path = world.write_claude(
+            session_id, shop, [one | {"sessionId": session_id, "cwd": str(shop)} for one in records]
+        )
+        for name in ("subagents/agent-1a.jsonl", "subagents/agent-1a.meta.json", "tool-results/toolu_1.txt"):
+            place = path.with_suffix("") / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(json.dumps({"uuid": "s1", "message": {"content": f"I try {SECRET}"}}) + "\n")
+        return path
+
+    def test_those_of_calls_that_are_cut_go_in_the_original_and_in_each_copy(self, world, shop, log):
+        branch(branch(log.stem)["session_id"])
+        before = {path: path.read_bytes() for path in holders(world.home)}
+        assert 12 == len(before)
+        done = cut_secret(log.stem)
+
+        assert ([], []) == (holders(world.home), done["left"])
+        assert check(log.stem)["ok"]
+        rollback(done["snapshot"])
+        assert before == {path: path.read_bytes() for path in holders(world.home)}
+
+    def test_others_that_have_what_was_cut_are_named(self, world, shop, log):
+        other = log.with_suffix("") / "subagents/agent-2b.jsonl"
+        other.write_text(json.dumps({"uuid": "s2", "message": {"content": f"found {SECRET}"}}) + "\n")
+        copy = Path(branch(log.stem)["path"]).with_suffix("") / "subagents/agent-2b.jsonl"
+        done = cut_secret(log.stem)
+
+        assert {str(other), str(copy)} == {one["path"] for one in done["left"]} == set(map(str, holders(world.home)))
+        found = check(log.stem)
+        assert (False, False) == (done["erased"], found["ok"])
+        assert {str(other), str(copy)} == {one["path"] for one in found["copies"]}
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini"])
+def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent):
+    first = world.claude(shop, *SAID)
+    told = branch(first, as_agent=agent)
+    again = branch(told["session_id"])
+    done = cut_secret(first)
+
+    assert {told["path"], again["path"]} == {one["path"] for one in done["left"]}
+    assert not done["erased"]
+    found = check(first)
+    assert (False, 2) == (found["ok"], len(found["copies"]))
+
+
+def test_a_told_session_that_was_cut_itself_is_behind_no_more(world, shop):
+    first = world.claude(shop, *SAID)
+    told = branch(first, as_agent="codex")["session_id"]
+    cut_secret(first)
+    cut_secret(told)
+
+    assert [True, True] == [check(one)["ok"] for one in (first, told)]
+
+
+def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    first = world.claude(shop, *SAID)
+    gone = branch(first)
+    indexed()
+    Path(gone["path"]).unlink()
+    done = cut_secret(first)
+
+    kept = kept_logs.find("claude", gone["session_id"])
+    assert [str(kept.folder)] == [one["path"] for one in done["left"]]
+    assert f"smart-fork forget {gone['session_id']}" in done["left"][0]["reason"]
+    assert not check(first)["ok"]
+
+
+def test_where_the_snapshots_are_gone_records_that_were_cut_are_known_all_the_same(world, shop):
+    first = world.claude(shop, *SAID)
+    path = Path(branch(first)["path"])
+    done = cut_secret(first, follow=False)
+    snapshots.discard([done["snapshot"]])
+
+    assert [str(path)] == [one["path"] for one in check(first)["copies"]]
