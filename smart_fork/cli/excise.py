@@ -130,8 +130,10 @@ def cut(  # noqa: PLR0917 - typer's way
         print_json(outcome.as_json())
     else:
         _print_cut(outcome, summarised=not yes and not dry_run)
-        if not dry_run and not outcome.aborted and (shared := shared_copy(Path(outcome.path), outcome.tool)):
-            say(f"It was shared, and is as it was there. Withdraw it: smart-fork team excise cut RANGE {shared}")
+        for path in () if dry_run or outcome.aborted else (outcome.path, *(one.path for one in outcome.followed or ())):
+            if shared := shared_copy(Path(path), outcome.tool):
+                say(f"{path} was shared, and is as it was there.")
+                say(f"Withdraw it: smart-fork team excise cut RANGE {shared}")
     if dry_run and outcome.warnings and not force:
         say("dependency warnings (re-run with --force to override)")
         raise typer.Exit(1)
@@ -172,7 +174,8 @@ def _print_found(found: Soundness) -> None:
     if found.words_found:
         out.print(plain(f"still found although cut: {', '.join(found.words_found[:20])}"))
     for copy in found.copies:
-        out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}"))
+        out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}".rstrip(": ")))
+        say(copy.reason)
     for one in found.remains:
         out.print(plain(f"something of what was cut is in {one.path} ({one.kind})"))
     if found.remains:
@@ -346,11 +349,11 @@ def _print_cut(outcome: Excised, *, summarised: bool) -> None:
         if outcome.snapshots:
             held = f"What was cut is still in {len(outcome.snapshots)} snapshot(s)"
             out.print(plain(f"{held}; delete: {outcome.discard}"))
-        if outcome.erased is False:
+        if outcome.erased is False and not outcome.left:
             say(NOT_ERASED)
         for one in outcome.followed or ():
             out.print(plain(f"followed: {one.path}"))
         for other in outcome.left or ():
-            say(f"not followed: {other.path}: {other.reason}")
+            say(f"it is still in {other.path}: {other.reason}")
         for place in outcome.remains or ():
             say(f"can still be in: {place}")
