@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from indexer.shapes import dataclass
+from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Followed, NotFollowed
@@ -121,7 +122,7 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     planned = masked(other, same, None) if change.masked else plan(other, same)
     if not planned.changes:
         return ()
-    again = "the next `smart-fork index run` cuts it"
+    again = advice("the next `smart-fork index run` cuts it", tool="the next run of the index cuts it")
     if who := writer_of(other):
         return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
     try:

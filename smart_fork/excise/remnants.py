@@ -10,6 +10,7 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.transcripts.lines import decode_line, open_regular
+from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts import snapshots
@@ -86,11 +87,12 @@ class _Look:
         return {word for word in found if word not in own or _is_telling(word)}
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
-        there = f"smart-fork excise list {shlex.quote(str(copy.source_path))} numbers its turns: cut it there."
+        there = _cut_it(str(copy.source_path), copy.session_id)
         if is_unclear:
             return f"It has the same records, and nothing says which of the two was first. {there}"
         if propagation.matching(copy, self._cut):
-            return f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well."
+            again = f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well."
+            return advice(again, tool=f"The same turns can be cut in session {copy.session_id}.")
         return f"It says it in turns of its own. {there}"
 
 
@@ -104,7 +106,10 @@ def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collecti
             copy = propagation.load_copy(session, path) if cutter and cutter.holds(path, keys) else None
             said = look.said(copy) if copy else set[str]()
             if said or (copy and propagation.matching(copy, cut)):
-                forget = f"Its log is gone, and a copy is kept: smart-fork forget {kept.session_id} removes it."
+                forget = advice(
+                    f"Its log is gone, and a copy is kept: smart-fork forget {kept.session_id} removes it.",
+                    tool=f"The log of session {kept.session_id} is gone, and a copy is kept that the person can delete.",
+                )
                 yield CopyBehind(str(kept.folder), tuple(sorted(said)), forget)
 
 
@@ -112,13 +117,19 @@ def _told(one: Descendant) -> str:
     owner = title_of(one.agent)
     if find_cutter(one.agent) is None:
         return f"{owner} was told of it, and nothing is cut out of its sessions: delete session {one.session_id} there."
-    return f"{owner} was told of it: smart-fork excise list {one.session_id} numbers its turns, cut it there as well."
+    return f"{owner} was told of it. {_cut_it(one.session_id, one.session_id)}"
 
 
 def _beside(path: Path) -> str:
     if path.suffix == ".jsonl":
-        return f"smart-fork excise list {shlex.quote(str(path))} numbers its turns: cut it there, or delete the file."
+        return _cut_it(str(path), "")
     return "Delete the file."
+
+
+def _cut_it(reference: str, session_id: str) -> str:
+    """How something is cut out of another transcript."""
+    numbers = f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there."
+    return advice(numbers, tool=f"Cut it there: {session_id or reference}.")
 
 
 def _is_telling(word: str) -> bool:
