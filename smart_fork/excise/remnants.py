@@ -91,8 +91,10 @@ class _Look:
         if is_unclear:
             return f"It has the same records, and nothing says which of the two was first. {there}"
         if propagation.matching(copy, self._cut):
-            again = f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well."
-            return advice(again, tool=f"The same turns can be cut in session {copy.session_id}.")
+            return advice(
+                f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well.",
+                tool=f"The same turns can be cut in session {copy.session_id}.",
+            )
         return f"It says it in turns of its own. {there}"
 
 
@@ -107,8 +109,8 @@ def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collecti
             said = look.said(copy) if copy else set[str]()
             if said or (copy and propagation.matching(copy, cut)):
                 forget = advice(
-                    f"Its log is gone, and a copy is kept: smart-fork forget {kept.session_id} removes it.",
-                    tool=f"The log of session {kept.session_id} is gone, and a copy is kept that the person can delete.",
+                    f"Its log is gone, a copy is kept: smart-fork forget {kept.session_id} removes it.",
+                    tool=f"The log of session {kept.session_id} is gone: the person can delete the copy that is kept.",
                 )
                 yield CopyBehind(str(kept.folder), tuple(sorted(said)), forget)
 
@@ -128,8 +130,10 @@ def _beside(path: Path) -> str:
 
 def _cut_it(reference: str, session_id: str) -> str:
     """How something is cut out of another transcript."""
-    numbers = f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there."
-    return advice(numbers, tool=f"Cut it there: {session_id or reference}.")
+    return advice(
+        f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there.",
+        tool=f"Cut it there: {session_id or reference}.",
+    )
 
 
 def _is_telling(word: str) -> bool:
