@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -10,6 +11,7 @@ from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.page.evidence import SpokenPart, spoken
 from smart_fork.page.facets import Facet, chosen, facets, narrowed
 from smart_fork.page.renderer import PageValues
+from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, RecentSession
 from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
@@ -26,6 +28,7 @@ class SearchPage(PageValues):
     """A question, and what it found. `also` are the question in other words; `recent` is without a question.
 
     `by` is what it is narrowed by, `offered` what it can be; `exchanges` are by session what was asked and answered.
+    `fits` is false where every result is unlikely. `new` is the command that starts a new session instead.
     """
 
     q: str
@@ -38,6 +41,8 @@ class SearchPage(PageValues):
     most: int = MORE
     worth: float = WORTH
     answer: Answer | None = None
+    fits: bool = True
+    new: str = ""
     by: Mapping[str, str] = field(default_factory=dict)
     offered: tuple[Facet, ...] = ()
     exchanges: Mapping[str, tuple[SpokenPart, ...]] = field(default_factory=dict)
@@ -81,7 +86,20 @@ def _answered(search: SearchPage, by: Mapping[str, str], engine: Engine) -> Sear
         return replace(search, answer=answer)
     hits = narrowed(answer.results, by)
     answer = replace(answer, results=hits, count=len(hits)) if by else answer
-    return replace(search, answer=answer, offered=facets(hits, by), exchanges=spoken(hits))
+    return replace(
+        search,
+        answer=answer,
+        fits=fits(answer),
+        new=_new(search),
+        offered=facets(hits, by),
+        exchanges=spoken(hits),
+    )
+
+
+def _new(search: SearchPage) -> str:
+    """The command that starts a new session with the question as its prompt."""
+    where = ("--project", search.project) if search.project else ()
+    return shlex.join(("smart-fork", "new", *where, *(("--",) if search.q.startswith("-") else ()), search.q))
 
 
 def _search(search: SearchPage, engine: Engine) -> Answer:

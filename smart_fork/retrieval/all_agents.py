@@ -22,7 +22,7 @@ def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindReques
         Usage: see `find`.
     """
     own = look(request, engine)
-    if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or _fits(own):
+    if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or fits(own):
         return own
     if not own.index.complete:  # there was waited for it already
         engine = replace(engine, read_seconds=SOON_SECONDS, embed_seconds=min(engine.embed_seconds, SOON_SECONDS))
@@ -37,7 +37,7 @@ def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindReques
     return replace(widened, agents_notice=f"{none}, so those of {found} were searched as well: {starts}")
 
 
-def _fits(answer: Found) -> bool:
+def fits(answer: Found) -> bool:
     """Whether the session that is meant may be among them. Another engine's scores are no chances."""
     scores = [hit.score for hit in answer.results]
     return bool(scores) and (answer.engine != OWN or max(scores) >= FITS)

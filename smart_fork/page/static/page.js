@@ -76,7 +76,7 @@ function dress() { // what a session looks like is asked for by whoever looks in
   document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: style }));
 }
 
-async function choose(hit = results.querySelector("[data-peek]")) {
+async function choose(hit = results.querySelector(".hits:not(.unlikely) [data-peek]")) {
   peek.hidden = !hit;
   if (!room.matches || !hit || hit.classList.contains("chosen")) return;
   results.querySelector(".chosen[data-peek]")?.classList.remove("chosen");

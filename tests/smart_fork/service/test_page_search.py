@@ -1,0 +1,53 @@
+"""What the page says of a question that nothing here answers."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from tests.smart_fork.service.test_page import DONE, RETRY
+
+STRANGE = "Configure the ingress for grafana"
+
+
+def heading(text: str) -> str:
+    found = re.search(r"<h2 data-count>(.*?)</h2>", text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("path", ["/", "/results"])
+def test_where_nothing_fits_the_page_says_so_and_offers_other_words_and_a_new_session(served, world, shop, path):
+    for number in range(4):
+        world.claude(shop, f"Make the logo {number} blue", "It is blue.")
+
+    text = served.get(path, q=STRANGE, project=str(shop))[1]
+
+    assert "Nothing fits: the likeliest session has a chance of " in heading(text)
+    assert "the likeliest first" not in text
+    assert "Say in other words" in text
+    assert 'project=%2A">look in all projects' in text
+    assert f"smart-fork new --project {shop} '{STRANGE}'" in html.unescape(re.sub("<[^>]+>", "", text))
+    assert 'class="hits"' not in text, "with a button that stands out"
+    assert 4 == text.count("/session/claude/")
+
+
+def test_where_something_fits_it_stands_first_with_its_button(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+    for number in range(3):
+        world.claude(shop, f"Make the logo {number} blue", "It is blue.")
+
+    text = served.get("/", q=RETRY)[1]
+
+    assert "the likeliest first" in heading(text)
+    assert 'class="hits"' in text
+    assert "smart-fork new" not in text
+
+
+def test_where_nothing_is_found_a_new_session_is_offered_whatever_the_question_is(served):
+    text = html.unescape(re.sub("<[^>]+>", "", served.get("/", q="--help; $(id)")[1]))
+
+    assert "Nothing found" in text
+    assert "smart-fork new -- '--help; $(id)'" in text
