@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
+from indexer.masking import mask, shorten
 from smart_fork.snippets import printable
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -22,6 +23,8 @@ _UNITS = (
 #: What a chance is called, from which one on.
 _CHANCES = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
 _THOUSAND = 1000
+#: How much of a prompt names its worker.
+NAME_CHARACTERS = 100
 
 
 def ago(moment: str | None, now: datetime | None = None) -> str:
@@ -119,6 +122,29 @@ def link(path: str, **query: Any) -> str:
     """An address on this page; what is empty is left out, a list is given one by one."""
     given = {name: value for name, value in query.items() if value not in (None, "", [])}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+class Named(Protocol):
+    """A worker. Its name is its id where nobody gave it another."""
+
+    @property
+    def worker_id(self) -> str | None:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+def is_named(one: Named) -> bool:
+    """Whether somebody gave the worker a name."""
+    return one.name not in ("", one.worker_id)
+
+
+def called(one: Named) -> str:
+    """The name of a worker that was given one, else what it was asked, else its id."""
+    asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
+    return printable(asked or one.name or one.worker_id or "")
 
 
 class Addressed(Protocol):

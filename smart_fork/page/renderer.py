@@ -119,6 +119,7 @@ _environment.globals |= {
 _environment.filters |= {
     "became_of": became_of,
     "ago": phrases.ago,
+    "called": phrases.called,
     "chance": phrases.chance,
     "clock": phrases.clock,
     "counted": counted,
@@ -129,6 +130,7 @@ _environment.filters |= {
     "inferred": inferred,
     "known_facts": facts,
     "inside": phrases.inside,
+    "is_named": phrases.is_named,
     "code": prose.code,
     "marked": prose.marked,
     "own_style": Markup,  # the style sheets that stand beside this

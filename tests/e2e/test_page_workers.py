@@ -18,6 +18,8 @@ pytestmark = pytest.mark.e2e
 MOST_STOPS = 90
 #: More tab stops than the results' page has before its results.
 STOPS = 16
+#: How wide a column of the board is.
+WIDTHS = "document.getElementById('column-{}').clientWidth"
 
 
 #: Which keys are listed in which view, besides those that lead to another one.
@@ -179,11 +181,13 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     held = []
     late.route("**/workers/live", lambda route: held.append(route))  # noqa: PLW0108 - it must be a function
     late.goto(f"{served.url}/workers")
-    served.smart_fork("fork", served.session("retries"), "Upload the release", "--name", "release")
+    served.smart_fork("fork", served.session("retries"), "Upload the release")
 
     home.wait_for_selector(".needs .worker")
     board.wait_for_selector("#column-asks .worker")
     assert "Run twine upload dist/*?" in home.inner_text(".needs")
+    assert "Upload the release" == home.inner_text(".needs .worker h3") == board.inner_text("#column-asks .worker h3")
+    assert board.evaluate(WIDTHS.format("asks")) > 2 * board.evaluate(WIDTHS.format("idle")) > 0
     assert "1" == home.inner_text("#asking").split()[0]
     assert "A worker asks something" == home.inner_text("#said")
     assert [] == violations(board)
@@ -201,7 +205,7 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     field.fill("and announce it")
     board.wait_for_selector("#asking", state="hidden")
     board.dblclick("#column-idle .tell button")
-    board.wait_for_selector(".note:has-text('and announce it')")
+    board.wait_for_selector(".note:has-text('Upload the release: said and announce it')")
     session = board.locator("#column-idle .worker >> text=Read").get_attribute("href")
     assert session
     heard = [line for line in served.log_of(session.rpartition("/")[2]).splitlines() if "and announce it" in line]
@@ -209,7 +213,7 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     board.click("#column-idle .extra summary")
     board.click("#column-idle >> text=Close it")
     board.wait_for_selector(".note:has-text('is ended')")
-    board.wait_for_selector("#column-ended .worker:has-text('release')")
+    board.wait_for_selector("#column-ended .worker:has-text('Upload the release')")
 
 
 def tab_to(page, name: str) -> None:

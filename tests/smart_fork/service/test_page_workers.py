@@ -9,11 +9,15 @@ from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
+from markupsafe import escape
 
 from smart_fork.page import worker_views
 from smart_fork.page.board import WorkerBoard, _together, asked
+from smart_fork.page.phrases import NAME_CHARACTERS, called
 from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
 from smart_fork.registry import Registry
+from smart_fork.workers.observation import Seen
+from smart_fork.workers.roster import described
 from tests.smart_fork import screens
 from tests.smart_fork.scripted import AGENT
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
@@ -103,6 +107,36 @@ def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_th
             assert {worker, another} == {one.id for one in registry.workers()}
     finally:
         send(served, form=served.form("/worker"), worker=another, do="close")
+
+
+@pytest.mark.parametrize(
+    ("path", "before"),
+    [
+        ("/workers", "<h3[^>]*><bdi>"),
+        ("/", '<a class="row" href="/workers#[^"]*"><bdi>'),
+        ("/compare?worker={}", "<h1><bdi>"),
+    ],
+)
+def test_a_worker_without_a_name_is_called_what_it_was_asked(served, worker, path, before):
+    text = served.get(path.format(worker))[1]
+
+    assert re.search(before + re.escape(escape(HOSTILE)), text)
+    assert f"<bdi>{worker}</bdi>" not in text
+
+
+def test_a_worker_is_called_by_its_name_where_it_has_one(world, shop):
+    with Registry() as registry:
+        named, bare, silent = (
+            described(
+                registry.add("claude", source_session_id="x", place="process", cwd=shop, **how),
+                Seen("running", "working", ""),
+            )
+            for how in ({"name": "fixer", "prompt": RETRY}, {"prompt": f"{RETRY} " * 20}, {})
+        )
+
+    assert ["fixer", silent.worker_id] == [called(named), called(silent)]
+    assert called(bare).startswith(RETRY)
+    assert NAME_CHARACTERS >= len(called(bare))
 
 
 def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
