@@ -120,7 +120,7 @@ def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_th
 def test_a_worker_without_a_name_is_called_what_it_was_asked(served, worker, path, before):
     text = served.get(path.format(worker))[1]
 
-    assert re.search(before + re.escape(escape(HOSTILE)), text)
+    assert re.search(before + re.escape(str(escape(HOSTILE))), text)
     assert f"<bdi>{worker}</bdi>" not in text
 
 
