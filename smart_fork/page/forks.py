@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
+from smart_fork.budget.amount import MATCH, amount
 from smart_fork.errors import Usage
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
@@ -34,14 +35,25 @@ class ForkPage(PageValues):
 class PreviewPage(PageValues):
     """What a fork would load, and have within its budget, and what it is asked for.
 
-    `moved` are exchanges that a person has moved; `caches` what is said of each way's cache.
+    `chosen` is the option of the way that is asked for, and `moved` are exchanges that a person has moved.
     """
 
     fork: Forked
     selection: Selection | None
-    caches: Mapping[str, str]
+    ways: tuple[ShownWay, ...]
+    chosen: str
     given: Mapping[str, str]
     moved: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWay:
+    """A way to fork a session in words: what it keeps, the option that asks for it, and what of it may be cached."""
+
+    keeps: str
+    option: str
+    tokens: int
+    cache: str
 
 
 def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
@@ -61,11 +73,38 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     """
     from smart_fork.forking.ways import cache_in_words
 
+    form = _in_way(form)
     would = _fork(form, engine, dry_run=True)
-    caches = {way.option: cache_in_words(way) for way in would.ways}
+    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, cache_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
-    return PreviewPage(would, would.selection, caches, given, moved)
+    return PreviewPage(would, would.selection, ways, _option(given), given, moved)
+
+
+def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
+    """What a form asks for whose button is a way: it says where the fork leaves, or how much of that is kept."""
+    way = form.get("way", "")
+    name, _, value = way.removeprefix("--").partition(" ")
+    if name == "budget":
+        return {**form, "budget": value}
+    return {**form, "at": value if name == "at" else "", "budget": ""} if way else form
+
+
+def _option(given: Mapping[str, str]) -> str:
+    """The option of the way that is asked for, as `Way` has it."""
+    if budget := given.get("budget", ""):
+        return f"--budget {amount(budget)}"
+    return f"--at {given['at']}" if given.get("at") else ""
+
+
+def _keeps(option: str) -> str:
+    """What a fork keeps in that way."""
+    name, _, value = option.removeprefix("--").partition(" ")
+    if name == "budget":
+        return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
+    if name == "at":
+        return "Up to the exchange that answers" if value == MATCH else f"Up to message {value}"
+    return "The whole session"
 
 
 def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
@@ -88,10 +127,9 @@ def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engin
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
-    how: dict[str, Any] = {"at": number(at), "as_agent": agent or None}
+    how: dict[str, Any] = {"as_agent": agent or None, **_leaves(session, at, prompt, engine)}
     if not budget and not dry_run:
         return fork_session(session, options, **how)
-    from smart_fork.budget.amount import MATCH, amount
     from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.spending import Spending
 
@@ -101,6 +139,16 @@ def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engin
     wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
     spending = Spending(wanted, prompt, (), engine())
     return fork_session(session, options, budget=spending, dry_run=dry_run, **how)
+
+
+def _leaves(session: str, at: str, prompt: str, engine: Callable[[], Engine]) -> Mapping[str, Any]:
+    """After which message a fork leaves: a number, or the end of the exchange that answers the prompt."""
+    if at != MATCH:
+        return {"at": number(at)}
+    from smart_fork import sessions
+    from smart_fork.forking.match import message_for
+
+    return {"through": message_for(sessions.look_into(sessions.locate(session)), prompt, engine())}
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import title_of
 from smart_fork.agents.references import reference
-from smart_fork.agents.selection import handed_to
 from smart_fork.errors import NotFound, Usage
 from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
@@ -67,11 +64,10 @@ class SessionPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class SessionForms(PageValues):
-    """The names of the forms beside a session: one to fork it, one to undo a cut; and what it can be handed over to."""
+    """The names of the forms beside a session: one to fork it, one to undo a cut."""
 
     form: str
     undo: str
-    agents: Mapping[str, str] = field(default_factory=lambda: {name: title_of(name) for name in handed_to()})
 
 
 def located(place: Mapping[str, str]) -> Located:

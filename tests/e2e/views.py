@@ -54,10 +54,10 @@ def _of_forks(page: Page, served: DemoService) -> Iterator[str]:
         page.select_option("#budget", "match")
         page.check("aside [name=worktree]")
         if not number:
-            page.click("aside >> text=See first what it loads")
+            page.click("aside >> text=Compare what it can load")
             page.wait_for_selector("fieldset")
             yield "preview"
-        page.click("text=Start the fork")
+        page.click("main .fork >> text=Start the fork")
         page.wait_for_selector("h1:has-text('The fork is running')")
         if not number:
             folder = Path(page.inner_text("dt:text('Directory') + dd").replace("~", str(served.demo.home)))

@@ -12,12 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from smart_fork.agents.options import Options
 from smart_fork.agents.selection import handed_to
-from smart_fork.budget.amount import MATCH
-from smart_fork.budget.wanted import Wanted
-from smart_fork.forking.launch import fork_session
-from smart_fork.forking.spending import Spending
 from smart_fork.page import forks
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from smart_fork.page.worker_views import LIVE
@@ -55,7 +50,7 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert f"index/claude/{knows}.md:11-15</bdi>" in text
     spoken = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<blockquote.*?</blockquote>", text)]
     assert [f"You: {RETRY}", f"Claude Code: {DONE}"] == spoken
-    assert set(handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, which is told of it', text))
+    assert set(handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, handed over', text))
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]
@@ -298,41 +293,6 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     assert 404 == served.get(f"/forked/{form}")[0]
 
 
-def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served, world, shop):
-    knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.", "bye <b>now</b>", "Bye.")
-    form = served.form("/fork")
-    begun = f"form={form}&session={knows}&prompt=retry+for+the+upload&place=process"
-
-    def preview(more: str) -> tuple[int, str]:
-        answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
-        return answer.status, answer.read().decode()
-
-    spending = Spending(Wanted(MATCH, drop=frozenset({1})), "retry for the upload")
-    planned = fork_session(knows, Options("go", place="process"), dry_run=True, budget=spending).selection
-
-    status, text = preview("&budget=match&exchange-1=drop")
-
-    assert (200, "nothing") == (status, planned.exchanges[1].kept)
-    assert f"{planned.kept} of 3 exchanges" in text
-    assert 'name="exchange-1" value="drop" checked' in text
-    assert 'name="exchange-0" value="" checked' in text
-    assert "bye" in text
-    assert "<b>now" not in text
-    assert f'name="form" value="{form}"' in text
-    assert 404 == served.get(f"/forked/{form}")[0]
-    assert "<code>--budget match</code>" in text
-    status, text = preview("")
-    assert (200, False) == (status, "of 3 exchanges" in text)
-    assert 400 == preview("&agent=nobody")[0]
-    page = served.get(f"/session/claude/{knows}")[1]
-    assert '<option value="codex">Codex, which is told of it' in page
-    assert '<option value="claude">' not in page
-    assert 'name="agent" value="codex"' in preview("&agent=codex")[1]
-    assert all(way in text for way in ("all of it", "<code>--budget match</code>", "<code>--budget 30000</code>"))
-    assert (400, True) == ((said := preview("&budget=match&exchange-9=keep"))[0], "no exchange 9" in said[1])
-    assert 400 == preview("&budget=lots")[0]
-
-
 def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, monkeypatch):
     """Unknown is 404, busy or unfinished 409, too many 429, and what makes no sense 400."""
     knows = world.claude(shop, RETRY, DONE, "and the docs")
@@ -431,7 +391,9 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
     for fields, words in (
         (told, ()), (told | {"at": "1", "place": "process"}, ("--at", "1", "--in", "process")),
         (told | {"worktree": "yes"}, ("--worktree",)), (told | {"agent": "codex"}, ("--as", "codex")),
-        (told | {"budget": "match"}, ("--budget", "match")),
+        (told | {"budget": "match"}, ("--budget", "match")), (told | {"way": "--at match"}, ("--at", "match")),
+        (told | {"way": "--budget match", "at": "1"}, ("--budget", "match", "--at", "1")),
+        (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
         here = forks.previewed(form, lambda: Engine(world.model)).fork.as_json()
