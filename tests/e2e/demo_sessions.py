@@ -73,6 +73,12 @@ LONG = Scripted(
 
 #: Exchanges of very different heights, so that nothing is where a browser first takes it to be; one of them has the answer.
 TALL_ANSWER = 41
+TABLE = """The marmalade needle hides in the tick.
+
+| Environment variable | Meaning | Default | Since |
+| --- | --- | --- | --- |
+| HARBOR_MARMALADE_NEEDLE_SECONDS | How long a needle may hide before it is looked for | 25 | 1.4 |
+"""
 TALL = Scripted(
     "tall", "claude", HARBOR, "Sixty questions about the quartz pipeline", 9.0,
     asked=tuple(
@@ -83,7 +89,7 @@ TALL = Scripted(
                 for part in range(place * 7 % 5)
                 for step in (CommandRun("make stage", "done"), Say("It waits.\n\n" * (place * 11 % 17)))
             ),
-            Say("The marmalade needle hides in the tick." if place == TALL_ANSWER else f"Stage {place} sorts."),
+            Say(TABLE if place == TALL_ANSWER else f"Stage {place} sorts."),
         )
         for place in range(1, 61)
     ),

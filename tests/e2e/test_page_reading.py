@@ -18,6 +18,20 @@ SEEN = """() => {
 }"""
 #: Which exchange the form forks after.
 CHOSEN = "document.getElementById('at').selectedOptions[0].textContent.split(' ')[0]"
+#: Words of a table that stand in more than one line, and how far it can be scrolled to the side.
+BROKEN = """() => {
+  const table = document.querySelector(".prose .table"), broken = [];
+  for (const cell of table.querySelectorAll("th, td")) {
+    const text = cell.firstChild;
+    for (const { index, 0: word } of text.data.matchAll(/\\S+/g)) {
+      const range = new Range();
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) broken.push(word);
+    }
+  }
+  return [broken, table.scrollWidth > table.clientWidth, document.documentElement.scrollWidth > innerWidth];
+}"""
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
@@ -63,3 +77,9 @@ def test_the_outline_and_the_keys_choose_the_exchange_that_they_lead_to_however_
     chosen.append(page.evaluate(CHOSEN))
 
     assert [str(short), str(short + 1)] == chosen
+
+
+def test_on_a_phone_a_table_is_scrolled_and_no_word_of_it_is_broken(served, opened):
+    page = opened(f"/session/claude/{served.session('tall')}?q=marmalade#exchange-{TALL_ANSWER}", viewport=PHONE)
+
+    assert [[], True, False] == page.evaluate(BROKEN)
