@@ -181,17 +181,27 @@ class Session:
 
         Nothing waits for a tool's answer there, and the agent has said its last word on what it was asked.
         """
+        following = dict(pairwise(i for i, turn in enumerate(self.turns) if turn.speaks))
+        return tuple(
+            index
+            for index in self.pairs()
+            if (turn := self.turns[index]).role == "assistant" and turn.text and not turn.tool_calls
+            and (index not in following or self.turns[following[index]].prompt)
+        )  # fmt: skip
+
+    def pairs(self) -> tuple[int, ...]:
+        """The turns that complete a pair: an answer, or the result of a call, where no call waits for its result.
+
+        Only the turns before it decide that, so a copy that ends there ends with the same pair.
+        """
         points = []
         waiting: set[str] = set()
-        spoken = [i for i, turn in enumerate(self.turns) if turn.speaks]
-        following = dict(pairwise(spoken))
         for index, turn in enumerate(self.turns):
             if turn.prompt:  # what was interrupted and gone on from is not waited for any more
                 waiting.clear()
             waiting.update(call.id for call in turn.tool_calls)
             waiting.difference_update(result.tool_use_id for result in turn.tool_results)
-            finished = turn.role == "assistant" and bool(turn.text) and not turn.tool_calls and not waiting
-            if finished and (index not in following or self.turns[following[index]].prompt):
+            if not waiting and (turn.tool_results or (turn.role == "assistant" and turn.text)):
                 points.append(index)
         return tuple(points)
 

@@ -12,16 +12,16 @@ from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HomePlace
-from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
+from smart_fork.team.outgoing import last_pair
 from smart_fork.whereabouts import belongs, directory_of, unplaced
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A log, up to its last finished turn, and its records."""
+    """A log up to its last complete pair, and its records."""
 
     session: Session
     records: tuple[bytes, ...]
@@ -48,17 +48,15 @@ def place_of(root: Path) -> HomePlace:
 
 
 def local(session: Session, root: Path) -> Local:
-    """A session up to its last turn that is finished, of the project whose root that is.
+    """Read a session up to its last complete pair; `root` is its project's.
 
     Raises:
-        ForkRefused: nothing of it is finished, or its log is rewritten just now.
+        ForkRefused: nothing of it is complete, or its log is rewritten just now.
         Unshareable: a record says what JSON cannot say.
         Usage: sessions of that agent are not shared.
     """
     forms, place = forms_of(session.agent), place_of(root)
-    if not session.branch_points():
-        raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
-    records = forms.records_of(session, last_branch_point(session))
+    records = forms.records_of(session, last_pair(session))
     return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 
 

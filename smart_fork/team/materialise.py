@@ -18,13 +18,14 @@ from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
-from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, write_copy
+from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import as_session, lost_of, utterances, written
-from smart_fork.errors import Unshareable, Usage
+from smart_fork.errors import ForkRefused, Unshareable, Usage
 from smart_fork.sharing import neutral
 from smart_fork.sharing.canonical import decode
 from smart_fork.team import unfinished
 from smart_fork.team.local import Local, local, place_of
+from smart_fork.team.outgoing import last_pair
 
 #: What can be lost, as a person is told of it.
 THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "what a compaction had forgotten"
@@ -72,10 +73,19 @@ class Arrived:
         said = self.session.messages
         if not 1 <= number <= len(said):
             raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
-        at = said[number - 1][1].id
-        end = branch_point(self.session, at)
+        index, message = said[number - 1]
+        end = self._complete(index)
         counted = forms_of(self.session.agent).records_of(self.session, end)
-        return End(self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != at)
+        return End(self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id)
+
+    def _complete(self, start: int) -> int:
+        """The turn that completes the exchange of turn `start`; of an unfinished one, its last pair."""
+        try:
+            return branch_point(self.session, self.session.turns[start].id)
+        except ForkRefused:
+            if (end := last_pair(self.session)) < start:
+                raise
+            return end
 
 
 @contextmanager
@@ -140,7 +150,7 @@ def materialise(
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
         with crossing(platform or agent, one.session, source_id, directory) as (session, missing):
-            end = last_branch_point(session)
+            end = last_pair(session)
             branch = write_copy(
                 READERS[session.agent],
                 session,
@@ -170,7 +180,7 @@ def crossing(
         yield session, {}
         return
     forms_of(agent)  # what is not shared does not arrive
-    told = neutral.read(session, last_branch_point(session))
+    told = neutral.read(session, last_pair(session))
     said = utterances(session, told.messages)
     with (
         unfinished.folder() as folder,

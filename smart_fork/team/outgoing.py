@@ -1,6 +1,6 @@
 """What leaves this machine of a session: each step can only take something away.
 
-1. Refused altogether is what nobody may share; what the agent is writing just now stays, up to its last finished turn.
+1. Refused altogether is what nobody may share; it goes up to its last complete pair: what the agent does now stays.
 2. Of each record what is on the list of its agent. 3. Nothing of the files that ``.smartforkignore`` names.
 4. No images, unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
 
@@ -28,6 +28,7 @@ from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Recor
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, START, state_after, written
+from smart_fork.snippets import printable
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
 from smart_fork.team.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing, settings
@@ -42,8 +43,8 @@ ONE = {
     OTHER: "record that is no conversation", FILES: "call of a withheld file", IMAGES: "image",
     THOUGHTS: "thought with a secret",
 }  # fmt: skip
-#: Deeper than any record is.
-_DEPTH = 64
+#: Deeper than any record is; and of a tool's name, how much is repeated.
+_DEPTH, _NAME = 64, 40
 #: Of these a record has one if there is an image in it, in whatever agent's words.
 _PICTURED = (b"image", b"base64", b"inlineData", b"document", b'"pdf"')
 _DATA_URL = re.compile(r"data:([\w.+-]{1,40}/[\w.+-]{1,40});base64,([A-Za-z0-9+/=_-]{64,})")
@@ -96,6 +97,11 @@ class Outgoing:
         """How many bytes are sent."""
         return sum(map(len, self.records))
 
+    @property
+    def left_off(self) -> str:
+        """The unfinished end of the session, which stays here; empty where there is none."""
+        return left_off(self.session, self.end)
+
     def plain(self, text: str) -> str:
         """A text about the session, as people read it: without paths of this machine and secrets."""
         return plain(text, self.place, self.secrets, forms_of(self.session.agent))
@@ -126,7 +132,7 @@ def prepare(
     place = HomePlace(str(root).rstrip("/"), str(home or Path.home()).rstrip("/"))
     session = read or _read(log, agent)
     _may_leave(session, place, known)
-    end = _finished(session)
+    end = last_pair(session)
     secrets = Secrets(known.redact, known.allow)
     steps = _Steps(forms, place, session.cwd, ignored(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
@@ -151,10 +157,31 @@ def prepare(
     )
 
 
-def _finished(session: Session) -> int:
-    if points := session.branch_points():
+def last_pair(session: Session) -> int:
+    """The turn that a shared session ends with: its last answer, or the last result of a call.
+
+    Raises:
+        ForkRefused: there is none.
+    """
+    if points := session.pairs():
         return points[-1]
-    raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
+    raise ForkRefused(
+        f"Nothing to push: {session.session_id} has no answer and no result of a call yet.",
+        "Push it after the first one.",
+    )
+
+
+def left_off(session: Session, end: int) -> str:
+    """Describe the part after `end`, which stays here; empty where nobody misses it."""
+    rest = session.turns[end + 1 :]
+    prompts = sum(turn.prompt for turn in rest)
+    calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
+    said = (
+        f"{prompts} unanswered prompt{'s' * (prompts > 1)}" if prompts else "",
+        f"{len(calls)} unfinished call{'s' * (len(calls) > 1)} ({', '.join(dict.fromkeys(calls))})" if calls else "",
+        "the interruption" if session.interrupted else "",
+    )
+    return ", ".join(filter(None, said))
 
 
 def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:

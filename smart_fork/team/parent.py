@@ -39,12 +39,13 @@ def _said_again(project: Project, one: Alias, fork: Session) -> int:
         parent = read_log(one.file, one.platform, project.place.root)
     except SmartForkError:
         return 0
-    ends = (end for end in parent.branch_points() if _count(parent, end) == one.local_count)
+    answers = (end for end in parent.pairs() if parent.turns[end].text)
+    ends = (end for end in answers if _count(parent, end) == one.local_count)
     if (end := next(ends, None)) is None:
         return 0
     shared = [turn.text for number, turn in parent.messages if number <= end]
     said = fork.messages[: len(shared)]
-    if [turn.text for _, turn in said] != shared or said[-1][0] not in fork.branch_points():
+    if [turn.text for _, turn in said] != shared or said[-1][0] not in fork.pairs():
         return 0
     return _count(fork, said[-1][0])
 

@@ -11,7 +11,7 @@ from indexer.values import Value
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.snippets import printable
-from smart_fork.team.outgoing import ONE, Outgoing
+from smart_fork.team.outgoing import ONE, OPEN, Outgoing
 
 #: Of many names, so many are listed.
 _LISTED = 12
@@ -47,6 +47,7 @@ class Preview(Value):
     left_out: Mapping[str, int]
     files: tuple[str, ...]
     withheld: tuple[str, ...]
+    left_off: str = ""
 
     @property
     def readers(self) -> str:
@@ -69,8 +70,10 @@ class Preview(Value):
                 yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_SHOWN])
         if self.withheld:
             yield f"  withheld  what calls gave back of {_listed(self.withheld)}"
-        if self.left_out:
-            yield f"  left out  {', '.join(starmap(_counted, sorted(self.left_out.items())))}"
+        if left_out := {what: number for what, number in self.left_out.items() if what != OPEN}:
+            yield f"  left out  {', '.join(starmap(_counted, sorted(left_out.items())))}"
+        if self.left_off:
+            yield f"  left off  {self.left_off}"
         if not self.masked:
             yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
 
@@ -95,6 +98,7 @@ def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = N
         dict(out.left_out),
         tuple(map(out.plain, out.files)),
         tuple(map(out.plain, out.withheld)),
+        out.left_off,
     )
 
 

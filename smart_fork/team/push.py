@@ -160,6 +160,7 @@ def send(project: Project, made: Plan) -> Shared:
         files=(str(made.session.source_path),),
         masked=dict(made.out.masked),
         left_out=dict(made.out.left_out),
+        warnings=(f"It ends with its last complete pair. Left off: {made.out.left_off}.",) if made.out.left_off else (),
     )
 
 

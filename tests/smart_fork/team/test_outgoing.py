@@ -50,7 +50,7 @@ def test_up_to_the_last_finished_turn_goes(home, root):
 
 
 def test_a_session_without_an_answer_is_not_pushed(home, root):
-    with pytest.raises(ForkRefused, match="not finished"):
+    with pytest.raises(ForkRefused, match="no answer and no result"):
         prepare(claude(home, root, user("u1", None, "one")), "claude", root)
 
 

@@ -138,13 +138,9 @@ def second_clone(alice, team):
 
 
 def test_what_has_no_answer_yet_is_not_pushed_and_it_is_said_why(alice):
-    assert_refused(
-        alice,
-        1,
-        "Nothing to push: the agent has not finished an answer in it yet.",
-        "push",
-        session_of(alice, "claude", PROMPT),
-    )
+    session = session_of(alice, "claude", PROMPT)
+
+    assert_refused(alice, 1, f"Nothing to push: {session} has no answer and no result of a call yet.", "push", session)
 
 
 def test_what_her_own_agent_wrote_is_neither_cut_nor_said_to_be_when_it_is_withdrawn(alice, bob):

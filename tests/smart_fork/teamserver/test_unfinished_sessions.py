@@ -1,0 +1,140 @@
+"""Sessions that an interruption, a limit or an error ended: shared up to their last complete pair."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier
+from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, go_on, session_of
+from tests.smart_fork.world import Did
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
+LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
+CALL = {"claude": READ, "codex": LOOK}
+#: What Claude Code writes where a person presses Escape.
+STOPPED = "[Request interrupted by user for tool use]"
+
+
+def read(path):
+    return READERS[next(name for name in READERS.names if READERS[name].log_at(str(path)))].read(Path(path)).session
+
+
+def broken_off(machine, agent):
+    """A session of an agent whose only exchange ended after the result of a call, as its program wrote it; its id."""
+    if agent in CALL:
+        return machine.world.worked(agent, machine.repository, f"> {PROMPT}", CALL[agent])
+    lines = (FIXTURES / agent / "tools.jsonl").read_text().replace("/home/ada/shop", str(machine.repository))
+    lines = lines.splitlines(keepends=True)
+    source = machine.home / f"{agent}.jsonl"
+    with machine.here():
+        for count in range(len(lines), 0, -1):
+            source.write_text("".join(lines[:count]))
+            session = READERS[agent].read(source).session
+            if session is not None and session.pairs() and not session.branch_points():
+                break
+        first = json.loads(lines[0])
+        session_id = str({**first, **first.get("data", {})}.get("sessionId") or session.session_id)
+        made = NewSession(session_id, machine.repository, datetime.fromisoformat(session.started))
+        target = copier(agent).place(source, made)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(target)
+        if agent == "gemini":
+            (target.parents[1] / ".project_root").write_text(str(machine.repository))
+    return session_id
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
+def test_a_session_without_an_answer_is_shared_up_to_its_last_result_and_the_other_goes_on_from_there(
+    alice, bob, agent
+):
+    session = broken_off(alice, agent)
+
+    pushed = alice.team("push", session, "--public", "--yes")
+    forked = bob.team("fork", pushed["session_id"])
+
+    assert pushed["record_count"] == forked["record_count"] > 0
+    with bob.here():
+        there = read(forked["files"][0])
+    with alice.here():
+        here = read(pushed["files"][0])
+    assert (there.pairs()[-1], ()) == (len(there.turns) - 1, there.branch_points())
+    texts = [turn.text.replace(str(alice.repository), str(bob.repository)) for _, turn in here.messages]
+    assert texts[: len(there.messages)] == [turn.text for _, turn in there.messages]
+    assert bob.team("push")["up_to_date"]
+    assert ["up_to_date"] == [one["state"] for one in bob.team("status")["aliases"]]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_is_said_after_the_interruption_is_appended_to_what_was_pushed(alice, bob, agent):
+    pushed = alice.team("push", broken_off(alice, agent), "--public", "--yes")
+    go_on(alice, pushed["files"][0], agent, "go on", "Done.")
+
+    more = alice.team("push", "--yes")
+
+    assert (pushed["session_id"], 2) == (more["session_id"], more["pushed_records"])
+    with bob.here():
+        texts = [turn.text for _, turn in read(bob.team("fork", more["session_id"])["files"][0]).messages]
+    assert [PROMPT, "go on", "Done."] == texts
+
+
+def test_the_unfinished_end_is_named_before_and_after_it_was_left_off(alice):
+    session = alice.world.worked("claude", alice.repository, f"> {PROMPT}", READ, "> and now", Did("Bash", {}))
+    log = alice.world.log_of(session)
+    lines = log.read_text().splitlines()[:-1]  # the call has no result
+    stop = alice.world.claude_records(session, alice.repository, STOPPED)[0]
+    stop["parentUuid"] = json.loads(lines[-1])["uuid"]
+    log.write_text("\n".join([*lines, json.dumps(stop)]) + "\n")
+    named = "1 unanswered prompt, 1 unfinished call (Bash), the interruption"
+
+    shown = alice.do("team", "push", session, "--dry-run")
+    seen = alice.team("push", session, "--dry-run")
+    pushed = alice.team("push", session, "--yes")
+
+    assert f"left off  {named}" in shown.out
+    assert (named, 3) == (seen["left_off"], pushed["pushed_records"])
+    assert [f"It ends with its last complete pair. Left off: {named}."] == pushed["warnings"]
+
+
+def test_of_what_an_agent_does_now_the_calls_that_have_not_ended_stay_here(alice):
+    session = alice.world.worked("claude", alice.repository, f"> {PROMPT}", READ, Did("Bash", {"command": "make"}))
+    log = alice.world.log_of(session)
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
+
+    pushed = alice.team("push", session, "--yes")
+
+    assert (3, {"what is not finished yet": 1}) == (pushed["pushed_records"], pushed["left_out"])
+
+
+def test_a_branch_at_the_prompt_of_an_unfinished_session_has_its_last_pair(alice):
+    pushed = alice.team("push", broken_off(alice, "claude"), "--yes")
+
+    made = alice.team("branch", pushed["session_id"], "--at", "1")
+
+    assert (pushed["record_count"], True) == (made["record_count"], made["moved"])
+
+
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+def test_an_unfinished_session_is_written_for_another_agent(alice, bob, agent, other):
+    pushed = alice.team("push", broken_off(alice, agent), "--yes", "--public")
+
+    forked = bob.team("fork", pushed["session_id"], "--platform", other)
+
+    with bob.here():
+        texts = "\n".join(turn.text for _, turn in read(forked["files"][0]).messages)
+    assert PROMPT in texts
+
+
+def test_a_finished_session_has_nothing_left_off(alice):
+    session = session_of(alice, "claude", PROMPT, ANSWER)
+
+    assert ("", []) == (
+        alice.team("push", session, "--dry-run")["left_off"],
+        alice.team("push", session, "--yes")["warnings"],
+    )
