@@ -11,12 +11,14 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.digest import digest_of
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
+from smart_fork.team.local import ahead
 from smart_fork.team.materialise import Materialised, arrived
-from smart_fork.team.project import Project
-from smart_fork.team.pull import FILE, TakenAs, named, now, told, track, tracked_as, writing
-from smart_fork.team.shared import Shared
-from smart_fork.team.tracking import Alias
+from smart_fork.team.project import Project, has_moved
+from smart_fork.team.pull import FILE, TakenAs, free_alias, named, now, told, track, tracked_as, writing
+from smart_fork.team.shared import Shared, shared
+from smart_fork.team.tracking import Alias, Tracked
 
+OTHER_PAST = "The remote session is not the one that was seen before."
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 BranchVerb = Literal["branch", "fork"]
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
@@ -86,16 +88,115 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
+    parted = _parted(project, read.session) if verb == "branch" and asked.pull else None
+    if parted is not None and asked.at is None:
+        return _apart(project, *parted, read.session, asked, taken_as)
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
+    if parted is not None and cut.count > parted[1].base_count:
+        raise Usage(
+            f"--at {asked.at}: here and on the server that is another message",
+            f"smart-fork team branch {parted[0]} takes all that is here; --at takes what is the same on both.",
+        )
     begun = None if asked.local else begin(project, verb, source_id, cut.count)
-    name = named(project.tracking.read(), taken_as, source_id if begun is None else begun.session_id)
+    name = (
+        _free_name(project, taken_as, source_id)
+        if begun is None
+        else named(project.tracking.read(), taken_as, begun.session_id)
+    )
     writes = writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
     with writes as written:
         if begun is not None:
             return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
         assert written is not None  # noqa: S101 - what is kept from the server is written here
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
+
+
+def _free_name(project: Project, taken_as: TakenAs, source_id: str) -> str:
+    """The alias of a session that the server does not know yet."""
+    tracked = project.tracking.read()
+    return named(tracked, taken_as, "", None if taken_as.alias else free_alias(tracked, source_id, new=True))
+
+
+def _parted(project: Project, info: wire.SessionInfo) -> tuple[str, Alias] | None:
+    """The alias of a session that was continued here and on the server."""
+    for name, one in project.tracking.ours().aliases.items():
+        if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
+            return name, one
+    return None
+
+
+def _apart(  # noqa: PLR0917 - what was asked for
+    project: Project, before: str, one: Alias, info: wire.SessionInfo, asked: BranchAsked, taken_as: TakenAs
+) -> Shared:
+    """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
+    if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
+        raise Usage(
+            f"--platform and --into take what is shared, and {before} was continued here and on the server",
+            f"smart-fork team branch {before}, then branch the new session with them.",
+        )
+    begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
+    child = None if begun is None else begun_as(project, begun, info.id, one, asked, name=before)[0]
+    name = (
+        _free_name(project, taken_as, info.id) if child is None else named(project.tracking.read(), taken_as, child.id)
+    )
+    alias = replace(
+        one.apart(),
+        session_id=child.id if child else None,
+        visibility=child.visibility if child else asked.visibility or "private",
+        title=child.title if child else asked.title or info.title,
+        revision=child.revision if child else info.revision,
+    )
+
+    def change(tracked: Tracked) -> Tracked:
+        known = tracked if begun is None else begun.done(tracked)
+        return known.with_alias(before, known.aliases[before].elsewhere()).with_alias(name, alias)
+
+    more = ahead(one, project.place.root)
+    project.tracking.change(change)
+    done = (
+        _unshared(project, "branch", info, alias, name)
+        if child is None
+        else shared("branch", project.server, child, name)
+    )
+    return replace(
+        done,
+        created=True,
+        files=one.files,
+        warnings=(
+            f"{more} records of it are on this machine alone: smart-fork team push {name} sends them.",
+            f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
+        ),
+    )
+
+
+def begun_as(
+    project: Project, begun: Begun, source_id: str, one: Alias, asked: BranchAsked, *, name: str
+) -> tuple[wire.SessionInfo, bool]:
+    """Make the base of a tracked session a session of its own; return it, and whether no earlier command made it.
+
+    Raises:
+        NotFound: its parent is gone.
+        Conflict: its parent begins with other records.
+    """
+    if (there := begun.there()) is not None:
+        child, created = _described(project, there.session, asked), False
+    else:
+        created = True
+        try:
+            source = project.client.session(project.key, source_id).session
+            verb: BranchVerb = "branch" if project.is_mine(source) else "fork"
+            child = create(project, begun, source, one.base_count, asked, verb=verb)
+        except NotFound as error:
+            raise NotFound(error.message, alone(name)) from error
+    if child.base_digest != one.base_digest:
+        raise Conflict(OTHER_PAST, alone(name))
+    return child, created
+
+
+def alone(name: str) -> str:
+    """The way out where a parent is lost."""
+    return f"smart-fork team push {name} --force shares what is here without a parent."
 
 
 def _cut(project: Project, source: Download, at: int | None) -> _Cut:
@@ -208,7 +309,20 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
         track(project, name, alias)
     done = told(project, verb, info, written, name if taken_as.track else None)
     return replace(
-        done, session_id=None, url=None, title=alias.title, owner=project.client.account.user, created=True,
-        visibility=alias.visibility, parent_id=info.id, base_count=cut.count, base_digest=digest, head_digest=digest,
-        record_count=cut.count, moved=cut.moved,
+        _unshared(project, verb, info, alias, done.alias),
+        created=True,
+        moved=cut.moved,
+        files=done.files,
+        resume_command=done.resume_command,
+        lost=done.lost,
+        warnings=done.warnings,
+    )
+
+
+def _unshared(project: Project, verb: BranchVerb, info: wire.SessionInfo, alias: Alias, name: str | None) -> Shared:
+    """Answer with a session that the server does not have yet."""
+    return replace(
+        shared(verb, project.server, info, name), session_id=None, url=None, title=alias.title,
+        owner=project.client.account.user, visibility=alias.visibility, parent_id=info.id, base_count=alias.base_count,
+        base_digest=alias.base_digest, head_digest=alias.base_digest, record_count=alias.base_count,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
 from smart_fork.team.outgoing import last_pair
+from smart_fork.team.tracking import Alias
 from smart_fork.whereabouts import belongs, directory_of, unplaced
 
 
@@ -58,6 +59,17 @@ def local(session: Session, root: Path) -> Local:
     forms, place = forms_of(session.agent), place_of(root)
     records = forms.records_of(session, last_pair(session))
     return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
+
+
+def ahead(one: Alias, root: Path) -> int | None:
+    """Count the records that are not pushed: below 0 if what was pushed has changed, `None` without a log."""
+    if one.file is None:
+        return None
+    try:
+        here = local(read_log(one.file, one.platform, root), root)
+    except SmartForkError:
+        return None
+    return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:

@@ -122,6 +122,11 @@ def opened(
         yield Project(client, place, Tracking(place, client.account.origin))
 
 
+def has_moved(one: Alias, info: SessionInfo) -> bool:
+    """Whether the server has other records than when it was last seen."""
+    return (one.base_count, one.base_digest) != (info.record_count, info.head_digest)
+
+
 def missing(reference: str) -> NotFound:
     """One answer for all that cannot be had."""
     return NotFound(f"Session not found: {quoted(reference)}", HINT)

@@ -23,9 +23,9 @@ from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.crossed import keys_of
 from smart_fork.team.download import Download, Seen, download
-from smart_fork.team.local import local, read_log
+from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
-from smart_fork.team.project import Project
+from smart_fork.team.project import Project, has_moved
 from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_crossed, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
@@ -72,7 +72,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     tracked = project.tracking.read()
     known = next(((name, one) for name, one in tracked.aliases.items() if one.session_id == session_id), None)
     if known is not None and not wanted.force:
-        _check_unchanged(project, known[1])
+        _check_unchanged(project, *known, read.session)
         if _is_here(known[1], read.session, wanted):
             name, one = known
             project.tracking.change(lambda all_: all_.with_alias(name, all_.aliases[name]))
@@ -85,9 +85,35 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
         return _as_file(project, taken, name)
     wanted = wanted.of(taken.info.agent)
     with writing(project, taken, wanted, others=False) as written:
+        kept = _set_apart(project, known[1], session_id) if known is not None and wanted.track else ()
         if wanted.track:
             track(project, name, tracked_as(taken.info, written, kind="pull"))
-    return told(project, "pull", taken.info, written, name if wanted.track else None)
+    done = told(project, "pull", taken.info, written, name if wanted.track else None)
+    return replace(done, warnings=(*done.warnings, *kept))
+
+
+def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo) -> None:
+    """Refuse to leave behind records that are not pushed."""
+    if one.file is None or not one.file.exists():
+        return
+    more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
+    more -= one.local_count
+    if more > 0:
+        branch = (
+            f"smart-fork team branch {name} makes them a session of its own; then smart-fork team pull {name} again."
+        )
+        way = branch if has_moved(one, info) else f"smart-fork team push {name} sends them."
+        raise Conflict(f"It has gone on here: {more} records are not pushed.", way)
+
+
+def _set_apart(project: Project, one: Alias, session_id: str) -> tuple[str, ...]:
+    """Keep a log with records that are not pushed as a branch, and say how it is called."""
+    more = ahead(one, project.place.root) or 0
+    if more <= 0:
+        return ()
+    name = free_alias(project.tracking.read(), session_id, new=True)
+    project.tracking.change(lambda tracked: tracked.with_alias(name, one.apart(), current=False))
+    return (f"{more} records that were not pushed are kept as {name}: smart-fork team push {name} shares them.",)
 
 
 @contextmanager
@@ -193,11 +219,12 @@ def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None
     return name
 
 
-def free_alias(tracked: Tracked, session_id: str) -> str:
-    """The beginning of an id, with a number behind it where another session has that name."""
+def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
+    """The beginning of an id, with a number behind it where another session has that name, or with `new` any."""
     name = default_alias(session_id)
     names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
-    return next(one for one in names if one not in tracked.aliases or tracked.aliases[one].session_id == session_id)
+    mine = [] if new else [name for name, one in tracked.aliases.items() if one.session_id == session_id]
+    return next(one for one in names if one not in tracked.aliases or one in mine)
 
 
 def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias:
@@ -297,19 +324,6 @@ def now() -> str:
 
 
 def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
-    same = (one.base_count, one.base_digest) == (info.record_count, info.head_digest)
+    same = not has_moved(one, info)
     there = one.file is not None and one.file.exists()
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
-
-
-def _check_unchanged(project: Project, one: Alias) -> None:
-    """Refuse to leave behind what was said here and is not pushed."""
-    if one.file is None or not one.file.exists():
-        return
-    here = local(read_log(one.file, one.platform, project.place.root), project.place.root)
-    if len(here.records) > one.local_count:
-        more = len(here.records) - one.local_count
-        raise Conflict(
-            f"It has gone on here: {more} records are not pushed.",
-            "Push them, or branch; --force writes a copy beside it.",
-        )

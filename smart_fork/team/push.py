@@ -5,9 +5,10 @@ Nothing is sent before somebody has seen what it is: `plan` makes it, `send` sen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, READERS
@@ -21,10 +22,10 @@ from smart_fork.sharing.segments import Segment, pack
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import replay
 from smart_fork.team.begun import Begun, begin
-from smart_fork.team.branch import BranchAsked, create
+from smart_fork.team.branch import BranchAsked, alone, begun_as
 from smart_fork.team.download import tail
 from smart_fork.team.ids import BEGINNING
-from smart_fork.team.local import found, local, newest, read_log
+from smart_fork.team.local import Local, found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.team.parent import parent_of
 from smart_fork.team.preview import Preview, Receiver, preview
@@ -36,10 +37,6 @@ from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 from smart_fork.team.vectors import vectors_here
 
-_GONE = (
-    "It was deleted, or is not yours to read any more. To share what is here as a session of its own:"
-    " smart-fork team alias remove ALIAS, then push it."
-)
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB
 
@@ -99,23 +96,69 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     if name is not None:
         alias = tracked.aliases[name]
         since = Since(alias.local_count, alias.local_digest)
-        if asked.force and not local(session, root).begins_with(since.count, since.digest):
-            alias = since = None
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
         alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
+    if (
+        asked.force
+        and alias is not None
+        and since is not None
+        and _is_lost(project, alias, local(session, root), since)
+    ):
+        alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
     replay.check(out)
-    return Plan(name or "", out, alias, _masked(asked, out), _before(project, alias, session))
+    return _checked(project, Plan(name or "", out, alias, _masked(asked, out)))
 
 
-def _before(project: Project, alias: Alias | None, session: Session) -> wire.Visibility:
-    """Who may read it now, as the server says: another machine may have changed that."""
-    if alias is not None and alias.session_id is not None and not _is_another(alias, session):
-        try:
-            return project.client.session(project.key, alias.session_id).session.visibility
-        except NotFound as error:
-            raise NotFound(error.message, _GONE) from error
-    return (_visible(alias) if alias is not None else None) or "private"
+def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
+    """Whether a log is no continuation any more of what was shared: `--force` shares it without a parent."""
+    if alias.session_id is None or not here.begins_with(since.count, since.digest):
+        return True
+    try:
+        there = project.client.session(project.key, alias.session_id).session
+    except NotFound:
+        return True
+    return there.record_count < alias.base_count
+
+
+def _checked(project: Project, made: Plan) -> Plan:
+    """Look at the session on the server: who may read it now, and whether more can be added to it.
+
+    Raises:
+        NotFound: it is gone.
+        Conflict: it has other records.
+    """
+    alias = made.alias
+    if alias is None or made.creates:
+        return replace(made, before=(_visible(alias) if alias is not None else None) or "private")
+    try:
+        there = project.client.session(project.key, alias.session_id or "").session
+    except NotFound as error:
+        raise NotFound(error.message, alone(made.name)) from error
+    with _way_out(made):
+        _reached(alias, there, made.out.records)
+    return replace(made, before=there.visibility)
+
+
+@contextmanager
+def _way_out(made: Plan) -> Iterator[None]:
+    """Tell what to do where the remote session has other records than this machine has seen."""
+    try:
+        yield
+    except Conflict as error:
+        if error.count is None:
+            raise
+        base = made.alias.base_count if made.alias is not None else 0
+        if error.count < base:
+            way = alone(made.name)
+        elif made.out.records:
+            way = (
+                f"It was continued here as well: smart-fork team branch {made.name} makes what is here a session of its"
+                f" own. Then smart-fork team push sends it, and smart-fork team pull {made.name} takes the other."
+            )
+        else:
+            way = f"smart-fork team pull {made.name} takes what is new."
+        raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 
 def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
@@ -142,7 +185,8 @@ def send(project: Project, made: Plan) -> Shared:
         info, sent = _appended(project, child, made)
     else:
         created = False
-        info, sent = _appended(project, alias, made)
+        with _way_out(made):
+            info, sent = _appended(project, alias, made)
     info = _described(project, info, made, created=created)
     base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
@@ -263,26 +307,15 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
     """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
-        raise SmartForkError("It is not known what this is a branch of.", "--force pushes it as a session of its own.")
-    there = begun.there()
-    info = there.session if there is not None else _branched(project, begun, source_id, alias, made)
-    if info.base_digest != alias.base_digest:
-        raise Conflict(
-            "The remote session is not the one that was seen before.", "smart-fork team pull, or fork it again."
-        )
-    return replace(alias, session_id=info.id, parent_id=info.parent_id), there is None
-
-
-def _branched(project: Project, begun: Begun, source_id: str, alias: Alias, made: Plan) -> wire.SessionInfo:
-    source = project.client.session(project.key, source_id).session
-    verb: Literal["branch", "fork"] = "branch" if project.is_mine(source) else "fork"
+        raise SmartForkError("It is not known what this is a branch of.", alone(made.name))
     asked = BranchAsked(
         title=made.asked.title or alias.title or None,
         tags=made.asked.tags,
         summary=made.asked.summary,
         visibility=made.asked.visibility or _visible(alias),
     )
-    return create(project, begun, source, alias.base_count, asked, verb=verb)
+    child, created = begun_as(project, begun, source_id, alias, asked, name=made.name or made.session.session_id)
+    return replace(alias, session_id=child.id, parent_id=child.parent_id), created
 
 
 def _visible(alias: Alias) -> wire.Visibility | None:
@@ -297,7 +330,7 @@ def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionI
 def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: Plan) -> tuple[wire.SessionInfo, int]:
     info = read.session
     if info.agent != made.session.agent:
-        raise Conflict("The remote session is another agent's.", _GONE)
+        raise Conflict("The remote session is another agent's.", alone(made.name))
     reached = _reached(alias, info, made.out.records)
     new = made.out.records[reached:]
     if not new:
@@ -327,7 +360,6 @@ def _reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> in
             return more
     raise Conflict(
         f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",
-        "smart-fork team pull refreshes it; smart-fork team branch or fork goes on beside it.",
         count=info.record_count,
         digest=info.head_digest,
     )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indexer.values import Value
-from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.errors import NotFound
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.team.local import local, read_log
-from smart_fork.team.project import Project
+from smart_fork.team.local import ahead
+from smart_fork.team.project import Project, has_moved
 from smart_fork.team.tracking import Alias
 
 State = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
@@ -42,9 +42,9 @@ def status(project: Project) -> tuple[AliasStatus, ...]:
 
 def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
     info = _there(project, one)
-    state, ahead, behind = _state(one, info, _ahead(project, one))
+    state, more, behind = _state(one, info, ahead(one, project.place.root))
     title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
-    return AliasStatus(name, current, one.session_id, title, one.kind, visibility, state, ahead, behind, one.files)
+    return AliasStatus(name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files)
 
 
 def _there(project: Project, one: Alias) -> SessionInfo | None:
@@ -56,26 +56,15 @@ def _there(project: Project, one: Alias) -> SessionInfo | None:
         return None
 
 
-def _state(one: Alias, info: SessionInfo | None, ahead: int | None) -> tuple[State, int, int]:
+def _state(one: Alias, info: SessionInfo | None, more: int | None) -> tuple[State, int, int]:
     if info is None:
-        return "pending" if one.session_id is None else "withdrawn", max(ahead or 0, 0), 0
-    behind = info.record_count - one.base_count
-    moved = behind != 0 or info.head_digest != one.base_digest
-    if ahead is None:
-        return ("behind" if moved else "missing"), 0, max(behind, 0)
-    if ahead < 0:
-        return "changed", 0, max(behind, 0)
-    if ahead and moved:
-        return "diverged", ahead, max(behind, 0)
-    return ("ahead" if ahead else "behind" if moved else "up_to_date"), ahead, max(behind, 0)
-
-
-def _ahead(project: Project, one: Alias) -> int | None:
-    """How many records are not pushed; less than none where what was pushed has changed, `None` without a log."""
-    if one.file is None:
-        return None
-    try:
-        here = local(read_log(one.file, one.platform, project.place.root), project.place.root)
-    except SmartForkError:
-        return None
-    return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
+        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0), 0
+    behind = max(info.record_count - one.base_count, 0)
+    moved = has_moved(one, info)
+    if more is None:
+        return ("behind" if moved else "missing"), 0, behind
+    if more < 0:
+        return "changed", 0, behind
+    if more and moved:
+        return "diverged", more, behind
+    return ("ahead" if more else "behind" if moved else "up_to_date"), more, behind

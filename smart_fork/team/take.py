@@ -176,7 +176,7 @@ def _is_as_it_was(where: Project, one: Alias) -> bool:
 def _written(where: Project, source_id: str) -> Taken:
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
-    current, name = before.current, free_alias(before, source_id)
+    current, name = before.current, free_alias(before, source_id, new=True)
     make = branch if where.is_mine(info) else fork
     done = make(where, source_id, BranchAsked(local=True), TakenAs(alias=name))
     where.tracking.change(lambda after: _with_current(after, current))

@@ -76,6 +76,14 @@ class Alias:
         """The log of this machine."""
         return Path(self.files[0]) if self.files else None
 
+    def apart(self) -> Alias:
+        """Return the log as a branch of the shared session, which the server makes with its first push."""
+        return replace(self, session_id=None, parent_id=self.session_id, kind="branch", visibility="private")
+
+    def elsewhere(self) -> Alias:
+        """Return the shared session without a log of this machine."""
+        return replace(self, files=(), local_count=0, local_digest="")
+
 
 @dataclass(frozen=True, slots=True)
 class Tracked:

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 #: States that are no words for a person.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "not on the server any more"}
+#: The next command of a state in which a push or a pull is refused.
+_NEXT = {
+    "diverged": "smart-fork team branch {} makes what is here a session of its own",
+    "changed": "smart-fork team push {} --force shares what is here without a parent",
+    "withdrawn": "smart-fork team push {} --force shares what is here without a parent",
+}
 #: Sessions that are listed where nobody says how many.
 _LISTED = 20
 
@@ -141,6 +147,8 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
         numbers = [f"{one.ahead} ahead" if one.ahead else "", f"{one.behind} behind" if one.behind else ""]
         said = ", ".join(filter(None, (_STATES.get(one.state, one.state.replace("_", " ")), *numbers)))
         out.print(plain(f"{'*' if one.current else ' '} {one.alias}", "bold") + plain(f"  {said}  {one.title}"))
+        if way := _NEXT.get(one.state):
+            out.print(plain(f"    {way.format(one.alias)}", "dim"))
     if failed:
         say(f"{in_words(failed)} {NEXT}")
     if not found:

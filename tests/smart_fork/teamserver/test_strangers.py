@@ -169,10 +169,9 @@ def test_what_was_deleted_on_the_server_is_shared_again_as_it_is_told(alice):
     alice.team("delete", pushed["session_id"], "--yes")
 
     refused = alice.do("team", "push", "--yes")
-    alice.team("alias", "remove", pushed["alias"])
-    again = alice.team("push", pushed["files"][0], "--yes")
+    again = alice.team("push", pushed["alias"], "--yes", "--force")
 
-    assert (3, True) == (refused.code, "smart-fork team alias remove ALIAS" in refused.err)
+    assert (3, True) == (refused.code, f"smart-fork team push {pushed['alias']} --force" in refused.err)
     assert again["created"]
     assert pushed["session_id"] != again["session_id"]
 
