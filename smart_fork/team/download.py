@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from smart_fork.errors import Conflict, TooLarge, Unshareable
+from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import START, state_after, state_of, states, written
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.team.client import Client
 
+#: So often a session is read again that was pushed to meanwhile.
+_TRIES = 3
 _THEIRS = "What the server sent is damaged, and nothing of it was written. Try again, or tell who runs it."
 
 
@@ -41,9 +43,25 @@ def _looked_at() -> Iterator[None]:
         raise type(error)(error.message, error.hint or _THEIRS) from error
 
 
-@_looked_at()
 def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None) -> Download:
-    """All records of a session.
+    """All records of a session, as it is now where a push has replaced its last segment meanwhile.
+
+    Raises:
+        SmartForkError: as `_downloaded`.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _downloaded(client, read, base)
+        except NotFound:
+            known, read = read, client.session(read.session.project, read.session.id)
+            if read.session.head_digest == known.session.head_digest:
+                raise
+    return _downloaded(client, read, base)
+
+
+@_looked_at()
+def _downloaded(client: Client, read: wire.SessionRead, base: Seen | None) -> Download:
+    """The records that a server says to have.
 
     Raises:
         Unshareable: they are not what the server says of them.

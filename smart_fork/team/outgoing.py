@@ -232,7 +232,7 @@ class _Steps:
         state, number = START, 0
         for record in self._forms.records_of(session, end):
             if number == since.count:
-                _same(written(state), since)
+                _same(written(state), since, session.session_id)
             number += 1
             shared = self._forms.outgoing(record, self._place)
             whole = orjson.dumps(shared, option=orjson.OPT_SORT_KEYS)
@@ -241,7 +241,7 @@ class _Steps:
             if number > since.count and (data := self._sent(shared, whole, number)):
                 yield number, data, self._forms.sent(record) or {}
         if number < since.count or (number == since.count and written(state) != since.digest):
-            _same("", since)
+            _same("", since, session.session_id)
         self.local = Since(number, written(state))
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
@@ -310,10 +310,10 @@ def _size(size: int) -> str:
     return f"{size} bytes" if size < 1_000 else f"{size // 1_000} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
 
 
-def _same(digest: str, since: Since) -> None:
+def _same(digest: str, since: Since, session_id: str) -> None:
     if digest != since.digest:
         raise Conflict(
             f"What was pushed has changed here since (within its first {since.count} records).",
-            "smart-fork team push --force shares what is here as a session of its own; team branch --local goes on from"
-            " what was pushed.",
+            f"smart-fork team push {session_id} --force shares what is here without a parent. Or smart-fork team branch"
+            f" {session_id} --local copies what was pushed.",
         )

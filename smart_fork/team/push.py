@@ -1,191 +1,69 @@
-"""Pushing: what a session of this machine has said since is appended to the shared one, or makes it.
-
-Nothing is sent before somebody has seen what it is: `plan` makes it, `send` sends it.
-"""
+"""Pushing: append the new records of a session to the shared one, or make it, as a plan says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
-from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.facets import title_of
-from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.foreign_sessions import refuse_owing
+from smart_fork.errors import Conflict, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import NOTHING, state_after, state_of, states, written
-from smart_fork.sharing.limits import MIB, SUMMARY, TEXT
+from smart_fork.sharing.digest import NOTHING, state_after, state_of, written
+from smart_fork.sharing.limits import MIB, TEXT
 from smart_fork.sharing.segments import Segment, pack
-from smart_fork.snippets import printable, quoted
-from smart_fork.team import replay
+from smart_fork.snippets import printable
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.branch import BranchAsked, alone, begun_as
 from smart_fork.team.download import tail
-from smart_fork.team.ids import BEGINNING
-from smart_fork.team.local import Local, found, local, newest, read_log
-from smart_fork.team.outgoing import Outgoing, Since, prepare
-from smart_fork.team.parent import parent_of
-from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
 from smart_fork.team.pulled import Written
 from smart_fork.team.pulled import pushed as pushed_here
+from smart_fork.team.push_plan import Plan, is_another, reached, visible_of, way_out
 from smart_fork.team.shared import Shared, shared
-from smart_fork.team.tracking import Alias, Tracked
+from smart_fork.team.tracking import Alias
 from smart_fork.team.vectors import vectors_here
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB
 
 
-@dataclass(frozen=True, slots=True)
-class PushAsked:
-    """What is to be pushed, and what is said of it."""
-
-    reference: str | None = None
-    platforms: tuple[AgentName, ...] = ()
-    visibility: wire.Visibility | None = None
-    title: str | None = None
-    tags: tuple[str, ...] | None = None
-    summary: str | None = None
-    images: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What would be sent, and to which of the sessions that are tracked. `before` is who may read that one now."""
-
-    name: str
-    out: Outgoing
-    alias: Alias | None
-    asked: PushAsked
-    before: wire.Visibility = "private"
-
-    @property
-    def session(self) -> Session:
-        """The session of this machine."""
-        return self.out.session
-
-    @property
-    def creates(self) -> bool:
-        """Whether there is no such session before."""
-        return self.alias is None or self.alias.session_id is None or _is_another(self.alias, self.session)
-
-    def preview(self, project: Project) -> Preview:
-        """The same for a person, before it is sent."""
-        to = Receiver(project.server, project.key, self.asked.visibility or self.before, self.before)
-        return preview(self.out, to, created=self.creates, title=self.asked.title)
-
-
-def plan(project: Project, asked: PushAsked) -> Plan:
-    """What a push would send; nothing is sent.
-
-    Raises:
-        Usage: it is not said which session.
-        Conflict: what was pushed has changed here.
-        SmartForkError: it cannot be shared, or what would be sent would not load any more.
-    """
-    tracked = project.tracking.read()
-    name, session = _source(project, tracked, asked)
-    refuse_owing(session.session_id)
-    root, alias, since = project.place.root, None, None
-    if name is not None:
-        alias = tracked.aliases[name]
-        since = Since(alias.local_count, alias.local_digest)
-    elif any(one.platform == session.agent for one in tracked.aliases.values()):
-        alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
-    if (
-        asked.force
-        and alias is not None
-        and since is not None
-        and _is_lost(project, alias, local(session, root), since)
-    ):
-        alias = since = None
-    out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
-    replay.check(out)
-    return _checked(project, Plan(name or "", out, alias, _masked(asked, out)))
-
-
-def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
-    """Whether a log is no continuation any more of what was shared: `--force` shares it without a parent."""
-    if alias.session_id is None or not here.begins_with(since.count, since.digest):
-        return True
-    try:
-        there = project.client.session(project.key, alias.session_id).session
-    except NotFound:
-        return True
-    return there.record_count < alias.base_count
-
-
-def _checked(project: Project, made: Plan) -> Plan:
-    """Look at the session on the server: who may read it now, and whether more can be added to it.
-
-    Raises:
-        NotFound: it is gone.
-        Conflict: it has other records.
-    """
-    alias = made.alias
-    if alias is None or made.creates:
-        return replace(made, before=(_visible(alias) if alias is not None else None) or "private")
-    try:
-        there = project.client.session(project.key, alias.session_id or "").session
-    except NotFound as error:
-        raise NotFound(error.message, alone(made.name)) from error
-    with _way_out(made):
-        _reached(alias, there, made.out.records)
-    return replace(made, before=there.visibility)
-
-
-@contextmanager
-def _way_out(made: Plan) -> Iterator[None]:
-    """Tell what to do where the remote session has other records than this machine has seen."""
-    try:
-        yield
-    except Conflict as error:
-        if error.count is None:
-            raise
-        base = made.alias.base_count if made.alias is not None else 0
-        if error.count < base:
-            way = alone(made.name)
-        elif made.out.records:
-            way = (
-                f"It was continued here as well: smart-fork team branch {made.name} makes what is here a session of its"
-                f" own. Then smart-fork team push sends it, and smart-fork team pull {made.name} takes the other."
-            )
-        else:
-            way = f"smart-fork team pull {made.name} takes what is new."
-        raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
-
-
-def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
-    """What is said of a session is masked as what was said in it."""
-    title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
-    tags = None if asked.tags is None else tuple(out.plain(one)[:TEXT] for one in asked.tags)
-    return replace(asked, title=title, summary=summary and summary[:SUMMARY], tags=tags)
-
-
 def send(project: Project, made: Plan) -> Shared:
-    """Send it. The tracking file is written after the answer.
+    """Send it, after other pushes from this clone. The tracking file is written after the answer.
 
     Raises:
         Conflict: the remote session has advanced.
         SmartForkError: it was not taken.
     """
+    with project.tracking.one_push():
+        found = project.tracking.read().of_log(made.session.source_path)
+        if found is None or found[1] == made.seen or found[1].session_id is None:
+            return _sent(project, made)
+        name, one = found
+        if one.local_count >= made.out.local.count:
+            return _was_sent(project, made, name, one)
+        base = Alias(base_digest=NOTHING) if made.alias is None else made.alias
+        alias = replace(one, base_count=base.base_count, base_digest=base.base_digest)
+        return _sent(project, replace(made, name=name, alias=alias))
+
+
+def _was_sent(project: Project, made: Plan, name: str, one: Alias) -> Shared:
+    """Answer a push whose records another one has sent meanwhile."""
+    info = project.client.session(project.key, one.session_id or "").session
+    info = _described(project, info, made, created=False)
+    return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
+
+
+def _sent(project: Project, made: Plan) -> Shared:
     alias, begun = made.alias, None
     if alias is None:
         begun = begin(project, "push", made.session.source_path)
         info, sent, created = _root(project, begun, made)
-    elif alias.session_id is None or _is_another(alias, made.session):
+    elif alias.session_id is None or is_another(alias, made.session):
         begun = begin(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
         child, created = _child(project, begun, alias, made)
         info, sent = _appended(project, child, made)
     else:
         created = False
-        with _way_out(made):
+        with way_out(made):
             info, sent = _appended(project, alias, made)
     info = _described(project, info, made, created=created)
     base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
@@ -216,65 +94,6 @@ def _called(project: Project, made: Plan, session_id: str) -> str:
     ):
         return default_alias(session_id)
     return made.name
-
-
-def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
-    """The session that is to be pushed, and the alias that it is tracked as."""
-    if len(asked.platforms) > 1:
-        raise Usage("Can only specify one platform flag at a time")
-    platform = asked.platforms[0] if asked.platforms else None
-    if asked.reference is not None:
-        return _named(project, tracked, asked.reference, platform)
-    if platform is not None:
-        return _as_tracked(tracked, newest(platform, project.place.root))
-    current = tracked.named(None)
-    if current is None:
-        flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("forms"))
-        raise Usage(f"Must specify either a file path or a platform flag ({flags})", "Or the id of a session.")
-    return current[0], _log_of(project, *current)
-
-
-def _named(
-    project: Project, tracked: Tracked, reference: str, platform: AgentName | None
-) -> tuple[str | None, Session]:
-    if named := tracked.named(reference):
-        session = _log_of(project, *named)
-        _check_platform(session, platform)
-        return named[0], session
-    path = Path(reference).expanduser()
-    if path.is_file() and BEGINNING.fullmatch(reference) is None:
-        agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
-        if agent is None:
-            raise Usage(f"Unsupported session file format. {quoted(reference)} is no log of an agent's own folder.")
-        session = read_log(path.resolve(), agent, project.place.root)
-    else:
-        session = found(reference, project.place.root)
-    _check_platform(session, platform)
-    return _as_tracked(tracked, session)
-
-
-def _check_platform(session: Session, platform: AgentName | None) -> None:
-    if platform not in (None, session.agent):
-        raise Usage(
-            f"Platform mismatch: that is a session of {title_of(session.agent)}, not of {title_of(platform or '')}"
-        )
-
-
-def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session]:
-    for name, one in tracked.aliases.items():
-        if one.file is not None and one.file == session.source_path:
-            return name, session
-    return None, session
-
-
-def _log_of(project: Project, name: str, one: Alias) -> Session:
-    if one.file is None:
-        raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
-    return read_log(one.file, one.platform, project.place.root)
-
-
-def _is_another(alias: Alias, session: Session) -> bool:
-    return alias.file != session.source_path
 
 
 def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
@@ -312,14 +131,10 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
         title=made.asked.title or alias.title or None,
         tags=made.asked.tags,
         summary=made.asked.summary,
-        visibility=made.asked.visibility or _visible(alias),
+        visibility=made.asked.visibility or visible_of(alias),
     )
     child, created = begun_as(project, begun, source_id, alias, asked, name=made.name or made.session.session_id)
     return replace(alias, session_id=child.id, parent_id=child.parent_id), created
-
-
-def _visible(alias: Alias) -> wire.Visibility | None:
-    return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
 def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
@@ -331,10 +146,21 @@ def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: P
     info = read.session
     if info.agent != made.session.agent:
         raise Conflict("The remote session is another agent's.", alone(made.name))
-    reached = _reached(alias, info, made.out.records)
-    new = made.out.records[reached:]
+    new = made.out.records[reached(alias, info, made.out.records) :]
     if not new:
         return info, 0
+    try:
+        return _extended(project, read, new, made), len(new)
+    except (NotFound, Unshareable):
+        # A push from another machine replaces the last segment: what is there now decides.
+        now = project.client.session(project.key, info.id)
+        if now.session.head_digest == info.head_digest:
+            raise
+        return _appended_to(project, alias, now, made)
+
+
+def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], made: Plan) -> wire.SessionInfo:
+    info = read.session
     position, before = tail(project.client, read)
     first = info.record_count - len(before)
     start = state_of(read.segments[position].chain_start) if before else state_of(info.head_digest)
@@ -342,27 +168,7 @@ def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: P
     digest = written(state_after(new, state_of(info.head_digest)))
     base = (info.record_count, info.head_digest)
     wanted = _push(made, info.id, base, info.record_count + len(new), digest, segments, position)
-    return _committed(project, wanted, segments).session, len(new)
-
-
-def _reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """How many of the new records the server has already, from a push whose answer was never seen.
-
-    Raises:
-        Conflict: it has others.
-    """
-    more = info.record_count - alias.base_count
-    if more == 0 and info.head_digest == alias.base_digest:
-        return 0
-    if 0 < more <= len(new):
-        known = list(states(new[:more], state_of(alias.base_digest)))
-        if written(known[-1]) == info.head_digest:
-            return more
-    raise Conflict(
-        f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",
-        count=info.record_count,
-        digest=info.head_digest,
-    )
+    return _committed(project, wanted, segments).session
 
 
 def _push(  # noqa: PLR0917 - the message

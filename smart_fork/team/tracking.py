@@ -7,6 +7,7 @@ from a repository is believed: a file of that name that git knows is refused, fo
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from filelock import FileLock
 
 from indexer.checkout import Unproven, bare_at, checkout, top_of
 from indexer.files import replace_file
+from indexer.locks import held
 from indexer.paths import private_dir
 from indexer.project import resolve
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
@@ -109,6 +111,10 @@ class Tracked:
             return None
         meant = [(name, one) for name, one in self.aliases.items() if _has_id(one, reference.lower())]
         return meant[0] if len(meant) == 1 else None
+
+    def of_log(self, path: Path) -> tuple[str, Alias] | None:
+        """The alias of a log of this machine."""
+        return next(((name, one) for name, one in self.aliases.items() if one.file == path), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
         """The same with that alias, in place of one of that name."""
@@ -210,6 +216,16 @@ class Tracking:
                 return after
         except OSError as error:
             raise login.unwritten(self.path, error) from error
+
+    @contextlib.contextmanager
+    def one_push(self) -> Iterator[None]:
+        """Wait until no other process of this machine pushes from this clone."""
+        try:
+            folder = private_dir(self.path.parent)
+        except OSError as error:
+            raise login.unwritten(self.path, error) from error
+        with held(folder, fcntl.LOCK_EX):
+            yield
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

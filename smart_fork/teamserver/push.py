@@ -296,7 +296,7 @@ def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) ->
         return Outcome(row, created=False, up_to_date=True)
     raise Conflict(
         f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
-        "`smart-fork team pull` takes over what is new; `smart-fork team branch` or `fork` goes on beside it.",
+        "smart-fork team status shows each alias with its next command.",
         count=row["record_count"],
         digest=written(row["head_digest"]),
     )

@@ -46,7 +46,7 @@ from smart_fork.sharing.limits import SUMMARY, TEXT
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.team.project import Project
-    from smart_fork.team.push import Plan
+    from smart_fork.team.push_plan import Plan
     from smart_fork.team.shared import Shared
 
 NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not write down that it is here.")]
@@ -102,7 +102,8 @@ def push(
 ) -> None:
     """Share a session, or what it has said since: masked, shown and asked for first. Private unless --public."""
     from smart_fork.team.changes import opened
-    from smart_fork.team.push import PushAsked, plan, send
+    from smart_fork.team.push import send
+    from smart_fork.team.push_plan import PushAsked, plan
 
     asked = PushAsked(
         reference=session,

@@ -45,7 +45,7 @@ def advised(refused):
     """The commands that a refusal names, as words for the program."""
     hint = refused.err.partition("\n")[2]
     found = re.findall(
-        r"smart-fork ((?:team|alias) [^;:.]*?)(?= makes| sends| takes| shares| writes| brings| again|[;:.]|$)", hint
+        r"smart-fork ((?:team|alias) [^;:.]*?)(?= makes| sends| takes| shares| writes| copies| again|[;:.]|$)", hint
     )
     return [shlex.split(one) for one in found]
 
@@ -187,3 +187,15 @@ def test_options_that_say_where_a_copy_is_written_are_refused_with_the_next_comm
 
     assert (2, True) == (refused.code, f"smart-fork team branch {parted['alias']}, then" in refused.err)
     assert Path(parted["files"][0]).exists()
+
+
+def test_a_session_that_was_changed_here_leads_to_both_of_its_ways_out(alice):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    log = Path(pushed["files"][0])
+    log.write_text(log.read_text().replace("five times", "six times"))
+
+    refused = alice.do("team", "push", "--yes")
+    for step in advised(refused):
+        assert 0 == alice.do(*step, *(("--yes",) if step[1] == "push" else ())).code, step
+
+    assert (9, 2) == (refused.code, len(advised(refused)))

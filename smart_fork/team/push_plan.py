@@ -1,0 +1,236 @@
+"""The plan of a push: what would be sent of a session, and to which shared one. Nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import title_of
+from smart_fork.errors import Conflict, NotFound, Usage
+from smart_fork.foreign_sessions import refuse_owing
+from smart_fork.sharing import wire
+from smart_fork.sharing.digest import state_of, states, written
+from smart_fork.sharing.limits import SUMMARY, TEXT
+from smart_fork.snippets import quoted
+from smart_fork.team import replay
+from smart_fork.team.branch import alone
+from smart_fork.team.ids import BEGINNING
+from smart_fork.team.local import Local, found, local, newest, read_log
+from smart_fork.team.outgoing import Outgoing, Since, prepare
+from smart_fork.team.parent import parent_of
+from smart_fork.team.preview import Preview, Receiver, preview
+from smart_fork.team.project import Project
+from smart_fork.team.tracking import Alias, Tracked
+
+
+@dataclass(frozen=True, slots=True)
+class PushAsked:
+    """What is to be pushed, and what is said of it."""
+
+    reference: str | None = None
+    platforms: tuple[AgentName, ...] = ()
+    visibility: wire.Visibility | None = None
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+    summary: str | None = None
+    images: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be sent, and to which of the sessions that are tracked.
+
+    `before` is who may read that one now, `seen` how the log was tracked when the plan was made.
+    """
+
+    name: str
+    out: Outgoing
+    alias: Alias | None
+    asked: PushAsked
+    before: wire.Visibility = "private"
+    seen: Alias | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session of this machine."""
+        return self.out.session
+
+    @property
+    def creates(self) -> bool:
+        """Whether there is no such session before."""
+        return self.alias is None or self.alias.session_id is None or is_another(self.alias, self.session)
+
+    def preview(self, project: Project) -> Preview:
+        """The same for a person, before it is sent."""
+        to = Receiver(project.server, project.key, self.asked.visibility or self.before, self.before)
+        return preview(self.out, to, created=self.creates, title=self.asked.title)
+
+
+def plan(project: Project, asked: PushAsked) -> Plan:
+    """What a push would send; nothing is sent.
+
+    Raises:
+        Usage: it is not said which session.
+        Conflict: what was pushed has changed here.
+        SmartForkError: it cannot be shared, or what would be sent would not load any more.
+    """
+    tracked = project.tracking.read()
+    name, session = _source(project, tracked, asked)
+    refuse_owing(session.session_id)
+    root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
+    if name is not None:
+        alias = tracked.aliases[name]
+        since = Since(alias.local_count, alias.local_digest)
+    elif any(one.platform == session.agent for one in tracked.aliases.values()):
+        alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
+    if asked.force and alias and since and _is_lost(project, alias, local(session, root), since):
+        alias = since = None
+    out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
+    replay.check(out)
+    return _checked(project, Plan(name or "", out, alias, _masked(asked, out), seen=seen and seen[1]))
+
+
+def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
+    """Whether a log is no continuation any more of what was shared: `--force` shares it without a parent."""
+    if alias.session_id is None or not here.begins_with(since.count, since.digest):
+        return True
+    try:
+        there = project.client.session(project.key, alias.session_id).session
+    except NotFound:
+        return True
+    return there.record_count < alias.base_count
+
+
+def _checked(project: Project, made: Plan) -> Plan:
+    """Look at the session on the server: who may read it now, and whether more can be added to it.
+
+    Raises:
+        NotFound: it is gone.
+        Conflict: it has other records.
+    """
+    alias = made.alias
+    if alias is None or made.creates:
+        return replace(made, before=(visible_of(alias) if alias is not None else None) or "private")
+    try:
+        there = project.client.session(project.key, alias.session_id or "").session
+    except NotFound as error:
+        raise NotFound(error.message, alone(made.name)) from error
+    with way_out(made):
+        reached(alias, there, made.out.records)
+    return replace(made, before=there.visibility)
+
+
+@contextmanager
+def way_out(made: Plan) -> Iterator[None]:
+    """Tell what to do where the remote session has other records than this machine has seen."""
+    try:
+        yield
+    except Conflict as error:
+        if error.count is None:
+            raise
+        base = made.alias.base_count if made.alias is not None else 0
+        if error.count < base:
+            way = alone(made.name)
+        elif made.out.records:
+            way = (
+                f"It was continued here as well: smart-fork team branch {made.name} makes what is here a session of its"
+                f" own. Then smart-fork team push sends it, and smart-fork team pull {made.name} takes the other."
+            )
+        else:
+            way = f"smart-fork team pull {made.name} takes what is new."
+        raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
+
+
+def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
+    """What is said of a session is masked as what was said in it."""
+    title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
+    tags = None if asked.tags is None else tuple(out.plain(one)[:TEXT] for one in asked.tags)
+    return replace(asked, title=title, summary=summary and summary[:SUMMARY], tags=tags)
+
+
+def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
+    """The session that is to be pushed, and the alias that it is tracked as."""
+    if len(asked.platforms) > 1:
+        raise Usage("Can only specify one platform flag at a time")
+    platform = asked.platforms[0] if asked.platforms else None
+    if asked.reference is not None:
+        return _named(project, tracked, asked.reference, platform)
+    if platform is not None:
+        return _as_tracked(tracked, newest(platform, project.place.root))
+    current = tracked.named(None)
+    if current is None:
+        flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("forms"))
+        raise Usage(f"Must specify either a file path or a platform flag ({flags})", "Or the id of a session.")
+    return current[0], _log_of(project, *current)
+
+
+def _named(
+    project: Project, tracked: Tracked, reference: str, platform: AgentName | None
+) -> tuple[str | None, Session]:
+    if named := tracked.named(reference):
+        session = _log_of(project, *named)
+        _check_platform(session, platform)
+        return named[0], session
+    path = Path(reference).expanduser()
+    if path.is_file() and BEGINNING.fullmatch(reference) is None:
+        agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
+        if agent is None:
+            raise Usage(f"Unsupported session file format. {quoted(reference)} is no log of an agent's own folder.")
+        session = read_log(path.resolve(), agent, project.place.root)
+    else:
+        session = found(reference, project.place.root)
+    _check_platform(session, platform)
+    return _as_tracked(tracked, session)
+
+
+def _check_platform(session: Session, platform: AgentName | None) -> None:
+    if platform not in (None, session.agent):
+        raise Usage(
+            f"Platform mismatch: that is a session of {title_of(session.agent)}, not of {title_of(platform or '')}"
+        )
+
+
+def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session]:
+    known = tracked.of_log(session.source_path)
+    return known and known[0], session
+
+
+def _log_of(project: Project, name: str, one: Alias) -> Session:
+    if one.file is None:
+        raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
+    return read_log(one.file, one.platform, project.place.root)
+
+
+def is_another(alias: Alias, session: Session) -> bool:
+    """Whether an alias is that of a parent."""
+    return alias.file != session.source_path
+
+
+def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
+    """How many of the new records the server has already, from a push whose answer was never seen.
+
+    Raises:
+        Conflict: it has others.
+    """
+    more = info.record_count - alias.base_count
+    if more == 0 and info.head_digest == alias.base_digest:
+        return 0
+    if 0 < more <= len(new):
+        known = list(states(new[:more], state_of(alias.base_digest)))
+        if written(known[-1]) == info.head_digest:
+            return more
+    raise Conflict(
+        f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",
+        count=info.record_count,
+        digest=info.head_digest,
+    )
+
+
+def visible_of(alias: Alias) -> wire.Visibility | None:
+    """Who is to read a session that the server does not have yet, if that was said."""
+    return "public" if alias.session_id is None and alias.visibility == "public" else None
