@@ -16,10 +16,11 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import forms_of, starter_of, title_of
+from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import as_session, lost_of, utterances, written
+from smart_fork.cuts import titles
 from smart_fork.errors import ForkRefused, Unshareable, Usage
 from smart_fork.sharing import neutral
 from smart_fork.sharing.canonical import decode
@@ -158,7 +159,7 @@ def materialise(
                 new_session_id=new_session_id or starter_of(session.agent).new_id(),
                 target_cwd=directory,
                 now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
-                title=title,
+                title=_name(title, session),
             )
             lost.update(missing)
             if session.compactions and (left := end + 1 - branch.copied) > 0:
@@ -169,6 +170,12 @@ def materialise(
         branch.undo()
         raise
     return Materialised(branch.path, branch.session_id, branch.agent, lost, branch, here)
+
+
+def _name(title: str, session: Session) -> str:
+    """The title to write. Where nothing can be cut, none that quotes a prompt: the agent makes the same itself."""
+    prompts = {mark for turn in session.turns if turn.prompt for mark in titles.made_of(turn.text)}
+    return title if find_cutter(session.agent) or prompts.isdisjoint(titles.quoting(title)) else ""
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from indexer.masking import mask
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.message_numbers import numbered
@@ -225,7 +226,7 @@ def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes |
 def _title(info: wire.SessionInfo, made: Plan) -> str | None:
     """What the session is called then, if its title says something of what goes."""
     title = str(mask(info.title)) if made.masked else info.title
-    beginning = " ".join(info.title.split())[:30].strip("… ")
+    beginning = " ".join(without_suffix(info.title).split())[:30].strip("… ")
     if beginning and any(beginning in " ".join(_said(turn.raw).split()) for turn in made.removed):
         title = ""
     return title if title != info.title else None

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from psycopg import sql
 
+from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, WrongVerb
 from smart_fork.sharing.digest import written
 from smart_fork.sharing.limits import LIMITS, Limits
@@ -275,16 +276,18 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 
 
 def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) -> None:
-    """Replace what describes the session, also of what was made of it and says the same."""
+    """Replace what describes the session, also of what was made of it and says the same, or is named its branch."""
     targets = work.targets(db)
+    branches = f"{name} (Branch" if (name := without_suffix(row["title"])) else None
     for target in targets:
         _as(db, target.owner)
         for name, value in given.items():
             db.execute(
-                sql.SQL("UPDATE sessions SET {0} = %s WHERE project_id = %s AND id = %s AND {0} = %s").format(
-                    sql.Identifier(name)
-                ),
-                (value, work.project.id, target.id, row[name]),
+                sql.SQL(
+                    "UPDATE sessions SET {0} = %s WHERE project_id = %s AND id = %s"
+                    " AND ({0} = %s OR starts_with({0}::text, %s))"
+                ).format(sql.Identifier(name)),
+                (value, work.project.id, target.id, row[name], branches if name == "title" else None),
             )
 
 

@@ -97,6 +97,19 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
 
 
 @pytest.mark.parametrize("agent", UNCUT)
+def test_a_name_that_was_made_of_what_is_withdrawn_is_beside_no_copy(alice, bob, agent):
+    pushed = alice.team("push", written(alice, agent, f"remember {SECRET}", *SAID[1:]), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    go_on(bob, fork, agent, OWN, OWN_ANSWER)
+
+    alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
+    bob.team("sync")
+
+    assert [OWN, OWN_ANSWER] == said(agent, fork)
+    assert [] == having(bob)
+
+
+@pytest.mark.parametrize("agent", UNCUT)
 def test_a_copy_that_tells_another_agents_session_is_only_taken_away(alice, bob, agent):
     pushed = alice.team("push", written(alice, agent, *LEFT), "--public", "--yes")
     told_as = bob.team("fork", pushed["session_id"], "--platform", "claude")["files"][0]

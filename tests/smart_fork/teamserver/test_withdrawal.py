@@ -138,6 +138,33 @@ def test_a_name_that_was_made_of_what_goes_goes_as_well(team, alice, bob, agent)
     assert LEFT == said(agent, fork)
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_the_names_of_branches_that_were_made_of_what_goes_go_as_well(team, alice, bob, agent):
+    name = f"remember {SECRET}"
+    source = session_of(alice, agent, name, "I do.", *LEFT)
+    pushed = alice.team("push", source, "--title", f"{name} (Branch)", "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    go_on(bob, fork, agent, OWN, OWN_ANSWER)
+    bob.team("push", "--title", f"{name} (Branch) (Branch 2)", "--yes")
+
+    alice.team("excise", "cut", "1-2", pushed["session_id"], "--yes")
+    bob.team("sync")
+
+    assert SECRET not in dump(team)
+    assert [] == having(bob)
+
+
+def test_a_file_of_records_loses_the_name_that_was_made_of_what_goes(alice, second_machine):  # noqa: F811
+    pushed = alice.team("push", session_of(alice, "claude", f"remember {SECRET}", "I do.", *LEFT), "--public", "--yes")
+    file = second_machine.team("pull", pushed["session_id"], "--platform", "file")["files"][0]
+    assert SECRET in Path(file).read_text()
+
+    alice.team("excise", "cut", "1-2", pushed["session_id"], "--yes")
+    second_machine.team("sync")
+
+    assert [] == having(second_machine)
+
+
 def test_who_goes_on_in_a_fork_pushes_on_top_of_what_is_left(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     fork = bob.team("fork", pushed["session_id"])["files"][0]
