@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.transcripts.lines import decode_line
+from indexer.transcripts.lines import as_read, is_long
 
 _WHITE = " \t\r\n"
 #: Those that can only stand in a string, where they have to be escaped.
@@ -27,9 +27,10 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
     Without a `source` it is a record of our own. Bytes that no agent could read, since they are no text, do not stay.
     """
-    objects = decode_line(source)[0] if source else []
+    objects = as_read(source) if source else []
     if len(objects) == 1:
         raw, before = objects[0]
+        raw = source if is_long(source) else raw
         text = raw.decode("utf-8", "surrogateescape").strip(f"{_WHITE}\0\ufeff")
         try:
             return _readable(_value(text, before, record))

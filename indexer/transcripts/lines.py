@@ -9,6 +9,8 @@ import re
 import stat
 import time
 from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -16,11 +18,11 @@ import orjson
 
 from indexer.masking import mask, shorten
 from indexer.transcripts.base import Checkpoint
+from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.state import unpack, utc
 
-#: Eight times the longest line ever seen. Decoding takes several times a line's size in memory; a longer one is counted
-#: as broken and passed over.
+#: Decoding takes several times a line's size in memory: of a longer one the long texts are not decoded.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 #: Broken lines kept of one reading: a file with more is no log.
 MAX_BROKEN = 10_000
@@ -34,19 +36,41 @@ GLANCE_BYTES = 256 * 1024
 #: And how much of its end, where agents write a title again.
 _END_BYTES = 64 * 1024
 
-_SKIP_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
 #: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
 _GAP = re.compile(r"[\s\0\ufeff]*")
 _DECODER = json.JSONDecoder(strict=False)
 _Objects = list[tuple[bytes, dict[str, Any]]]
 
 
+class Stretch(NamedTuple):
+    """A part of a file."""
+
+    path: Path
+    start: int
+    size: int
+
+
 class Line(NamedTuple):
-    """One decoded JSON object and the bytes that it came from."""
+    """One decoded JSON object, and the bytes that it came from or where they are; of those the record is abridged."""
 
     number: int
-    source: bytes
+    kept: bytes | Stretch
     record: dict[str, Any]
+
+    @property
+    def source(self) -> bytes:
+        """The bytes that it came from; read again, where the line is long."""
+        if isinstance(self.kept, bytes):
+            return self.kept
+        with open_regular(self.kept.path) as file:
+            file.seek(self.kept.start)
+            return file.read(self.kept.size)
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """The record with its long texts, where it is abridged."""
+        return self.record if isinstance(self.kept, bytes) else decode_line(self.source)[0][0][1]
 
     @property
     def raw(self) -> bytes:
@@ -57,7 +81,7 @@ class Line(NamedTuple):
 class LineReader:
     """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
 
-    After iteration `offset` and `lines` say where complete lines end. Memory is bounded by the longest line.
+    After iteration `offset` and `lines` say where complete lines end. Memory is bounded: long lines are abridged.
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0) -> None:
@@ -82,14 +106,14 @@ class LineReader:
             while raw := file.readline(MAX_LINE_BYTES):
                 size = len(raw)
                 ended = raw.endswith(b"\n")
-                if not ended and size == MAX_LINE_BYTES:
-                    rest, ended = _skip_line(file)
-                    size += rest
-                    objects, reason = _Objects(), f"a line of {size} bytes"
+                long = not ended and size == MAX_LINE_BYTES
+                if long:
+                    objects, reason, size, ended = _decode_long(file, raw)
                 else:
                     objects, reason = decode_line(raw)
                 if reason and not ended:  # still being written: read again when it is complete
                     return
+                where = Stretch(self.path, self.offset, size) if long and len(objects) == 1 else None
                 self.offset += size
                 self.bytes_read += size
                 self.lines = number
@@ -97,7 +121,7 @@ class LineReader:
                 if reason and len(self.broken) < MAX_BROKEN:
                     self.broken.append(BrokenLine(self.path, self.lines, reason))
                 for source, record in objects:
-                    yield Line(self.lines, source, record)
+                    yield Line(self.lines, where or source, record)
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
@@ -161,14 +185,48 @@ def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
 
-def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
-    """Pass over what is left of a line: how much that was, and whether it ended."""
-    size = 0
-    while piece := file.readline(_SKIP_BYTES):
-        size += len(piece)
-        if piece.endswith(b"\n"):
-            return size, True
-    return size, False
+def _decode_long(file: IO[bytes], begun: bytes) -> tuple[_Objects, str, int, bool]:
+    """The abridged objects of a line that has `begun`, what is wrong with it, its size, and whether it has ended."""
+    size, ended = 0, False
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal size, ended
+        piece = begun
+        while piece and not ended:
+            size, ended = size + len(piece), piece.endswith(b"\n")
+            yield piece
+            piece = b"" if ended else file.readline(_PIECE_BYTES)
+
+    line = pieces()
+    made = abridged(line)
+    for _ in line:
+        pass  # too much of it: only its size is of interest
+    objects, reason = decode_line(made) if made is not None else (_Objects(), "too long")
+    return objects, reason and f"a line of {size} bytes", size, ended
+
+
+def decode_file(path: Path) -> Iterator[Line]:
+    """The one object that is a file; nothing where it is none."""
+    with open_regular(path) as file:
+        data = file.read(MAX_LINE_BYTES + 1)
+        if not is_long(data):
+            yield from (Line(1, source, record) for source, record in decode_line(data)[0][:1])
+            return
+        made = abridged(chain([data], iter(partial(file.read, _PIECE_BYTES), b"")))
+        size = os.fstat(file.fileno()).st_size
+    for _, record in decode_line(made or b"")[0][:1]:
+        yield Line(1, Stretch(path, 0, size), record)
+
+
+def as_read(source: bytes) -> _Objects:
+    """The objects of a line as a reader gives them: those of a long one are abridged."""
+    made = abridged([source]) if is_long(source) else source
+    return decode_line(made or b"")[0]
+
+
+def is_long(source: bytes) -> bool:
+    """Whether a reader abridges that line."""
+    return len(source) > MAX_LINE_BYTES
 
 
 def decode_line(raw: bytes) -> tuple[_Objects, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
+from indexer.transcripts.lines import is_long
 from smart_fork.agents.copier import Copy, Entry, Record
 from smart_fork.agents.excerpt import Excerpt, LiveRecord
 
@@ -38,7 +39,10 @@ class Distilled(Copy):
                 yield from self.line(waiting.pop(0)[1], one.entry)
                 self.copied += 1
             spelled, record = one.entry
-            entry = (spelled, self.short(record)) if one.number in self._excerpt.shortened else one.entry
+            if one.number in self._excerpt.shortened:
+                entry = (b"" if is_long(spelled) else spelled, self.short(record))
+            else:
+                entry = one.entry
             made = self.summary(one.entry) if summary else self.record(one.number, entry)
             for line in made:
                 self.copied += 1

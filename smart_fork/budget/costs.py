@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from indexer.shapes import dataclass
+from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import Session
 from smart_fork.agents.facets import copier
 
@@ -53,9 +54,9 @@ def costs(session: Session) -> Costs:
     for one in copier(session.agent).live(session):
         if one.sums_up:
             sums.append((one.number, one.characters))
-        else:
-            sizes[one.number] += one.characters
-            short[one.number] += one.characters if one.short is None else one.short
+            continue
+        sizes[one.number] += max(one.characters, len(one.entry[0]) if is_long(one.entry[0]) else 0)
+        short[one.number] += one.characters if one.short is None else one.short
     rate = _rate(session, sizes)
     turns, shorter = (tuple(ceil(size / rate) for size in some) for some in (sizes, short))
     return Costs(turns, shorter, tuple((number, ceil(size / rate)) for number, size in sums), rate)

@@ -11,6 +11,8 @@ from indexer.transcripts.titles import title_of
 
 _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 _PREFIX = "title:"
+#: No title is made of what stands behind so many characters of a prompt.
+_LOOKED_AT = 1 << 16
 
 
 def without_suffix(title: str) -> str:
@@ -25,7 +27,7 @@ def key(title: str) -> str:
 
 def made_of(prompt: str) -> tuple[str, ...]:
     """The mark of the title that a prompt gives to its session; none for what nobody typed."""
-    said = strip_boilerplate(prompt)
+    said = strip_boilerplate(prompt[:_LOOKED_AT])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 

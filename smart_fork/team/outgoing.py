@@ -21,6 +21,7 @@ import orjson
 
 from indexer import forgotten
 from indexer.project import recorded
+from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
@@ -34,14 +35,14 @@ from smart_fork.team.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing, settings
 
 #: What is left out, as a person is told of it.
-OTHER, FILES, IMAGES, THOUGHTS, OPEN = (
+OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
     "records that are no conversation", "calls of withheld files", "images", "thoughts with a secret",
-    "what is not finished yet",
+    "what is not finished yet", "texts that are too long",
 )  # fmt: skip
 #: The same of one.
 ONE = {
     OTHER: "record that is no conversation", FILES: "call of a withheld file", IMAGES: "image",
-    THOUGHTS: "thought with a secret",
+    THOUGHTS: "thought with a secret", LONG: "text that is too long",
 }  # fmt: skip
 #: Deeper than any record is; and of a tool's name, how much is repeated.
 _DEPTH, _NAME = 64, 40
@@ -249,6 +250,8 @@ class _Steps:
         if kept is None:
             self.left_out[OTHER] += 1
             return None
+        if abridged := len(INSTEAD.findall(whole)):
+            self.left_out[LONG] += abridged
         kept = self._without_files(kept)
         if not self._images and any(sign in whole for sign in _PICTURED):  # of the few records that could have one
             kept = self._without_images(kept, 0)

@@ -106,7 +106,7 @@ class Replay:
         self._before: list[dict[str, _Kept]] = []
         self._past: dict[str, _Kept] = {}
         try:
-            for record in lines_of(log):
+            for record in lines_of(log, whole=True):
                 self._take(memory, record)
         except OSError as error:
             raise NotFound(f"The session's log is gone: {log}") from error

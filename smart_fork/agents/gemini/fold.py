@@ -7,14 +7,12 @@ what Gemini CLI has told its model of its workspace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
 from typing import Any
-
-import orjson
 
 from indexer.masking import NOTHING
 from indexer.transcripts.actions import describe, edited_by, error_note, read_by
@@ -23,13 +21,12 @@ from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.lines import (
-    MAX_LINE_BYTES,
     Line,
     LineReader,
     changed_at,
+    decode_file,
     first_lines,
     last_records,
-    open_regular,
     probe,
     resume,
 )
@@ -307,39 +304,26 @@ def glance(path: Path) -> Session | None:
 def is_copy(path: Path) -> bool:
     """See `AgentAdapter.is_copy`."""
     fold = _Fold(path, None, keep_raw=False)
-    for line in _whole(path) if path.suffix == _WHOLE else first_lines(path):
+    for line in decode_file(path) if path.suffix == _WHOLE else first_lines(path):
         fold.note(line.record)
         if "hash" in fold.facts:
             break
     return fold.is_copy()
 
 
-def lines_of(path: Path) -> Iterable[Record]:
-    """The records of a log, in their order.
+def lines_of(path: Path, *, whole: bool = False) -> Iterable[Record]:
+    """The records of a log, in their order; `whole` with their long texts, to be written again.
 
     Raises:
         OSError: it cannot be read.
     """
-    if path.suffix == _WHOLE:
-        return (line.record for line in _whole(path))
-    return (line.record for line in resume(path, None)[0])
+    lines = decode_file(path) if path.suffix == _WHOLE else resume(path, None)[0]
+    return (line.whole if whole else line.record for line in lines)
 
 
 def _feed_whole(fold: _Fold, path: Path) -> int:
     size = 0
-    for line in _whole(path):
+    for line in decode_file(path):
         size = len(line.source)
         fold.feed(line)
     return size
-
-
-def _whole(path: Path) -> Iterator[Line]:
-    """The one object of a file of an old version; nothing where it is none."""
-    with open_regular(path) as file:
-        data = file.read(MAX_LINE_BYTES + 1)
-    try:
-        record = orjson.loads(data) if len(data) <= MAX_LINE_BYTES else None
-    except orjson.JSONDecodeError:
-        return
-    if isinstance(record, dict):
-        yield Line(1, data, record)

@@ -245,7 +245,7 @@ class _Renamed:
 
 def _document(session: Session) -> Document:
     try:
-        return written(session.source_path)
+        return written(session.source_path, whole=True)
     except OSError as error:
         raise NotFound(f"The session's log is gone: {session.source_path}") from error
 

@@ -11,17 +11,20 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 import orjson
 
+from indexer.transcripts.long_lines import abridged
+
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: How long a writer is waited for.
 BUSY_MILLISECONDS = 2000
-#: A part of a message that is larger is passed over; a session's list of them is not.
+#: Of a larger part of a message the long texts are not read.
 MAX_BYTES = 16 << 20
 _TABLES = ("session", "message", "part")
 _NEEDED = {
@@ -42,8 +45,9 @@ _STAMPS = """
     FROM session WHERE parent_id IS NULL
 """
 
-#: Larger ones are not fetched at all.
-_DATA = f"CASE WHEN octet_length(data) <= {MAX_BYTES} THEN CAST(data AS BLOB) END"
+#: Larger ones are fetched in pieces, from their rows.
+_DATA = f"CASE WHEN octet_length(data) <= {MAX_BYTES} THEN CAST(data AS BLOB) END, rowid"
+_PIECE = 1 << 20
 _MESSAGES = f"""
     SELECT CAST(id AS BLOB), {_DATA} FROM message WHERE session_id = ? ORDER BY time_created, id LIMIT ?
 """  # noqa: S608 - constants
@@ -129,29 +133,43 @@ def has(db: apsw.Connection, key: str) -> bool:
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
-def document(db: apsw.Connection, key: str, most: int = -1) -> tuple[Document | None, list[Broken]]:
-    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded."""
+def document(
+    db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
+) -> tuple[Document | None, list[Broken]]:
+    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded.
+
+    `whole` with texts that are too long to be read, to be written again.
+    """
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
         return None, []
     broken: list[Broken] = []
     messages: list[Json] = []
     rows = db.execute(_MESSAGES, (key, most))
-    for number, (identity, data) in enumerate(rows, start=1):
-        value, reason = decoded(data)
+    for number, (identity, data, row) in enumerate(rows, start=1):
+        value, reason = decoded(data or _long(db, "message", row, whole=whole))
         if value is None:
             broken.append(Broken(number, reason))
             continue
         known = {"id": _text(identity), "sessionID": key}
         parts = []
-        for part, spelled in db.execute(_PARTS, (identity,)):
-            one, reason = decoded(spelled)
+        for part, spelled, at in db.execute(_PARTS, (identity,)):
+            one, reason = decoded(spelled or _long(db, "part", at, whole=whole))
             if one is None:
                 broken.append(Broken(number, reason))
             else:
                 parts.append(one | {"id": _text(part), "sessionID": key, "messageID": known["id"]})
         messages.append({"info": value | known, "parts": parts})
     return {"info": info, "messages": messages}, broken
+
+
+def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
+    """The data of a row that has much of it; `None` where it has nothing that could be read."""
+    try:
+        with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
+            return blob.read() if whole else abridged(iter(partial(blob.read, _PIECE), b""))
+    except apsw.Error:  # it is no text at all
+        return None
 
 
 def _info(db: apsw.Connection, key: str) -> Json | None:

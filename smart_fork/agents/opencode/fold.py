@@ -86,19 +86,19 @@ def exported(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read, or is not there.
     """
-    found = _source(path).document
+    found = _source(path, whole=True).document
     if found is None:
         raise FileNotFoundError(f"no such session: {path}")
     return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def written(path: Path, most: int = -1) -> Document:
-    """A session as it is written, or its first messages.
+def written(path: Path, most: int = -1, *, whole: bool = False) -> Document:
+    """A session as it is written, or its first messages; `whole` with texts that are too long to be read.
 
     Raises:
         OSError: it cannot be read, or is not there.
     """
-    found = _source(path, most).document
+    found = _source(path, most, whole=whole).document
     if found is None:
         raise FileNotFoundError(f"no such session: {path}")
     return found
@@ -110,17 +110,17 @@ def of_document(path: Path, found: Document) -> Session | None:
     return _Fold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
 
-def _source(path: Path, most: int = -1) -> _Source:
+def _source(path: Path, most: int = -1, *, whole: bool = False) -> _Source:
     if path.parent.is_file():
         with opened(path.parent) as db:
-            found, broken = document(db, path.name, most)
+            found, broken = document(db, path.name, most, whole=whole)
         return _Source(found, broken, len(orjson.dumps(found)) if found else 0)
     with open_regular(path) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise OSError(f"larger than any session: {path}")
-    whole, lost = in_file(data)
-    return _Source(whole, lost, len(data))
+    found, lost = in_file(data)
+    return _Source(found, lost, len(data))
 
 
 def conversation(messages: Sequence[Json], revert: object) -> Iterator[tuple[Json, list[Json]]]:

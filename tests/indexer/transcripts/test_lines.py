@@ -190,7 +190,7 @@ def test_nesting_and_numbers_without_measure_are_broken_lines(log, line):
     assert [one.number for one in reader.broken] == [1]
 
 
-def test_a_line_of_65_megabytes_is_passed_over_and_counted(log):
+def test_a_line_of_65_megabytes_counts_and_says_how_long_its_text_is(log):
     size = 65 * 1024 * 1024
     with log.open("wb") as file:
         file.write(b'{"a":1}\n{"b":"')
@@ -199,9 +199,37 @@ def test_a_line_of_65_megabytes_is_passed_over_and_counted(log):
 
     found, reader = read(log)
 
-    assert [(number, record) for number, _, record in found] == [(1, {"a": 1}), (3, {"c": 3})]
-    assert [(one.number, one.reason) for one in reader.broken] == [(2, f"a line of {size + 9} bytes")]
+    text = f"[a text of {size:,} bytes, too long to be read]"
+    assert [(number, record) for number, _, record in found] == [(1, {"a": 1}), (2, {"b": text}), (3, {"c": 3})]
+    assert b"".join(line.source for line in LineReader(log)) == log.read_bytes()
+    assert reader.broken == []
     assert reader.offset == log.stat().st_size
+
+
+@pytest.mark.parametrize("line", [b"\0" * 70_000_000, b'["a",' * 4_000_000, b"[" * 40_000_000])
+def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, line):
+    log.write_bytes(b'{"a":1}\n' + line + b'\n{"c":3}\n')
+
+    found, reader = read(log)
+
+    assert [(number, record) for number, _, record in found] == [(1, {"a": 1}), (3, {"c": 3})]
+    assert [(one.number, one.reason) for one in reader.broken] == [(2, f"a line of {len(line) + 1} bytes")]
+    assert reader.offset == log.stat().st_size
+
+
+def test_a_long_line_that_has_grown_is_read_as_if_it_had_been_there_before(log):
+    start = b'{"a":1}\n{"b":"' + b"x" * lines.MAX_LINE_BYTES
+    log.write_bytes(start)
+    before, reader = read(log)
+    assert (len(before), reader.offset, reader.broken) == (1, 8, [])
+
+    log.write_bytes(start + b'"}')
+    now, grown = read(log, reader.offset, reader.lines)
+    assert [record for *_, record in read(log)[0]] == [record for *_, record in (*before, *now)]
+
+    log.write_bytes(start + b'"}\n{"c":3}\n')
+    rest, _ = read(log, grown.offset, grown.lines)
+    assert [(number, record) for number, _, record in rest] == [(3, {"c": 3})]
 
 
 def test_a_huge_line_that_is_still_being_written_waits(log, monkeypatch):
@@ -212,8 +240,7 @@ def test_a_huge_line_that_is_still_being_written_waits(log, monkeypatch):
 
     log.write_bytes(log.read_bytes() + b'"}\n{"c":3}\n')
     found, reader = read(log, reader.offset, reader.lines)
-    assert [(number, record) for number, _, record in found] == [(3, {"c": 3})]
-    assert [one.number for one in reader.broken] == [2]
+    assert [(number, record) for number, _, record in found] == [(2, {"b": "x" * 40}), (3, {"c": 3})]
 
 
 def test_a_file_that_is_no_log_does_not_fill_the_memory_with_reports(log):

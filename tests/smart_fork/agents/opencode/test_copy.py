@@ -58,6 +58,22 @@ def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_p
     assert TOOLS not in json.dumps(made)
 
 
+def test_a_text_of_more_than_16_mebibytes_counts_and_is_copied_as_it_is(path, tmp_path):
+    before = session(path, TOOLS)
+    number = next(at for at, turn in enumerate(before.turns) if turn.prompt)
+    text = "zebra " * 3_000_000
+    change(
+        path, "UPDATE part SET data = json_set(data, '$.text', ?) WHERE message_id = ? AND data ->> '$.type' = 'text'",
+        text, before.turns[number].id,
+    )  # fmt: skip
+
+    now = session(path, TOOLS)
+
+    assert f"[a text of {len(text):,} bytes, too long to be read]" == now.turns[number].text
+    assert [turn.id for turn in before.turns] == [turn.id for turn in now.turns]
+    assert text in json.dumps(document(path, TOOLS, 5))
+
+
 def test_what_was_taken_back_is_not_copied_and_a_summary_is(path):
     assert "second try" not in json.dumps(document(path, TAKEN_BACK, 1))
     assert "revert" not in document(path, TAKEN_BACK, 1)["info"]

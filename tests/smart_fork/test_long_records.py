@@ -1,0 +1,114 @@
+"""A record that is too long to be decoded counts: it has its number, says how long it is, is copied as it is, and can be cut.
+
+The limit is 16 MiB, and less here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from indexer.transcripts import lines
+from indexer.transcripts.base import Checkpoint
+from smart_fork import sessions
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, find_cutter, starter_of, teller_of
+from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.within import selected
+from smart_fork.copies.session_copy import write_branch
+from smart_fork.excise import Request, cut, rollback
+from smart_fork.team.outgoing import prepare
+from smart_fork.team.settings import Sharing
+
+LONG = "zebra " * 40_000
+INSTEAD = f"[a text of {len(LONG):,} bytes, too long to be read]"
+SAID = ("add retry", "it retries", LONG, "so many zebras", "and the docs", "done")
+SHOWN = [INSTEAD if one == LONG else one for one in SAID]
+IN_FILES = [agent.name for agent in AGENTS if agent.teller and agent.name != "opencode"]
+
+
+@pytest.fixture(params=IN_FILES)
+def log(request, home, repo, monkeypatch) -> Path:
+    """A session whose second prompt is long, as its agent writes it."""
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100_000)
+    agent = request.param
+    session_id = starter_of(agent).new_id()
+    said = [Utterance(not n % 2, text, f"2026-01-01T10:0{n}:00.000Z") for n, text in enumerate(SAID)]
+    path: Path = copier(agent).place(Path("log"), NewSession(session_id, repo, datetime.now(UTC)))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records = teller_of(agent).log_of(said, Becomes(session_id, HomePlace(str(repo), str(home))))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture
+def reader(request, log):
+    return READERS[request.node.callspec.params["log"]]
+
+
+def messages(session) -> list[str]:
+    return [turn.text for _, turn in session.messages]
+
+
+def test_it_is_a_message_that_says_how_long_it_is(log, reader):
+    assert SHOWN == messages(reader.read(log).session)
+    located = sessions.locate(f"{reader.name}:{reader.id_of(log)}")
+    shown, _ = sessions.messages(sessions.read(located))
+    assert SHOWN == [one.text for one in shown]
+
+
+def test_reading_on_past_it_is_reading_again(log, reader):
+    whole, records = log.read_bytes(), log.read_bytes().splitlines(keepends=True)
+    at: Checkpoint | None = None
+    for end in range(1, len(records) + 1):
+        log.write_bytes(b"".join(records[:end]))
+        at = reader.read(log, at).checkpoint
+    assert whole == log.read_bytes()
+    assert messages(reader.read(log).session) == messages(reader.read(log, at).session)
+
+
+def test_a_branch_has_it_as_it_is(log, reader, repo):
+    session = reader.read(log).session
+
+    made = write_branch(reader, log, session=session, at=None, new_session_id=starter_of(reader.name).new_id(),
+                        target_cwd=repo, now=datetime.now(UTC))  # fmt: skip
+
+    assert SHOWN == messages(reader.read(made.path).session)
+    assert LONG in made.path.read_text()
+
+
+def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long_that_is(log, reader, repo):
+    session = reader.read(log).session
+
+    found = selected(session, len(session.turns) - 1, Wanted(5_000), None)
+
+    assert found.selection.tokens < 5_000
+    assert found.selection.whole_tokens > 50_000
+    made = write_branch(reader, log, session=session, at=None, new_session_id=starter_of(reader.name).new_id(),
+                        target_cwd=repo, now=datetime.now(UTC), excerpt=found.excerpt)  # fmt: skip
+    assert "zebra zebra" not in made.path.read_text()
+
+
+def test_what_leaves_the_machine_says_that_it_is_too_long(log, reader, home, repo):
+    made = prepare(log, reader.name, repo, chosen=Sharing(), home=home)
+
+    assert made.left_out["texts that are too long"]
+    assert made.size < 100_000
+    assert INSTEAD.encode() in b"".join(made.records)
+
+
+@pytest.mark.parametrize("log", [name for name in IN_FILES if find_cutter(name)], indirect=True)
+def test_a_cut_of_its_number_takes_it_and_no_other(log, reader):
+    before = log.read_bytes()
+
+    done = cut(Request(str(log), "2-3"))
+
+    assert [*SHOWN[:2], *SHOWN[4:]] == messages(reader.read(log).session)
+    assert "zebra" not in log.read_text()
+    rollback(done["snapshot"])
+    assert before == log.read_bytes()
