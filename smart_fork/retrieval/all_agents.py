@@ -38,9 +38,11 @@ def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindReques
 
 
 def fits(answer: Found) -> bool:
-    """Whether the session that is meant may be among them. Another engine's scores are no chances."""
-    scores = [hit.score for hit in answer.results]
-    return bool(scores) and (answer.engine != OWN or max(scores) >= FITS)
+    """Whether the session that is meant may be among them: sessions that are alike share its chance.
+
+    Another engine's scores are no chances.
+    """
+    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= FITS)
 
 
 def _sessions(answer: Answer) -> list[Hit | RecentSession]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.e2e.browsing import focused, violations
 from tests.e2e.demo_sessions import TALL_ANSWER
-from tests.e2e.windows import search
+from tests.e2e.windows import ANSWER, INTENT, search
 from tests.smart_fork.forks import eventually
 
 pytestmark = pytest.mark.e2e
@@ -83,3 +84,69 @@ def test_on_a_phone_a_table_is_scrolled_and_no_word_of_it_is_broken(served, open
     page = opened(f"/session/claude/{served.session('tall')}?q=marmalade#exchange-{TALL_ANSWER}", viewport=PHONE)
 
     assert [[], True, False] == page.evaluate(BROKEN)
+
+
+#: The list beside a session: what is above it, its titles, and which of them is read.
+LISTED = """() => {
+  const list = document.getElementById("sessions"), titles = [...list.querySelectorAll("li bdi")].map((one) => one.textContent);
+  return [list.querySelector("h2").textContent, titles, list.querySelector("[aria-current] bdi")?.textContent];
+}"""
+
+
+def listed(page) -> list:
+    page.wait_for_selector("#sessions li", state="attached")
+    return page.evaluate(LISTED)
+
+
+def test_the_list_that_led_to_a_session_stands_beside_it_and_leads_on(opened):
+    page = opened(viewport=WIDE)
+    search(page, INTENT)
+    found = page.locator("#results a.row bdi").all_text_contents()[:10]
+    page.click(".hit a.row")
+    page.wait_for_selector(".message.asked")
+
+    assert [f"Results for “{INTENT}”", found, ANSWER] == listed(page)
+    assert [] == violations(page)
+    page.keyboard.press("j")
+    assert found[1] in focused(page)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"h1:has-text({found[1]!r})")
+    assert [f"Results for “{INTENT}”", found, found[1]] == listed(page)
+    page.click("#sessions h2 a")
+    page.wait_for_selector(".hit")
+    assert INTENT == page.input_value("#q")
+
+
+def test_beside_a_session_that_no_list_led_to_stand_those_of_its_project(served, opened):
+    page = opened(f"/session/claude/{served.session('retries')}", viewport=PHONE)
+    assert not page.locator("#sessions li").count(), "nothing is asked for that is not seen"
+    page.click(".ways >> text=Sessions")
+
+    heading, titles, read = listed(page)
+
+    assert ("Sessions", ANSWER) == (heading, read)
+    assert "Count retries in the metrics" in titles
+    assert "Memory leak in the websocket server" not in titles, "that is another project's"
+    page.click("text=Close the list")
+    assert page.is_visible("#conversation")
+
+
+@pytest.mark.parametrize("path", ["/workers", "/index", "/sessions", "/families", "/session/claude/{tall}#prompt"])
+def test_ctrl_k_asks_from_everywhere(served, opened, path):
+    page = opened(path.format(tall=served.session("tall")), viewport=WIDE)
+    page.keyboard.press("Control+k")
+    page.keyboard.type(INTENT)
+    page.wait_for_selector(f"#quick li:has-text({ANSWER!r})")
+    assert [] == violations(page)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"h1:has-text({ANSWER!r})")
+    page.keyboard.press("Control+k")
+    page.keyboard.type(INTENT)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=**")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+k")
+
+    assert "q" == focused(page)
+    assert INTENT == page.input_value("#q")

@@ -24,15 +24,15 @@ WIDTHS = "document.getElementById('column-{}').clientWidth"
 
 #: Which keys are listed in which view, besides those that lead to another one.
 LISTED = {
-    "/": "/ j k Enter f Esc",
-    f"/?q={INTENT.replace(' ', '+')}": "/ j k Enter f Esc",
-    "/sessions": "/ j k Enter",
-    "/families": "/ j k Enter",
-    "/workers": "/ j k",
-    "/index": "/",
-    "/family/claude/{session}": "/ j k Enter",
-    "/session/claude/{session}": "/ [ ] o e f",
-    "/session/claude/{session}?q=backoff": "/ [ ] n N o e f",
+    "/": "/ Ctrl K j k Enter f Esc",
+    f"/?q={INTENT.replace(' ', '+')}": "/ Ctrl K j k Enter f Esc",
+    "/sessions": "/ Ctrl K j k Enter",
+    "/families": "/ Ctrl K j k Enter",
+    "/workers": "/ Ctrl K j k",
+    "/index": "/ Ctrl K",
+    "/family/claude/{session}": "/ Ctrl K j k Enter",
+    "/session/claude/{session}": "/ Ctrl K j k Enter [ ] o e f",
+    "/session/claude/{session}?q=backoff": "/ Ctrl K j k Enter [ ] n N o e f",
 }
 
 
@@ -56,6 +56,8 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
     for path, listed in LISTED.items():
         page.unroute_all()
         page.goto(served.url + path.format(session=served.session("retries")))
+        if path.startswith("/session/"):
+            page.wait_for_selector("#sessions li")
         page.route(lambda url: "/static/" not in url, lambda route: stays(route) if route.request.is_navigation_request() else route.continue_())  # fmt: skip
         page.evaluate("document.activeElement.blur()")
         keys.press("?")

@@ -145,9 +145,12 @@ function rows() {
   return [...all].filter((row) => row.checkVisibility());
 }
 
-// Where among the rows what has the focus stands: at one of them, else behind the last one that is before it.
+// Where among the rows what has the focus stands: at one of them, else at the session that is read, else behind the last
+// one that is before it.
 function placeAmong(all) {
   const active = document.activeElement;
+  const read = all.findIndex((row) => row.ariaCurrent === "page");
+  if (read >= 0 && !all.includes(active)) return read;
   if (!active || active === document.body || active === field) return -1;
   const at = all.indexOf(active);
   if (at >= 0) return at;
@@ -163,10 +166,10 @@ function move(event, step) {
   else all[Math.min(next, all.length - 1)].focus();
 }
 
-// Arrows are for the rows where one of them, the question or nothing has the focus: elsewhere they scroll.
+// Arrows are for the rows where one of them, the question or nothing has the focus: elsewhere, and in a session, they scroll.
 function arrows() {
   const active = document.activeElement;
-  return !active || active === document.body || active === field || rows().includes(active);
+  return rows().includes(active) || !beside && (!active || active === document.body || active === field);
 }
 
 function toTheQuestion() {
@@ -184,14 +187,96 @@ function forkHere() {
   return true;
 }
 
+// Sessions of another list, in short: beside a session that is read, and where a question is asked from everywhere.
+const MOST_SHORT = 30;
+
+async function fillFrom(address, list, signal) {
+  const answer = await fetch(address, { signal });
+  if (!answer.ok) return;
+  const there = new DOMParser().parseFromString(await answer.text(), "text/html"); // rendered and escaped by the service
+  const links = [...there.querySelectorAll("a.row[href^='/session/'], a.row[href^='/shared/']")];
+  list.replaceChildren(...links.slice(0, MOST_SHORT).map(inShort));
+}
+
+function inShort(link) {
+  const facts = Object.assign(document.createElement("span"), { className: "facts" });
+  for (const fact of link.closest("li").querySelectorAll(".chance strong, .agent, time")) facts.append(document.adoptNode(fact), " ");
+  const line = document.createElement("li");
+  line.append(document.adoptNode(link));
+  link.append(facts);
+  if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
+  return line;
+}
+
+// Beside a session: the list that led here, else the sessions of its project.
+const beside = document.getElementById("sessions");
+const wide = matchMedia("(min-width: 75rem)");
+const CAME_FROM = /^\/(sessions)?(\?|$)/;
+
+async function fillBeside() {
+  const list = beside.querySelector("ol"), link = beside.querySelector("h2 a");
+  if (list.childElementCount || !wide.matches && location.hash !== "#sessions") return;
+  const from = sessionStorage.getItem("list") ?? "";
+  if (CAME_FROM.test(from)) link.href = from;
+  const { pathname, search, searchParams } = new URL(link.href);
+  if (searchParams.get("q")) link.textContent = `Results for “${searchParams.get("q")}”`;
+  await fillFrom(pathname === "/" ? `/results${search}` : link.href, list).catch(() => {}); // the service is away, which is said elsewhere
+  const here = list.querySelector("[aria-current]");
+  if (here) beside.scrollTop = here.offsetTop - beside.offsetTop - beside.clientHeight / 3;
+}
+
+if (beside) {
+  fillBeside();
+  wide.addEventListener("change", fillBeside);
+  addEventListener("hashchange", fillBeside);
+} else if (CAME_FROM.test(location.pathname)) {
+  addEventListener("pagehide", () => sessionStorage.setItem("list", location.pathname + location.search));
+}
+
+// Ctrl-K asks from everywhere. What is found stands below the question; Enter leads to all of it.
+const quick = document.getElementById("quick");
+const quickField = document.getElementById("quick-q");
+let quickly = null;
+
+function askQuickly() {
+  if (help?.open || quick?.open) return;
+  if (!quick) return toTheQuestion();
+  quick.showModal();
+  quickField.select();
+}
+
+quickField?.addEventListener("input", () => {
+  clearTimeout(waiting);
+  quickly?.abort();
+  quickly = new AbortController();
+  const { signal } = quickly, query = new URLSearchParams({ q: quickField.value });
+  waiting = setTimeout(() => fillFrom(`/results?${query}`, quick.querySelector("ol"), signal).catch(() => {}), TYPING_MS);
+});
+
+quick?.addEventListener("click", (event) => {
+  if (event.target.closest("li a")) sessionStorage.setItem("list", `/?${new URLSearchParams({ q: quickField.value })}`);
+});
+
+quick?.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  const stops = [quickField, ...quick.querySelectorAll("li a")];
+  event.preventDefault();
+  stops[Math.max(0, Math.min(stops.indexOf(document.activeElement) + step, stops.length - 1))].focus();
+});
+
 const help = document.getElementById("help");
 document.getElementById("help-open")?.addEventListener("click", () => help.showModal());
 let chord = 0;
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
+  if (event.isComposing || event.defaultPrevented) return;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key === "k") {
+    event.preventDefault();
+    askQuickly();
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || help?.open || quick?.open) return;
   const writing = event.target.matches("input, textarea, select");
-  if (help?.open) return;
   if (event.key === "Escape" && field && event.target !== field) {
     field.focus();
   } else if (event.key === "ArrowDown" && (!writing || event.target === field) && arrows()) {

@@ -46,6 +46,16 @@ def test_where_something_fits_it_stands_first_with_its_button(served, world, sho
     assert "smart-fork new" not in text
 
 
+def test_sessions_that_are_alike_fit_together_though_each_of_them_is_unlikely(served, world, shop):
+    for number in range(12):
+        world.claude(shop, f"{RETRY} number {number}", DONE)
+
+    text = served.get("/", q=RETRY, project=str(shop))[1]
+
+    assert "the likeliest first" in heading(text)
+    assert "very likely" not in text
+
+
 def test_where_nothing_is_found_a_new_session_is_offered_whatever_the_question_is(served):
     text = html.unescape(re.sub("<[^>]+>", "", served.get("/", q="--help; $(id)")[1]))
 
