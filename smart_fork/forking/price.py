@@ -43,12 +43,19 @@ def _loads(session: Session) -> Sequence[int]:
 def loaded_within(session: Session, kept: Selection) -> int:
     """What a fork loads that keeps so much of a conversation.
 
-    A budget is counted of the conversation alone: its agent's instructions and tools come to it. They are what the
-    agent has counted the first time, beyond what had been said by then; where it has counted nothing, nothing is added.
+    A budget is counted of the conversation alone: its agent's instructions and tools come to it.
+    """
+    return kept.tokens + instructions(session)
+
+
+def instructions(session: Session) -> int:
+    """About how many tokens the agent's own instructions and tools take, without which no session begins.
+
+    They are what it has counted the first time, beyond what had been said by then; 0 where it has counted nothing.
     """
     said = 0
     for turn in session.turns:
         said += turn.token_est
         if turn.loaded:
-            return kept.tokens + max(0, turn.loaded - said)
-    return kept.tokens
+            return max(0, turn.loaded - said)
+    return 0

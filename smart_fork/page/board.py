@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.shapes import dataclass
 from smart_fork import permission
 from smart_fork.errors import RegistryUnavailable, SmartForkError
+from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.page.renderer import PageValues
 from smart_fork.places import place_of
 from smart_fork.registry import OVER, Registry, WorkerRecord
@@ -67,6 +69,7 @@ class BoardCard:
     options: tuple[BoardOption, ...]
     said: Masked
     changes: ChangeCount | None
+    inherited: Inherited | None
     together: tuple[str, ...]
 
     @property
@@ -84,6 +87,7 @@ class BoardCard:
             self.options,
             self.said,
             self.changes,
+            self.inherited,
             self.together,
         )
         return blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -136,6 +140,15 @@ class BoardPage(PageValues):
     board: BoardView
 
 
+class _Told(NamedTuple):
+    """What was found out of a worker as it was at a `stamp`."""
+
+    stamp: object
+    said: Masked
+    changes: ChangeCount | None
+    inherited: Inherited | None
+
+
 class WorkerBoard:
     """Looks at the workers for all who ask, one look at a time; what has not changed is not read again."""
 
@@ -144,7 +157,7 @@ class WorkerBoard:
         self._looking = threading.Lock()
         self._seen: BoardView | None = None
         self._seen_at = 0.0
-        self._told: dict[str, tuple[object, Masked, ChangeCount | None]] = {}
+        self._told: dict[str, _Told] = {}
 
     def view(self, *, fresh: bool = False) -> BoardView:
         """The board as it is now, or was a moment ago; `fresh` after something was done to a worker."""
@@ -181,26 +194,28 @@ class WorkerBoard:
         self._told = {name: told for name, told in self._told.items() if name in shown}
 
     def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
-        said, changes = self._tell(worker, seen)
+        told = self._tell(worker, seen)
         return BoardCard(
             worker=described(worker, seen),
             column=_column(seen),
             hears=_hears(worker, seen),
             question=_question(seen),
             options=_options(seen),
-            said=said,
-            changes=changes,
+            said=told.said,
+            changes=told.changes,
+            inherited=told.inherited,
             together=together,
         )
 
-    def _tell(self, worker: WorkerRecord, seen: Seen) -> tuple[Masked, ChangeCount | None]:
+    def _tell(self, worker: WorkerRecord, seen: Seen) -> _Told:
         """Its last words and its changes, found out again when it has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._told.get(worker.id)
-        if known is None or known[0] != stamp:
+        if known is None or known.stamp != stamp:
             said = beginning(last_words(worker, seen, self._watch) or NOTHING, SAID_CHARACTERS)
-            known = self._told[worker.id] = (stamp, said, self._changes(worker))
-        return known[1], known[2]
+            begun = (known.inherited if known else None) or inherited(worker, self._watch)
+            known = self._told[worker.id] = _Told(stamp, said, self._changes(worker), begun)
+        return known
 
     def _changes(self, worker: WorkerRecord) -> ChangeCount | None:
         if not (worker.worktree and worker.base_commit and Path(worker.worktree).is_dir()):

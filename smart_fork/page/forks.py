@@ -21,14 +21,16 @@ ASKED = ("session", "project", *_SAID, "form", "seen")
 if TYPE_CHECKING:
     from smart_fork.budget.selection import Selection
     from smart_fork.forking.started import Forked
+    from smart_fork.page.inherited import Inherited
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPage(PageValues):
-    """A fork that was started, and whether it still runs."""
+    """A fork that was started, whether it still runs, and what it began with, as far as its log has that."""
 
     fork: Forked
     state: str
+    inherited: Inherited | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +161,11 @@ def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
 
 def outcome(fork: Forked) -> ForkPage:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
+    from smart_fork.page.inherited import inherited
     from smart_fork.registry import Registry
     from smart_fork.workers.observation import WorkerWatch
 
     with Registry() as registry:
-        seen = WorkerWatch().look(registry.get(fork.worker_id), registry)
-    return ForkPage(fork, seen.state)
+        watch, worker = WorkerWatch(), registry.get(fork.worker_id)
+        seen = watch.look(worker, registry)
+    return ForkPage(fork, seen.state, inherited(worker, watch))

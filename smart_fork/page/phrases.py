@@ -47,6 +47,14 @@ def soon(moment: str | None, now: datetime | None = None) -> str:
     return f"{max(0, int(seconds))} s ago" if seconds < _MINUTE else ago(moment, now)
 
 
+def lasted(seconds: float) -> str:
+    """A time that something took: "1 h 50 min", "12 min", "40 s"."""
+    minutes = round(seconds / _MINUTE)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
 def weekday(moment: str | None, now: datetime | None = None) -> str:
     """The day of `moment` as people call it: "Today", "Yesterday", "Thu 3 Dec 2026"."""
     then = time_of(moment)

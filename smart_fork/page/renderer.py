@@ -130,6 +130,7 @@ _environment.filters |= {
     "inferred": inferred,
     "known_facts": facts,
     "inside": phrases.inside,
+    "lasted": phrases.lasted,
     "is_named": phrases.is_named,
     "code": prose.code,
     "marked": prose.marked,
