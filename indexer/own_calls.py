@@ -16,12 +16,11 @@ from indexer.pieces import Piece
 from indexer.shapes import dataclass
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import Exchange, Session, Turn
-from indexer.transcripts.ours import calls_us, only_looks
+from indexer.transcripts.ours import calls_us
 from indexer.transcripts.retold import calls_of
 from indexer.transcripts.titles import title_of
+from indexer.unanswered import changes
 
-#: How the line of an action begins that only looks at something.
-_LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
 _US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 
@@ -121,26 +120,14 @@ def _own_actions(exchange: Exchange) -> list[str]:
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
     """The turns whose text is about smart-fork's answer: all where nothing is changed, else until something is."""
-    changing = [_changes(turn) for turn in exchange.turns]
+    changing = [changes(turn) for turn in exchange.turns]
     if not any(changing):
         yield from exchange.turns
         return
     asking = [any(call.ours for call in calls_of(turn)) for turn in exchange.turns]
     first = next(i for i, does in enumerate(zip(changing, asking, strict=True)) if any(does))
     quotes = not changing[first]
-    for turn, changes, asks in zip(exchange.turns, changing, asking, strict=True):
-        quotes = not changes if changes or asks else quotes
+    for turn, changing_it, asks in zip(exchange.turns, changing, asking, strict=True):
+        quotes = not changing_it if changing_it or asks else quotes
         if quotes and not turn.prompt:
             yield turn
-
-
-def _changes(turn: Turn) -> bool:
-    """Whether something is done in it that is more than to look at something."""
-    return any(call.action and not _only_looks(call.action) for call in calls_of(turn))
-
-
-def _only_looks(action: str) -> bool:
-    if action.startswith(_LOOKS):
-        return True
-    runs, _, line = action.partition("run ")
-    return not runs and only_looks(line)

@@ -27,6 +27,7 @@ from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.retold import DONE, retold
 from indexer.transcripts.symbols import Symbols, forget_shown
+from indexer.unanswered import last_answered
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +223,8 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     passages = chunks.chunk(known.pieces, session.root_id)
     outcome, edits = outcome_of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
-    return Document(session, project, resolved, passages, words, *found_by, outcome, edits), export
+    answered = last_answered(session)
+    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, answered), export
 
 
 def _symbols(session: Session) -> Symbols:

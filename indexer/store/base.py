@@ -30,7 +30,7 @@ class Document:
     """A session ready to be stored.
 
     `until` is the time of the last that it can be found by, `acted` its last exchange in which something was done,
-    `export` the digest of the export that its chunks' lines count in.
+    `export` the digest of the export that its chunks' lines count in, `answered` as in `last_answered`.
     """
 
     session: Session
@@ -43,6 +43,7 @@ class Document:
     export: bytes = b""
     outcome: Outcome = Outcome.UNKNOWN
     edits: Edits = NO_EDITS
+    answered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class SeenFile(NamedTuple):
 class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
 
-    The last three are as in `Document`.
+    The last fields are as in `Document`.
     """
 
     row: int
@@ -101,6 +102,12 @@ class SessionRow(NamedTuple):
     inferred_from: Inferred
     head: str
     outcome: Outcome
+    answered: int | None = None
+
+    @property
+    def only_asked(self) -> bool:
+        """Whether nothing came of anything that it was asked."""
+        return self.answered == -1
 
 
 class Placement(NamedTuple):

@@ -165,6 +165,12 @@ def m008_found_by_names_that_are_not_shown(db: apsw.Connection) -> None:
     db.execute("ALTER TABLE sessions ADD COLUMN also_called TEXT NOT NULL DEFAULT ''")
 
 
+def m009_what_came_to_nothing(db: apsw.Connection) -> None:
+    """The last exchange that came to something, where later ones did not; -1 where none did."""
+    if not db.execute("SELECT 1 FROM pragma_table_info('sessions') WHERE name = 'answered'").fetchall():
+        db.execute("ALTER TABLE sessions ADD COLUMN answered INTEGER")
+
+
 MIGRATIONS = (
     m001_sessions_and_chunks,
     m002_made_for_searching,
@@ -174,6 +180,7 @@ MIGRATIONS = (
     m006_who_said_what_and_where,
     m007_sqlite_vec_keeps_the_vectors,
     m008_found_by_names_that_are_not_shown,
+    m009_what_came_to_nothing,
 )
 
 

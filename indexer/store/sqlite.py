@@ -28,7 +28,7 @@ _WORD = re.compile(r"\w+")
 _SESSION_COLUMNS = (
     "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "also_called", "version", "started",
     "last_activity", "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted",
-    "export", "outcome", "inferred_from", "head",
+    "export", "outcome", "inferred_from", "head", "answered",
 )  # fmt: skip
 
 
@@ -217,6 +217,7 @@ class SqliteStore(StoreReading):
             session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, document.export, document.outcome, session.inferred_from, session.head,
+            document.answered,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names

@@ -45,11 +45,11 @@ _EMPTY_WORDS = """
     はい 続けて 続けてください こんにちは ありがとう ありがとうございます 안녕 안녕하세요 계속 네
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
-#: What an agent makes a title of where it could not ask its model for one.
-_FAILED = late(
-    r"API Error|Invalid API key|Request timed out|Credit balance|Error:|Untitled|New (?:chat|conversation|session)\b",
-    re.IGNORECASE,
-)
+#: What an agent says where it could not ask its model.
+_FAILURE = r"\[?(?:API Error|Invalid API key|Request timed out|Credit balance|Prompt is too long)\b"
+_FAILED = late(_FAILURE, re.IGNORECASE)
+#: What it makes a title of there.
+_NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\b", re.IGNORECASE)
 
 
 def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> Masked:
@@ -91,8 +91,13 @@ def with_name(names: Iterable[str], name: str) -> list[str]:
     return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
 
 
+def is_failure(text: str) -> bool:
+    """Whether an agent says this in the place of an answer."""
+    return _FAILED.match(text.strip()) is not None
+
+
 def _is_a_name(text: str) -> bool:
-    return any(map(str.isalpha, text)) and not _FAILED.match(text.strip())
+    return any(map(str.isalpha, text)) and not _NO_NAME.match(text.strip())
 
 
 def _tells(word: str) -> bool:

@@ -70,7 +70,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     found = Gathered()
     allowed, found.dropped = admitted(rows.values(), query)
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
-    places = [place for place in places if place.session in found.sessions]
+    places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
     telling = {row for row in by_session.rows & found.sessions.keys() if not query.is_kin(found.sessions[row])}
     there = {place.chunk for place in places}
@@ -84,8 +84,9 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     for one in evidence:
         for row, found_of in one.items():
             found_of.chunks = compared.get(row, 0)
+            found_of.only_asked = found.sessions[row].only_asked
     if similarities:
-        _compare_all(store, similarities, evidence, by_meaning, own)
+        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
@@ -126,6 +127,11 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
             continue
         allowed[row.row] = row
     return allowed, dropped
+
+
+def _counts(session: SessionRow, place: Placement) -> bool:
+    """Whether it speaks for the session: a prompt at its end that came to nothing does not."""
+    return session.answered is None or session.only_asked or place.exchange <= session.answered
 
 
 def _passages(
@@ -195,8 +201,8 @@ def _set_similar(
 
 
 def _compare_all(
-    store: Searchable, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]],
-    by_meaning: Sequence[Mapping[int, Evidence]], own: Collection[int],
+    store: Searchable, similarities: Similarities, sessions: Mapping[int, SessionRow],
+    evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], own: Collection[int],
 ) -> None:  # fmt: skip
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
 
@@ -212,10 +218,14 @@ def _compare_all(
         row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
     ]
     similar = {row: [one[row].similar for one in by_meaning] for row in partly}
+    ended = [row for row in partly if sessions[row].answered is not None]
+    left_out = {
+        (row, one.position) for row in ended for one in store.placements_of(row) if not _counts(sessions[row], one)
+    }
     missing = [
         (row, position, chunk)
         for row, position, chunk in store.positions(partly)
-        if position not in similar[row][0] and chunk not in own
+        if position not in similar[row][0] and chunk not in own and (row, position) not in left_out
     ]
     cosines = similarities.of({chunk for _, _, chunk in missing}) if missing else {}
     for row, position, chunk in missing:

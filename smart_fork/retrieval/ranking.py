@@ -29,6 +29,8 @@ RIVALS = 12
 
 #: The chance from which on a session is more likely the one that is meant than not, and below which it hardly is.
 LIKELY, FITS = 0.5, 0.3
+#: The best chance of a session that was only asked: it hardly knows what nothing came of.
+ONLY_ASKED = 0.2
 
 
 class Parts(NamedTuple):
@@ -78,7 +80,7 @@ class Evidence:
 
     `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its title
     has (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being
-    made many have none, which says nothing of what they are about.
+    made many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts.
     """
 
     words: float = 0.0
@@ -86,6 +88,7 @@ class Evidence:
     title: float = 0.0
     similar: dict[int, float] = field(default_factory=dict)
     chunks: int = 1
+    only_asked: bool = False
 
 
 class Coverage(NamedTuple):
@@ -122,6 +125,10 @@ class Weighed(NamedTuple):
         """Points beyond those."""
         return sum(self.points) - self.nothing
 
+    def at_most(self, chance: float) -> Weighed:
+        """The same with no better chance than this, however much speaks for it."""
+        return self._replace(nothing=max(self.nothing, sum(self.points) - math.log(chance / (1 - chance))))
+
 
 class Score(NamedTuple):
     """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``.
@@ -153,12 +160,14 @@ def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weig
     speaking = [parts(one.evidence, one.coverage) for one in phrasings]
     shares = shares_of(phrasings)
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
-    return {
+    weighed = {
         session: weigh_one(
             [one.get(session, SILENT) for one in speaking], shares, similar=session in similar, words=words
         )
         for session in dict.fromkeys(session for one in speaking for session in one)
     }
+    only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
+    return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
 
 
 def rivals(weighed: Mapping[int, Weighed], families: Mapping[int, str]) -> dict[str, float]:

@@ -65,9 +65,9 @@ def _search(
 def _one_a_family(
     score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
 ) -> list[tuple[int, float]]:
-    """Best first, among equals the newest, then by id; the best member standing for its family."""
+    """Best first, among equals what more speaks for, the newest, then by id; the best member stands for its family."""
     order = sorted(score, key=lambda row: rows[row].session_id)
-    order.sort(key=lambda row: (score[row].chance, rows[row].until), reverse=True)
+    order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
     for row in order:
         best.setdefault(family[row], (row, score[row].chance))

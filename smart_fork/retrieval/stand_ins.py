@@ -1,4 +1,7 @@
-"""Who of a family may be found: where a fork was only asked something, the session that it was forked from."""
+"""Who may be found of those that were asked the same: not who was only asked, where another one did it.
+
+Of a family that is the session that a fork was forked from, where the fork was only asked something.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ MAX_COMPARED = 8
 
 
 def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
-    """`rows` without forks that know no more than another of these sessions.
+    """`rows` without forks that know no more than another of these sessions, and without those that have only talked
+    about what is another one's title, too, and was done there.
 
     Such a fork has only asked smart-fork something since, or was given a prompt and has done nothing about it.
     """
+    done = {row.title for row in rows.values() if row.acted >= 0}
+    rows = {number: row for number, row in rows.items() if row.acted >= 0 or not row.title or row.title not in done}
     families: defaultdict[str, list[SessionRow]] = defaultdict(list)
     for row in rows.values():
         families[row.root_id or row.session_id].append(row)

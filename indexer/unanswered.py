@@ -1,0 +1,66 @@
+"""Prompts at a session's end that came to nothing: who was only asked something does not know it.
+
+The agent was stopped, could not ask its model, or has said nothing in reply, and has changed nothing before. A prompt
+that was typed again, or gone on from, is part of what came of it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from indexer.transcripts.model import Exchange, Session, ToolResult, Turn
+from indexer.transcripts.ours import only_looks
+from indexer.transcripts.retold import breaks_off, calls_of, results_of
+from indexer.transcripts.titles import is_failure, says_something
+
+#: How the line of an action begins that only looks at something.
+_LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
+#: How the note on a command begins that has ended.
+_ENDED = "exit "
+
+
+def last_answered(session: Session) -> int | None:
+    """The index of the last exchange that came to something, -1 where none did; `None` where that is the last of all."""
+    done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
+    exchanges = session.exchanges()
+    last = exchanges[-1] if exchanges else None
+    came_to_something = (
+        one.index for one in reversed(exchanges)
+        if _has_changed(one, done) or _is_answered(one, stopped=session.interrupted and one is last)
+    )  # fmt: skip
+    answered = next(came_to_something, -1)
+    return answered if answered < len(exchanges) - 1 else None
+
+
+def changes(turn: Turn) -> bool:
+    """Whether something is done in it that is more than to look at something."""
+    return bool(_changing(turn))
+
+
+def _changing(turn: Turn) -> list[str]:
+    """The calls that do so."""
+    return [call.id for call in calls_of(turn) if call.action and not _only_looks(call.action)]
+
+
+def _was_run(result: ToolResult) -> bool:
+    """Whether the call was carried out: also a command that ended with another status than 0."""
+    return not result.is_error or result.note.startswith(_ENDED)
+
+
+def _has_changed(exchange: Exchange, done: Collection[str]) -> bool:
+    return any(call in done for turn in exchange.turns for call in _changing(turn))
+
+
+def _is_answered(exchange: Exchange, *, stopped: bool) -> bool:
+    """Whether more than a greeting is asked, and the agent has the last word."""
+    spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
+    if spoken is None or stopped or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
+        return False
+    return not is_failure(spoken.text) and any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
+
+
+def _only_looks(action: str) -> bool:
+    if action.startswith(_LOOKS):
+        return True
+    runs, _, line = action.partition("run ")
+    return not runs and only_looks(line)
