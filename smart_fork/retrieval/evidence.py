@@ -130,8 +130,8 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Whether it speaks for the session: a prompt at its end that came to nothing does not."""
-    return session.answered is None or session.only_asked or place.exchange <= session.answered
+    """Whether it speaks for the session: a prompt at its end does not where nothing was done or answered."""
+    return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
 def _passages(
