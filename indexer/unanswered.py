@@ -20,7 +20,7 @@ _ENDED = "exit "
 
 
 def last_answered(session: Session) -> int | None:
-    """The index of the last exchange that came to something, -1 where none did; `None` where that is the last of all."""
+    """The index of the last exchange that came to something, -1 for none; `None` where that is the last of all."""
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()
     last = exchanges[-1] if exchanges else None

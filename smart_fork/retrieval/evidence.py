@@ -86,7 +86,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
             found_of.chunks = compared.get(row, 0)
             found_of.only_asked = found.sessions[row].only_asked
     if similarities:
-        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own)
+        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
@@ -202,7 +202,8 @@ def _set_similar(
 
 def _compare_all(
     store: Searchable, similarities: Similarities, sessions: Mapping[int, SessionRow],
-    evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], own: Collection[int],
+    evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
+    own: Collection[int],
 ) -> None:  # fmt: skip
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
 
