@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 #: How often, and after how long, a process without any environment is looked at again.
 _LOOKS, _LOOK_SECONDS = 100, 0.01
 _STATUS_SECONDS = 2.0
+#: What ends a group of processes when nobody holds its standard input any more.
+_GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ class SystemProcesses:
         timeout: float,
         input: bytes = b"",  # noqa: A002
     ) -> Completed:
-        """See `Processes.run`. What is late, or is waited for no more, is ended with everything that it started."""
+        """See `Processes.run`. What is late, is waited for no more, or outlives us is ended with everything that it started."""
         with _CtrlC() as ctrl_c:
             try:
                 process = subprocess.Popen(
@@ -189,7 +192,7 @@ class SystemProcesses:
                 )
             except (OSError, ValueError) as error:
                 raise _not_started(argv, cwd, error) from error
-            with process:
+            with process, _ended_with_us(process.pid):
                 try:
                     ctrl_c.counts()
                     stdout, stderr = process.communicate(input, timeout=timeout)
@@ -300,6 +303,27 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
+
+
+@contextlib.contextmanager
+def _ended_with_us(group: int) -> Iterator[None]:
+    """End this group of processes if we end meanwhile, however we do.
+
+    Another process waits for that: the system closes its standard input when we are gone.
+    """
+    argv = (sys.executable, "-I", "-S", "-c", _GUARD, str(group))
+    try:
+        guard = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+    except OSError:  # no room for one more
+        yield
+        return
+    with guard:
+        try:
+            yield
+        finally:
+            guard.kill()
 
 
 def every_process() -> Iterator[psutil.Process]:

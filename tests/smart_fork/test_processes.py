@@ -108,6 +108,44 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     eventually(lambda: not running(int(pid_file.read_text())))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_killed(tmp_path, number):
+    pid_file = tmp_path / "pid"
+    waits = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
+    )
+    with subprocess.Popen(python(waits, str(ROOT), str(pid_file))) as waiting:
+        eventually(lambda: pid_file.exists() and pid_file.read_text())
+        waiting.send_signal(number)
+
+    assert -number == waiting.returncode
+    eventually(lambda: not running(int(pid_file.read_text())))
+
+
+def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_without_waiting(tmp_path):
+    """As the service ends while a search program embeds."""
+    pid_file = tmp_path / "pid"
+    leaves = (
+        "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "does = ['sh', '-c', 'sleep 600 & echo $! >' + sys.argv[2] + '; wait']; "
+        "threading.Thread(target=SystemProcesses().run, args=(does,), kwargs={'timeout': 600}, daemon=True).start(); "
+        "sys.stdin.read(); os._exit(0)"
+    )
+    with subprocess.Popen(python(leaves, str(ROOT), str(pid_file)), stdin=subprocess.PIPE) as leaving:
+        eventually(lambda: pid_file.exists() and pid_file.read_text())
+        leaving.communicate()
+
+    eventually(lambda: not running(int(pid_file.read_text())))
+
+
+def test_nothing_is_left_of_a_program_that_has_ended(processes):
+    processes.run(["true"], timeout=90)
+
+    assert [] == psutil.Process().children(recursive=True)
+
+
 @pytest.mark.usefixtures("interruptible")
 def test_a_program_that_is_just_being_started_ends_with_ctrl_c(processes, monkeypatch):
     started = []
