@@ -39,9 +39,12 @@ from smart_fork.retrieval.index_access import opened, unavailable
 from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import search
+from smart_fork.retrieval.status import passed_over
 from smart_fork.snippets import printable
 
 _PROBE_BYTES = 1 << 14
+#: Files among the logs that hold no session, named one by one.
+_NAMED = 5
 _RUN_INDEX = "Run `smart-fork index run`."
 
 
@@ -74,6 +77,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "project": _project,
         "logs": _logs,
         "index": _database,
+        "odd logs": _odd_logs,
         "vectors": _vectors,
         "install": _install,
         "model": lambda: _model(embedder),
@@ -166,6 +170,20 @@ def _logs() -> Iterator[Check]:
         else:
             step = f"Use {agent.name} once, or point {agent.variable} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
+
+
+def _odd_logs() -> Iterator[Check]:
+    """Nothing, where there are none."""
+    try:
+        with opened() as store:
+            found = passed_over(store)
+    except IndexUnavailable:
+        found = passed_over(None)
+    if found:
+        detail = "; ".join(f"{one.path}: {one.reason}" for one in found[:_NAMED])
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        step = "No session of yours is in them: move them away, or leave them."
+        yield Check("odd logs", ok=False, detail=f"{detail}{more}", next_step=step, optional=True)
 
 
 def _database() -> Iterator[Check]:

@@ -178,7 +178,7 @@ class SystemProcesses:
         timeout: float,
         input: bytes = b"",  # noqa: A002
     ) -> Completed:
-        """See `Processes.run`. What is late, is waited for no more, or outlives us is ended with everything that it started."""
+        """See `Processes.run`. What is late, or is waited for no more, is ended with everything that it started."""
         with _CtrlC() as ctrl_c:
             try:
                 process = subprocess.Popen(

@@ -30,6 +30,7 @@ from indexer.store.base import (
 )
 from indexer.store.compared import Compare, ComparedSimilarities
 from indexer.store.connection import with_vectors
+from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
 
 _SESSION = (
@@ -310,6 +311,10 @@ class StoreReading:
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
+
+    def odd_logs(self) -> list[tuple[str, str]]:
+        """Files among the logs that hold no record: path and why."""
+        return self._all("SELECT path, skipped FROM files WHERE skipped LIKE ? || '%' ORDER BY path", (NO_LOG,))
 
 
 def _only(table: WordTable, scope: Scope) -> str:

@@ -153,7 +153,7 @@ class AgentAdapter(Protocol):
         """What the first records say of it, for a list: title, directory, who started it, the file's time.
 
         Raises:
-            OSError: the file cannot be opened or is not a regular file.
+            OSError: the file cannot be opened, is not a regular file, or holds no record.
         """
         ...
 

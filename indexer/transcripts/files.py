@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 
@@ -39,6 +39,40 @@ def regular_file(
             except (OSError, ValueError):
                 return None
     return None
+
+
+def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
+    """What is named like a log in `folder` and `depth` levels below and is none, and folders that are closed: paths,
+    each with what it is.
+    """
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=attrgetter("name"))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.endswith(suffix):
+            if kind := _odd(entry):
+                yield entry.path, kind
+        elif depth > 0 and entry.is_dir(follow_symlinks=False):
+            if os.access(entry.path, os.R_OK | os.X_OK):
+                yield from odd_files(entry.path, suffix, depth - 1)
+            else:
+                yield entry.path, "a folder that is closed to you"
+
+
+def _odd(entry: os.DirEntry[str]) -> str:
+    """What an entry is that is no regular file; empty where it is one."""
+    try:
+        if entry.is_file():
+            return ""
+        mode = entry.stat().st_mode
+    except FileNotFoundError:
+        return "a link that leads nowhere" if entry.is_symlink() else ""
+    except OSError as error:
+        return error.strerror or "unreadable"
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def is_there(location: str) -> bool:

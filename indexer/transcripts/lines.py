@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Collection, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -35,6 +35,12 @@ RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
 GLANCE_BYTES = 256 * 1024
 #: And how much of its end, where agents write a title again.
 _END_BYTES = 64 * 1024
+
+#: After so much in a row that is no record a file is read no further, and sooner to list it. A line counts as this much
+#: at least.
+GAP_BYTES, GLANCE_GAP_BYTES, _LINE_BYTES = 256 << 20, 64 << 20, 4096
+#: How it is said that a file is none.
+NO_LOG = "no log: "
 
 _PIECE_BYTES = 1 << 20
 #: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
@@ -81,11 +87,15 @@ class Line(NamedTuple):
 class LineReader:
     """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
 
-    After iteration `offset` and `lines` say where complete lines end. Memory is bounded: long lines are abridged.
+    After iteration `offset` and `lines` say where complete lines end, and `odd` why no record was found in what was
+    read. Memory is bounded: long lines are abridged. With `most` it ends after a record up to which more bytes were read.
     """
 
-    def __init__(self, path: Path, offset: int = 0, lines: int = 0) -> None:
+    def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
         self.path = path
+        self.odd = ""
+        self._most = most
+        self._gap = GLANCE_GAP_BYTES if most else GAP_BYTES
         self.start = offset
         self.offset = offset
         self.lines = lines
@@ -103,12 +113,14 @@ class LineReader:
         with open_regular(self.path) as file:
             self._written = os.fstat(file.fileno()).st_mtime
             number = self.lines if _stands_within_a_line(file, self.offset) else self.lines + 1
+            found, gap = self.start > 0, 0
             while raw := file.readline(MAX_LINE_BYTES):
                 size = len(raw)
                 ended = raw.endswith(b"\n")
                 long = not ended and size == MAX_LINE_BYTES
                 if long:
-                    objects, reason, size, ended = _decode_long(file, raw)
+                    objects, reason, size, ended = _decode_long(file, raw, self._gap)
+                    self.odd = "" if found or ended else f"{NO_LOG}no line break in {size >> 20} MiB"
                 else:
                     objects, reason = decode_line(raw)
                 if reason and not ended:  # still being written: read again when it is complete
@@ -122,6 +134,20 @@ class LineReader:
                     self.broken.append(BrokenLine(self.path, self.lines, reason))
                 for source, record in objects:
                     yield Line(self.lines, where or source, record)
+                if objects:
+                    found, gap, self.odd = True, 0, ""
+                else:
+                    gap += max(size, _LINE_BYTES)
+                    self.odd = self.odd or ("" if found else _odd(raw, reason, self.bytes_read))
+                if gap > self._gap or (found and 0 < self._most < self.bytes_read):
+                    return
+
+
+def _odd(raw: bytes, reason: str, read: int) -> str:
+    """What a file is that has no record up to this line; empty where it may have been begun and no more."""
+    if reason:
+        return f"{NO_LOG}no line is a record"
+    return f"{NO_LOG}nothing but blanks and NULs" if b"\0" in raw or read > _LINE_BYTES else ""
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
@@ -133,12 +159,15 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path) -> Iterator[Line]:
-    """The lines of the first 256 KB of a log."""
-    reader = LineReader(path)
-    for line in reader:
-        yield line
-        if reader.bytes_read > GLANCE_BYTES:
-            return
+    """The lines of the first 256 KB of a log.
+
+    Raises:
+        OSError: none of them holds a record.
+    """
+    reader = LineReader(path, most=GLANCE_BYTES)
+    yield from reader
+    if reader.odd:
+        raise OSError(reader.odd)
 
 
 def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
@@ -185,8 +214,11 @@ def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
 
-def _decode_long(file: IO[bytes], begun: bytes) -> tuple[_Objects, str, int, bool]:
-    """The abridged objects of a line that has `begun`, what is wrong with it, its size, and whether it has ended."""
+def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
+    """The abridged objects of a line that has `begun`, what is wrong with it, its size, and whether it has ended.
+
+    Of one that is no record about `most` bytes are passed over.
+    """
     size, ended = 0, False
 
     def pieces() -> Iterator[bytes]:
@@ -195,14 +227,23 @@ def _decode_long(file: IO[bytes], begun: bytes) -> tuple[_Objects, str, int, boo
         while piece and not ended:
             size, ended = size + len(piece), piece.endswith(b"\n")
             yield piece
-            piece = b"" if ended else file.readline(_PIECE_BYTES)
+            piece = b"" if ended or size > GAP_BYTES else _piece(file)
 
     line = pieces()
     made = abridged(line)
-    for _ in line:
+    while made is None and size < most and next(line, b""):
         pass  # too much of it: only its size is of interest
-    objects, reason = decode_line(made) if made is not None else (_Objects(), "too long")
+    objects, reason = decode_line(made) if made is not None and size <= GAP_BYTES else (_Objects(), "too long")
     return objects, reason and f"a line of {size} bytes", size, ended
+
+
+def _piece(file: IO[bytes]) -> bytes:
+    """What comes next, at most to the end of the line."""
+    piece = file.read(_PIECE_BYTES)
+    end = piece.find(b"\n") + 1
+    if end:
+        file.seek(end - len(piece), os.SEEK_CUR)
+    return piece[:end] if end else piece
 
 
 def decode_file(path: Path) -> Iterator[Line]:
@@ -212,7 +253,7 @@ def decode_file(path: Path) -> Iterator[Line]:
         if not is_long(data):
             yield from (Line(1, source, record) for source, record in decode_line(data)[0][:1])
             return
-        made = abridged(chain([data], iter(partial(file.read, _PIECE_BYTES), b"")))
+        made = abridged(chain([data], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES)))
         size = os.fstat(file.fileno()).st_size
     for _, record in decode_line(made or b"")[0][:1]:
         yield Line(1, Stretch(path, 0, size), record)

@@ -299,7 +299,7 @@ def read(tree: type[Tree], path: Path, checkpoint: Checkpoint | None, *, keep_ra
     state = grown.pack() if reader.worth_resuming and not keep_raw else b""
     after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
     session, skipped = grown.session()
-    return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
 
 
 def is_copy(tree: type[Tree], path: Path) -> bool:

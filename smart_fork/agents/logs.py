@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from indexer.last_run import FailedLog
 from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.files import odd_files
+from smart_fork import permission
 from smart_fork.agents.facets import title_of
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
+from smart_fork.snippets import printable
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
@@ -58,4 +62,14 @@ def unread(adapters: Iterable[AgentAdapter]) -> tuple[str, ...]:
     """Why no session of some of these agents can be read, a sentence for each."""
     return tuple(
         f"No session of {title_of(agent.name)} can be read: {why}" for agent in adapters if (why := agent.unread())
+    )
+
+
+def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
+    """What is named like a log of these agents and cannot be one. Paths are told only to who may ask everything."""
+    return tuple(
+        FailedLog(printable(path), why)
+        for agent in (() if permission.limited() else adapters)
+        for folder, depth in agent.folders()
+        for path, why in odd_files(folder, agent.endings, depth)
     )

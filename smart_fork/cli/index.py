@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.writer import IndexBusyError, give_way
-from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
+from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
@@ -53,7 +53,7 @@ def run(
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
-    from smart_fork.retrieval.status import broken_logs
+    from smart_fork.retrieval.status import broken_logs, passed_over
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
@@ -72,6 +72,7 @@ def run(
                 report = complete(store, READERS, embedder, first, patience=patience, progress=told, waiting=waiting)
             counts = store.counts()
             shares = covered(store, counts)
+            odd = passed_over(store)
             read = {path for path, file in store.seen().items() if before.get(path) != file}
             broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
         _settle()
@@ -91,6 +92,7 @@ def run(
         index=Held(**asdict(counts), covered=shares),
         engine=engine.name if engine else OWN,
         broken_logs=broken_logs(broken),
+        passed_over=odd,
     )
     if as_json:
         print_json(done.as_json())
@@ -145,6 +147,7 @@ def status(as_json: JsonOption = False) -> None:
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
     for failed in state.last_run.failed[:MAX_SHOWN] if state.last_run else ():
         out.print(plain(f"{'':<18} could not be read: {failed.path}: {failed.reason}"))
+    say_passed_over(state.passed_over)
 
 
 @app.command("path")
@@ -189,6 +192,7 @@ def _print_report(done: Indexed) -> None:
         say(f"could not be read: {name}: {reason}")
     if len(done.failed) > MAX_SHOWN:
         say(f"… and {len(done.failed) - MAX_SHOWN} more; --json has all")
+    say_passed_over(done.passed_over)
     if not done.erased:
         say(NOT_ERASED)
     if done.broken_lines:

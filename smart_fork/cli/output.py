@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from indexer.last_run import FailedLog
+
 
 #: Said where another process keeps what was taken out in the index's files for now.
 NOT_ERASED = (
     "It is not found any more, but its bytes are still in the index's files: another process reads them, or the disk "
     "is full. The next indexing erases them; `smart-fork index run` does it now."
 )
+#: Files among the logs that hold no session, named one by one.
+_MAX_PASSED_OVER = 5
 #: Variables by which rich takes for a terminal what is none.
 _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
@@ -166,6 +170,14 @@ def _printed(text: str) -> str:
 def say(message: str) -> None:
     """A line for the person, on stderr."""
     err.line(message)
+
+
+def say_passed_over(logs: Sequence[FailedLog]) -> None:
+    """Files among the logs that hold no session, for the person."""
+    for one in logs[:_MAX_PASSED_OVER]:
+        say(f"Passed over: {one.path}: {one.reason}")
+    if len(logs) > _MAX_PASSED_OVER:
+        say(f"… and {len(logs) - _MAX_PASSED_OVER} more; --json has all")
 
 
 def as_values(error: SmartForkError) -> dict[str, str]:

@@ -10,7 +10,7 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, print_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
 from smart_fork.snippets import quoted
 
@@ -128,10 +128,12 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)
     if as_json:
         listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
-        print_json(listed | ({"unread": list(found.unread)} if found.unread else {}))
+        told = {"unread": list(found.unread), "passed_over": json_of(found.passed_over)}
+        print_json(listed | {key: value for key, value in told.items() if value})
         return
     for why in found.unread:
         say(why)
+    say_passed_over(found.passed_over)
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
     if found.hidden and len(found.sessions) < limit:

@@ -7,12 +7,11 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from indexer.masking import Masked, mask, shorten
-from indexer.transcripts.lines import decode_line, open_regular
+from indexer.transcripts.lines import GLANCE_GAP_BYTES, decode_line, open_regular
 from smart_fork.cuts.model import Place, Stamp, TranscriptTurn
 
 PREVIEW_CHARACTERS = 120
@@ -57,8 +56,13 @@ def first_record(path: Path) -> dict[str, Any]:
     except OSError:
         return {}
     with file:
-        first = islice(raw_lines(file, path), DAMAGED_LINES)
-        return next((line.objects[0] for line in first if line.objects), {})
+        for _ in range(DAMAGED_LINES):
+            raw = file.readline(GLANCE_GAP_BYTES)
+            if objects := decode_line(raw)[0]:
+                return objects[0]
+            if not raw.endswith(b"\n"):  # torn, or too long for any record
+                break
+    return {}
 
 
 def names_one_of(path: Path, keys: Collection[str]) -> bool:

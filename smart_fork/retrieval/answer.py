@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from indexer.last_run import LastRun
+from indexer.last_run import FailedLog, LastRun
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
 
@@ -204,7 +204,7 @@ class SharedSessions(Value):
 @value
 class Recents(Value):
     """The newest sessions, how many that no person started were left out, and why no session of an agent can be read;
-    beside them the team's.
+    beside them the team's. `passed_over` are files among the logs that hold no session.
     """
 
     count: int
@@ -212,6 +212,7 @@ class Recents(Value):
     sessions: tuple[RecentSession, ...]
     hidden_automated: int = rare(0)
     unread: tuple[str, ...] = rare(())
+    passed_over: tuple[FailedLog, ...] = rare(())
     shared: tuple[SharedSession, ...] | None = rare()
     team_error: str = rare("")
 
@@ -315,6 +316,7 @@ class IndexStatus(Value):
     erased: bool
     broken_lines: int
     broken_logs: tuple[BrokenLog, ...]
+    passed_over: tuple[FailedLog, ...]
 
 
 @record
@@ -354,6 +356,7 @@ class Indexed(Value):
     index: Held
     engine: str
     broken_logs: tuple[BrokenLog, ...]
+    passed_over: tuple[FailedLog, ...]
 
 
 @value

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexer.forgotten import forgotten
+from indexer.last_run import FailedLog
 from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.logs import originals_first
+from smart_fork.snippets import printable
 from smart_fork.whereabouts import belongs, placed
 
 log = logging.getLogger(__name__)
@@ -22,10 +24,11 @@ MAX_LOOKED_AT = 400
 
 
 class Recent(NamedTuple):
-    """The newest sessions, and how many that no person started were passed over on the way to them."""
+    """The newest sessions, how many that no person started are left out, and the logs on the way that say nothing."""
 
     sessions: list[Session]
     hidden: int
+    passed_over: list[FailedLog]
 
 
 def recent_sessions(
@@ -39,7 +42,8 @@ def recent_sessions(
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
-    for session in _sessions(_promising(files, project, names), names):
+    odd: list[FailedLog] = []
+    for session in _sessions(_promising(files, project, names), names, odd):
         identity = (session.agent, session.session_id)
         if identity in gone:
             continue
@@ -50,7 +54,7 @@ def recent_sessions(
                 hidden.add(identity)
         if len(found) >= limit:
             break
-    return Recent(list(found.values()), len(hidden - found.keys()))
+    return Recent(list(found.values()), len(hidden - found.keys()), odd)
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
@@ -87,12 +91,16 @@ def _promising(
             yield file
 
 
-def _sessions(files: Iterator[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> Iterator[Session]:
+def _sessions(
+    files: Iterator[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
+) -> Iterator[Session]:
     for file in files:
         try:
             session = adapters[file.agent].glance(file.path)
         except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
-            log.warning("%s is passed over: %s", file.path, error)
+            log.info("%s is passed over: %s", file.path, error)
+            why = error.strerror if isinstance(error, OSError) else ""
+            odd.append(FailedLog(printable(file.location), printable(why or str(error) or type(error).__name__)))
             continue
         if session is not None:
             yield session

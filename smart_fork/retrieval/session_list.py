@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from indexer.last_run import FailedLog
+from smart_fork import permission
 from smart_fork.agents import READERS
-from smart_fork.agents.logs import unread
+from smart_fork.agents.logs import odd, unread
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.retrieval.answer import RecentSession
@@ -15,11 +17,15 @@ from smart_fork.retrieval.results import recent_session
 
 
 class Listing(NamedTuple):
-    """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent."""
+    """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent.
+
+    `passed_over` are files among the logs that hold no session, each with why.
+    """
 
     sessions: tuple[RecentSession, ...]
     hidden: int
     unread: tuple[str, ...] = ()
+    passed_over: tuple[FailedLog, ...] = ()
 
 
 def list_recent(
@@ -36,4 +42,5 @@ def list_recent(
     adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)
-    return Listing(tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters))
+    passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
+    return Listing(tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over)

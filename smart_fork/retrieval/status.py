@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 import orjson
 
-from indexer.last_run import LastRun
+from indexer.last_run import FailedLog, LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
+from indexer.store.sqlite import SqliteStore
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
+from smart_fork.agents.logs import odd
 from smart_fork.retrieval.answer import BrokenLog, IndexStatus
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.index_access import opened
@@ -46,7 +48,14 @@ def index_status() -> IndexStatus:
             erased=not store.owes_erasing(),
             broken_lines=counts.broken_lines,
             broken_logs=broken_logs(store.broken_logs()),
+            passed_over=passed_over(store),
         )
+
+
+def passed_over(store: SqliteStore | None) -> tuple[FailedLog, ...]:
+    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them."""
+    read = store.odd_logs() if store is not None else []
+    return (*odd(READERS), *(FailedLog(printable(path), why) for path, why in read))
 
 
 def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:

@@ -378,7 +378,9 @@ def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: 
     more = limit + 1 if limit > 0 else limit  # the caller's own is taken out again
     recent = list_recent(agent, project, more, automated=automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
-    own = Recents(len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread)
+    own = Recents(
+        len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread, recent.passed_over
+    )
     if not team:
         return own
     from smart_fork.agents.selection import selected
@@ -422,7 +424,7 @@ def _status() -> IndexStatus | NoIndex:
     except IndexUnavailable as error:
         return NoIndex("index_not_available", error.message, (error.hint,))
     if not permission.limited():
-        return replace(state, broken_logs=state.broken_logs[:MAX_BROKEN])
+        return replace(state, broken_logs=state.broken_logs[:MAX_BROKEN], passed_over=state.passed_over[:MAX_BROKEN])
     run = state.last_run  # names of logs, and what was wrong with them, are of all projects
     hidden = run and replace(run, failed=(), error=run.error and "it failed")
-    return replace(state, broken_logs=(), last_run=hidden)
+    return replace(state, broken_logs=(), passed_over=(), last_run=hidden)

@@ -71,7 +71,7 @@ def read(path: Path, checkpoint: Checkpoint | None, locate: Locate, *, keep_raw:
     state = fold.pack() if (fold.inherited or reader.worth_resuming) and not keep_raw else b""
     after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
     session, skipped = fold.session()
-    return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
 
 
 def read_subagent(path: Path) -> Session | None:

@@ -21,6 +21,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.lines import (
+    NO_LOG,
     Line,
     LineReader,
     changed_at,
@@ -271,7 +272,7 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
     state = fold.pack() if reader.worth_resuming and not keep_raw else b""
     after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
     session, skipped = fold.session()
-    return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
 
 
 def read_subagent(path: Path) -> Session | None:
@@ -291,7 +292,8 @@ def glance(path: Path) -> Session | None:
     """See `AgentAdapter.glance`."""
     fold = _Fold(path, None, keep_raw=False)
     if path.suffix == _WHOLE:
-        _feed_whole(fold, path)
+        if not _feed_whole(fold, path):
+            raise OSError(f"{NO_LOG}it is no JSON object")
     else:
         for line in first_lines(path):
             fold.feed(line)

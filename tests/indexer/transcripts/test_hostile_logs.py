@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -163,7 +164,8 @@ def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
     outcome = READERS[agent].read(path)
-    READERS[agent].glance(path)
+    with suppress(OSError):
+        READERS[agent].glance(path)
 
     if outcome.session is not None:
         storable(outcome.session)
@@ -281,9 +283,9 @@ def test_what_is_no_log_in_the_tree_is_passed_over(home):
 
         assert [file.path for file in reader.discover()] == [path]
         for one in odd:
-            with pytest.raises(OSError):
+            with pytest.raises(OSError, match="no log"):
                 reader.read(one)
-            with pytest.raises(OSError):
+            with pytest.raises(OSError, match="no log"):
                 reader.glance(one)
             assert reader.locate(reader.id_of(one)) == ()
 
