@@ -59,7 +59,7 @@ def first_record(path: Path) -> dict[str, Any]:
         for _ in range(DAMAGED_LINES):
             raw = file.readline(GLANCE_GAP_BYTES)
             if objects := decode_line(raw)[0]:
-                return objects[0]
+                return objects[0][1]
             if not raw.endswith(b"\n"):  # torn, or too long for any record
                 break
     return {}
