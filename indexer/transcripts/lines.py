@@ -88,7 +88,8 @@ class LineReader:
     """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
 
     After iteration `offset` and `lines` say where complete lines end, and `odd` why no record was found in what was
-    read. Memory is bounded: long lines are abridged. With `most` it ends after a record up to which more bytes were read.
+    read. Memory is bounded: long lines are abridged. With `most` it ends after the record in which so many bytes are
+    read.
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -233,7 +234,9 @@ def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, st
     made = abridged(line)
     while made is None and size < most and next(line, b""):
         pass  # too much of it: only its size is of interest
-    objects, reason = decode_line(made) if made is not None and size <= GAP_BYTES else (_Objects(), "too long")
+    objects, reason = (
+        decode_line(made) if made is not None and (ended or size <= GAP_BYTES) else (_Objects(), "too long")
+    )
     return objects, reason and f"a line of {size} bytes", size, ended
 
 

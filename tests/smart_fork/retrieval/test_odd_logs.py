@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts import lines
-from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, MAX_LINE_BYTES, LineReader, first_lines
+from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
 from smart_fork import doctor, permission, sessions
 from smart_fork.agents import READERS
 from smart_fork.errors import NotFound
@@ -34,7 +34,7 @@ PLACES: dict[str, str] = {
 }
 #: How a file among the logs can be odd, and what is said of it.
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "NULs without an end": (lambda path: sparse(path, HUGE), "no line break in 80 MiB"),
+    "NULs without an end": (lambda path: sparse(path, HUGE), "no line break in 64 MiB"),
     "a few NULs": (lambda path: path.write_bytes(b"\0" * 5000), "nothing but blanks and NULs"),
     "line breaks": (lambda path: path.write_bytes(b"\n" * 300_000), "nothing but blanks and NULs"),
     "another language": (lambda path: path.write_bytes(b"no JSON\n" * 100), "no line is a record"),
@@ -115,7 +115,7 @@ def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
 
     list_recent(agent, None, 20, everywhere=True)
 
-    assert reads[str(path)] < MAX_LINE_BYTES + GLANCE_GAP_BYTES + (1 << 20)
+    assert reads[str(path)] < GLANCE_GAP_BYTES + (2 << 20)
 
 
 @pytest.mark.parametrize("agent", PLACES)
@@ -125,8 +125,8 @@ def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
     result = READERS[agent].read(path)
 
     assert result.session is None
-    assert "no log: no line break in 272 MiB" == result.skipped
-    assert reads[str(path)] < MAX_LINE_BYTES + GAP_BYTES + (1 << 20)
+    assert "no log: no line break in 256 MiB" == result.skipped
+    assert reads[str(path)] < GAP_BYTES + (2 << 20)
     with pytest.raises(NotFound, match="no line break"):
         sessions.read(sessions.Located(agent, SESSION, path))
 
@@ -194,7 +194,7 @@ def test_who_may_not_ask_everything_is_told_no_paths(home, shop):
 @odd
 def test_commands_name_what_is_no_log(home, run, kind):
     path, why = odd_log(home, "claude", kind)
-    why = why.replace("80", "272")
+    why = why.replace("64", "256")
     run("index", "run", "--no-vectors")
 
     for words in (["list"], ["index", "run", "--no-vectors"], ["index", "status"]):
