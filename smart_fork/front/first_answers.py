@@ -20,6 +20,8 @@ CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118,
 #: Lets all tools be listed where no option says it.
 VARIABLE = "SMART_FORK_TOOLS"
 FEW, ALL = "few", "all"
+#: A message has one of these.
+_SPEAK = {"method", "result", "error"}
 
 
 def serve(options: Sequence[str]) -> None:
@@ -70,21 +72,35 @@ def greet(
     hello = None
     for line in lines:
         message = _message(line)
-        if message is None or "id" not in message or "method" not in message:
+        if message is None:
+            _refuse(line, out)
+            continue
+        if "id" not in message or "method" not in message:
             continue  # only a request is answered, and there is nobody yet who could be told anything
         method, params = message["method"], message.get("params") or {}
-        if (method == "initialize") is (hello is None) and _is_plain(method, params):
+        if (method == "initialize") is (hello is None) and _is_plain(method, params) and _is_clean(line, params):
             if method == "initialize":
                 hello = line
                 known[method] = _welcome(catalogue, params["protocolVersion"])
             result = known.get(method)
             if result is not None:
                 said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-                out.write(json.dumps(said, separators=(",", ":")).encode() + b"\n")
-                out.flush()
+                _say(json.dumps(said, separators=(",", ":")).encode(), out)
                 continue
         return hello, line
     return hello, None
+
+
+def _refuse(line: bytes, out: BinaryIO) -> None:
+    from smart_fork.rpc import refusal
+
+    if (answer := refusal(line)) is not None:
+        _say(answer.line, out)
+
+
+def _say(line: bytes, out: BinaryIO) -> None:
+    out.write(line + b"\n")
+    out.flush()
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
@@ -111,13 +127,22 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
     )
 
 
+def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
+    """Whether every parser reads it, also those that take no half character, no NaN and no deep nesting."""
+    try:
+        json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return line.count(b"{") + line.count(b"[") < 100
+
+
 def _message(line: bytes) -> dict[str, Any] | None:
-    """The message in `line`; `None` where it holds none: it is passed over, as `messages.read` does it."""
+    """The message in `line`; `None` where it holds none."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not message.keys() & _SPEAK:
         return None
     number, method, params = message.get("id", 0), message.get("method", ""), message.get("params", {})
     known = isinstance(number, (str, int)) and not isinstance(number, bool)

@@ -10,10 +10,10 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from smart_fork.front.local import Local
-from smart_fork.front.messages import read
 from smart_fork.front.relay import Relay
 from smart_fork.front.remote import Remote
 from smart_fork.front.routes import reading_tools
+from smart_fork.rpc import read
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.standard_error import never_waiting
 

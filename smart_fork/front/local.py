@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.front.messages import RpcMessage, read
 from smart_fork.processes import SystemProcesses
+from smart_fork.rpc import RpcMessage, read
 
 #: A server ends immediately when nobody talks to it any more.
 END_SECONDS = 5.0

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, Protocol
 
 from smart_fork.errors import SmartForkError
-from smart_fork.front.messages import Id, RpcMessage, made, read
 from smart_fork.front.remote import INITIALIZED
 from smart_fork.front.routes import acts
+from smart_fork.rpc import Id, RpcMessage, made, read, refusal
 from smart_fork.service.client import ServiceGoneError
 
 #: Questions to the service at once.
@@ -94,6 +94,8 @@ class Relay:
                 message = read(line)
                 if message is not None:
                     self._take(message)
+                elif (answer := refusal(line)) is not None:
+                    self._write(answer)
             with self._answered:
                 self._answered.wait_for(lambda: not self._open, LAST_SECONDS)
         finally:

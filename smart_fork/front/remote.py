@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from smart_fork.front.messages import RpcMessage, made, read
+from smart_fork.rpc import RpcMessage, made, read
 from smart_fork.service.client import HELLO_SECONDS, Service, ServiceGoneError
 
 #: A stream says every 15 seconds that it is still there.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from smart_fork.front.messages import RpcMessage
+from smart_fork.rpc import RpcMessage
 
 #: The tool that finds, and acts if it is asked for a fork.
 FINDS = "smart_fork"

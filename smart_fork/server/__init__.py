@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp_types import Tool
 
 from smart_fork.agents.selection import readable, titles
@@ -24,6 +25,7 @@ from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparison import compare_workers
 from smart_fork.server.families import Branching, session_lineage
+from smart_fork.server.lines import Lines
 from smart_fork.server.prompts import prompts
 from smart_fork.server.search import Searching
 from smart_fork.server.start import Starting
@@ -61,6 +63,14 @@ class Server(MCPServer[Any]):
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
         super().__init__(*args, **options)
         self._everything = everything
+
+    async def run_stdio_async(self) -> None:
+        """Serve on stdin and stdout, and answer lines that are no message, too."""
+        lines = Lines()
+        async with stdio_server(stdin=lines) as (heard, said):  # type: ignore[arg-type]
+            lines.said = said
+            inner = self._lowlevel_server
+            await inner.run(heard, said, inner.create_initialization_options())
 
     async def list_tools(self) -> list[Tool]:
         """What ``tools/list`` says. Not what they answer: no agent shows that to its model."""

@@ -30,6 +30,7 @@ from smart_fork.page.worker_views import LIVE
 from smart_fork.registry import Registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.recall import FirstPrompt, recalled
+from smart_fork.server.lines import refusing
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.evidence_answer import asked_of, evidence_answer
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
@@ -171,12 +172,15 @@ def application(
 
     # The guard has looked at Host and Origin, and knows the names of this service, which need not be loopback's.
     looked_at = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    inner = mcp.streamable_http_app(
-        streamable_http_path="/mcp",
-        max_request_body_size=MAX_BODY,
-        session_idle_timeout=SESSION_SECONDS,
-        max_sessions=MAX_SESSIONS,
-        transport_security=looked_at,
+    inner = refusing(
+        mcp.streamable_http_app(
+            streamable_http_path="/mcp",
+            max_request_body_size=MAX_BODY,
+            session_idle_timeout=SESSION_SECONDS,
+            max_sessions=MAX_SESSIONS,
+            transport_security=looked_at,
+        ),
+        "/mcp",
     )
     inner.router.routes += [
         Route("/hello", hello),

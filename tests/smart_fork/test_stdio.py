@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.smart_fork.odd_lines import ODD, UNANSWERED
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -115,6 +118,73 @@ def test_a_request_that_is_not_of_the_protocols_form_is_refused_in_our_words(env
         "tools/call: name is required",
     ]
     assert {one["code"] for one in said} == {-32602}
+
+
+@pytest.fixture(scope="module")
+def talking():
+    """A server that has been greeted, of several tests; what is said to it is bytes."""
+    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": info}
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
+    )
+    for line in (json.dumps(hello).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}'):
+        server.stdin.write(line + b"\n")
+    assert answers_until(server, "hello")
+    yield server
+    server.communicate()
+
+
+_PINGS = itertools.count(1)
+
+
+def answers_until(server, number) -> list[dict]:
+    """What is answered, until that is."""
+    server.stdin.flush()
+    heard = []
+    while not heard or heard[-1]["id"] != number:
+        if (said := json.loads(server.stdout.readline())).keys() & {"result", "error"}:
+            heard.append(said)
+    return heard
+
+
+def answered(server, line: bytes) -> list[dict]:
+    """All that is answered to a line; who is asked later answers later."""
+    ping = f"ping {next(_PINGS)}"
+    server.stdin.write(line + b"\n")
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": ping, "method": "ping"}).encode() + b"\n")
+    return answers_until(server, ping)[:-1]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_line_that_is_no_message_is_refused_under_its_id_and_the_next_is_answered(talking, name):
+    line, number = ODD[name]
+    [refused] = answered(talking, line)
+
+    assert number == refused["id"]
+    assert "Not a message of JSON-RPC" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("line", UNANSWERED)
+def test_a_line_that_nobody_waits_for_has_no_answer(talking, line):
+    assert [] == answered(talking, line)
+
+
+def test_what_a_program_of_ours_reads_is_not_what_the_client_says(environment):
+    server = start(
+        "import subprocess, sys",
+        "from smart_fork.server import Server",
+        "Server.list_tools = lambda self: child()",
+        "async def child():",
+        "    print(subprocess.run(['cat'], stdout=subprocess.PIPE, check=True).stdout, file=sys.stderr); return []",
+        SERVE,
+    )
+    greet(server)
+    say(server, "tools/list", 2)
+    assert [] == hear(server, 2)["result"]["tools"]
+    _, err = server.communicate(timeout=60)
+    assert "b''\n" == err
 
 
 @pytest.mark.parametrize("busy", [False, True])

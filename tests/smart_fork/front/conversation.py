@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from smart_fork.front.messages import RpcMessage, made, read
 from smart_fork.front.relay import Relay
+from smart_fork.rpc import RpcMessage, made
 from smart_fork.service.client import ServiceGoneError
 
 SECONDS = 120  # a machine may be busy; where all is well it costs nothing
@@ -131,9 +131,8 @@ class Conversation:
         line = self._said.get(timeout=SECONDS)
         assert line.endswith(b"\n")
         assert line.count(b"\n") == 1
-        message = read(line)
-        assert message is not None
-        return message.content
+        said: dict[str, Any] = json.loads(line)
+        return said
 
     def rest(self) -> list[dict[str, Any]]:
         """What else the client has been told by now."""

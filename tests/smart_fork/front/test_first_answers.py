@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from smart_fork.front.first_answers import ALL, CATALOGUE, FEW, greet, listed, wanted
+from smart_fork.rpc import refusal
 from smart_fork.server import FEW as NAMES
 from smart_fork.server.catalogue import catalogue
 from tests.mcp_process import McpProcess
 from tests.smart_fork.front.conversation import INITIALIZE, call, request, told
+from tests.smart_fork.odd_lines import ODD, UNANSWERED
 
 ROOT = Path(__file__).resolve().parents[3]
 WRITTEN = json.loads(Path(CATALOGUE).read_bytes())
@@ -118,16 +120,30 @@ def test_who_begins_in_another_way_is_left_to_the_server(first):
     assert ([], None, first) == (answers, hello, json.loads(rest))
 
 
-def test_what_is_no_request_is_passed_over():
-    lines = (
-        b"\n", b"hello", b"[1,2]", b"\xff\xfe", b"{}", b"[" * 100_000, b'{"jsonrpc":"2.0","id":[1],"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":3,"method":"ping","params":[1]}', b'{"jsonrpc":"2.0","id":3,"result":{}}',
-    )  # fmt: skip
+def test_what_nobody_waits_for_is_passed_over():
+    lines = (*UNANSWERED, b'{"jsonrpc":"2.0","id":3,"result":{}}')
     answers, _, rest = said(INITIALIZE, *lines, told("notifications/cancelled", requestId=9), request("\ud800", "ping"))
 
     assert [0, "\ud800"] == [answer["id"] for answer in answers]
     assert rest is None
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("begin", [(), (INITIALIZE,)])
+def test_what_is_no_message_is_refused_or_left_to_a_server_and_all_else_answered(begin, name):
+    line, number = ODD[name]
+    answers, _, rest = said(*begin, line)
+
+    assert [number] == [answer["id"] for answer in answers[len(begin) :]] if rest is None else rest == line
+
+
+@pytest.mark.parametrize("name", ['"\\ud83d"', "NaN", "1e400", "[" * 150 + "]" * 150])
+def test_an_introduction_that_no_server_reads_is_none(name):
+    line = json.dumps(INITIALIZE | {"params": INITIALIZE["params"] | {"x": "?"}}).replace('"?"', name).encode()
+    answers, hello, rest = said(line)
+
+    assert ([], None, line) == (answers, hello, rest)
+    assert refusal(line).content["id"] == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.front.messages import made
+from smart_fork.rpc import made
 from tests.smart_fork.front.conversation import (
     INITIALIZE,
     SECONDS,
@@ -20,6 +20,7 @@ from tests.smart_fork.front.conversation import (
     request,
     told,
 )
+from tests.smart_fork.odd_lines import ODD, UNANSWERED
 
 
 def answered(talk: Conversation) -> tuple[int | str, str]:
@@ -290,12 +291,17 @@ def test_long_lines_pass():
     assert text == talk.service.heard[0].params["arguments"]["session_id"]
 
 
-def test_what_is_no_message_is_passed_over():
-    lines = (b"\n", b"hello\n", b"[1,2]\n", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', b"\xff\xfe\n", b"{}\n")
-    with Conversation() as talk:
-        talk.say(*lines, b"[" * 100_000 + b"\n", request(1, "ping"))
+@pytest.mark.parametrize("service", [False, True])
+def test_what_is_no_message_is_refused_under_its_id_and_the_next_is_answered(service):
+    with Conversation(service=service) as talk:
+        for line, number in ODD.values():
+            talk.say(line + b"\n")
+            refused = talk.hear()
+            assert (number, "error") == (refused["id"], list(refused)[-1])
+        talk.say(*(line + b"\n" for line in UNANSWERED), request("next", "ping"))
 
-        assert 1 == talk.hear()["id"]
+        assert "next" == talk.hear()["id"]
+    assert talk.silence()
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["answers", "dies", "in the middle"])), max_size=8))

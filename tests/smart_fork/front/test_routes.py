@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.front.first_answers import CATALOGUE
-from smart_fork.front.messages import made
 from smart_fork.front.routes import FINDING, FINDS, FORKING, acts, reading_tools
+from smart_fork.rpc import made
 from tests.smart_fork.front.conversation import READING, call, request
 
 #: What each tool does is decided by its own annotations; here, which of them are believed to change nothing.

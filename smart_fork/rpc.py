@@ -1,0 +1,188 @@
+"""One line of the conversation: a message of JSON-RPC, or what is answered to a line that is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+import orjson
+
+from indexer.shapes import dataclass
+
+Kind = Literal["request", "notification", "answer"]
+Id = str | int
+
+#: Objects and lists in each other. Every parser behind this one reads deeper.
+MAX_DEPTH = 100
+_PARSE_ERROR, _INVALID_REQUEST, _INVALID_PARAMS = -32700, -32600, -32602
+_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_TOKEN = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
+_VALUE = re.compile(rf"\s*:\s*({_TEXT}|-?\d[\d.eE+-]*|[^\s,}}])", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class RpcMessage:
+    """A message, and the line that it came in, without its end."""
+
+    line: bytes
+    content: dict[str, Any]
+
+    @property
+    def kind(self) -> Kind:
+        """What it is: only a request is answered."""
+        if "method" not in self.content:
+            return "answer"
+        return "request" if "id" in self.content else "notification"
+
+    @property
+    def id(self) -> Id:
+        """Of a request, or of the one that is answered."""
+        number: Id = self.content["id"]
+        return number
+
+    @property
+    def method(self) -> str:
+        """What is asked for, or told; empty for an answer."""
+        return str(self.content.get("method", ""))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What goes with it."""
+        return self.content.get("params") or {}
+
+    def with_id(self, number: Id) -> RpcMessage:
+        """The same under another id."""
+        return made(self.content | {"id": number})
+
+
+def made(content: dict[str, Any]) -> RpcMessage:
+    """A message of ours."""
+    return RpcMessage(orjson.dumps(content), content)
+
+
+def read(line: bytes) -> RpcMessage | None:
+    """Return the message in `line`, or None. `refusal` answers such a line.
+
+    Any text at all may come, also none that JSON could hold.
+    """
+    try:
+        content = orjson.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(content, dict) or _fault(content) or _is_deep(line):
+        return None
+    # On one line, whatever stood between its parts.
+    return RpcMessage(line.strip().replace(b"\r", b" ").replace(b"\n", b" "), content)
+
+
+def refusal(line: bytes) -> RpcMessage | None:
+    """Return the error that answers a line without a message, with the id of the request where it has one.
+
+    None where nobody waits for an answer: to a notification, to an answer, to an empty line.
+    """
+    text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
+    content = _members(text)
+    if not text or not _is_waited_for(content):
+        return None
+    code, why = _reason(line)
+    number = content.get("id") if isinstance(content, dict) else None
+    error = {"code": code, "message": f"Not a message of JSON-RPC: {why}."}
+    said = {"jsonrpc": "2.0", "id": number if _is_sent_back(number) else None, "error": error}
+    return RpcMessage(json.dumps(said).encode(), said)  # which holds half a character in an id, too
+
+
+def _reason(line: bytes) -> tuple[int, str]:
+    try:
+        content = orjson.loads(line)
+    except ValueError:
+        return _PARSE_ERROR, _unreadable(line)
+    if not isinstance(content, dict):
+        return _INVALID_REQUEST, "it is no object"
+    return _fault(content) or (_INVALID_REQUEST, f"it is nested more than {MAX_DEPTH} deep")
+
+
+def _unreadable(line: bytes) -> str:
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeDecodeError:
+        return "it is no UTF-8"
+    except UnicodeEncodeError:
+        return "it has half a character in it (a lone surrogate)"
+    except json.JSONDecodeError:
+        return "it is no JSON"
+    except RecursionError:
+        return f"it is nested more than {MAX_DEPTH} deep"
+    except ValueError:
+        pass
+    return "it has a number in it that is none, or too large (NaN, 1e400)"
+
+
+def _fault(content: dict[str, Any]) -> tuple[int, str] | None:
+    if content.get("jsonrpc") != "2.0":
+        return _INVALID_REQUEST, 'jsonrpc must be "2.0"'
+    if not isinstance(content.get("method", ""), str):
+        return _INVALID_REQUEST, "method must be text"
+    if "id" in content and not _is_id(content["id"]):
+        return _INVALID_REQUEST, "id must be text or a whole number of 64 bits"
+    if not content.keys() & ({"method"} if "id" not in content else {"method", "result", "error"}):
+        return _INVALID_REQUEST, "it has no method"
+    if not isinstance(content.get("params"), dict | None):
+        return _INVALID_PARAMS, "params must be an object"
+    return None
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _is_sent_back(number: object) -> bool:
+    """Whether it is an id as a client can compare it: also a fraction, which none should send."""
+    return _is_id(number) or (isinstance(number, float) and abs(number) < float("inf"))
+
+
+def _is_waited_for(content: object) -> bool:
+    if not isinstance(content, dict):
+        return True
+    if "method" in content:
+        return "id" in content
+    return "result" not in content and "error" not in content
+
+
+def _is_deep(line: bytes) -> bool:
+    if line.count(b"{") + line.count(b"[") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for token in _TOKEN.finditer(line.decode()):
+        depth += 1 if token[0] in ("{", "[") else -1 if token[0] in ("}", "]") else 0
+        if depth > MAX_DEPTH:
+            return True
+    return False
+
+
+def _members(text: str) -> Any:
+    """Parse JSON leniently: of an object that cannot be parsed, return the members that are texts and numbers."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _first_members(text) if text.startswith("{") else None
+
+
+def _first_members(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in ("{", "["):
+            depth += 1
+        elif token[0] in ("}", "]"):
+            depth -= 1
+        elif depth == 1 and (value := _VALUE.match(text, token.end())):
+            found[str(_scalar(token[0]))] = _scalar(value[1])
+    return found
+
+
+def _scalar(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {} if text == "{" else None

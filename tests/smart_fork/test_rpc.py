@@ -1,0 +1,118 @@
+"""Lines of a client, which may hold anything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
+
+from smart_fork.rpc import MAX_DEPTH, made, read, refusal
+from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
+
+SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+ANY = st.recursive(SIMPLE, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
+NAMES = st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"])
+MESSAGES = st.dictionaries(NAMES, st.just("2.0") | ANY).map(json.dumps).map(str.encode)
+
+
+@given(st.binary() | MESSAGES)
+def test_whatever_is_in_a_line_it_is_one_message_on_one_line_or_none(line):
+    message = read(line)
+
+    if message is not None:
+        assert b"\n" not in message.line
+        assert message.content == json.loads(message.line)
+        assert message.kind in {"request", "notification", "answer"}
+        assert isinstance(message.params, dict)
+        assert isinstance(message.method, str)
+        assert message.kind == "notification" or isinstance(message.id, str | int)
+
+
+@given(st.binary() | MESSAGES | requests(5))
+def test_what_is_no_message_is_refused_on_one_line_or_nobody_waits_for_it(line):
+    answer = refusal(line)
+
+    if answer is not None:
+        assert b"\n" not in answer.line
+        said = json.loads(answer.line)
+        assert {"jsonrpc", "id", "error"} == said.keys()
+        assert said["error"]["code"] in {-32700, -32600, -32602}
+
+
+@given(MESSAGES | requests(5))
+def test_a_message_is_read_as_the_same_by_the_protocols_library(line):
+    message = read(line)
+
+    if message is not None and message.kind != "answer":
+        theirs = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        assert isinstance(theirs, JSONRPCRequest if message.kind == "request" else JSONRPCNotification)
+
+
+@given(requests(5))
+def test_a_line_with_an_id_and_without_a_result_is_a_request_or_refused_with_that_id(line):
+    message = read(line)
+    answer = refusal(line) if message is None else None
+
+    assert (message.kind, message.id) == ("request", 5) if message else answer.content["id"] == 5
+
+
+@pytest.mark.parametrize(("line", "number"), ODD.values(), ids=ODD)
+def test_these_are_no_messages_and_their_error_has_their_id(line, number):
+    assert read(line) is None
+    answer = refusal(line)
+    assert number == json.loads(answer.line)["id"]
+    assert answer.content["error"]["message"].startswith("Not a message of JSON-RPC: ")
+
+
+@pytest.mark.parametrize("line", UNANSWERED)
+def test_nobody_waits_for_an_answer_to_these(line):
+    assert (None, None) == (read(line), refusal(line))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("half a character", -32700, "half a character in it (a lone surrogate)"),
+        ("half a character in bytes", -32700, "half a character in it (a lone surrogate)"),
+        ("no UTF-8", -32700, "it is no UTF-8"),
+        ("no JSON", -32700, "it is no JSON"),
+        ("no number", -32700, "a number in it that is none, or too large"),
+        ("a number of 5,000 digits", -32700, "a number in it that is none, or too large"),
+        ("nested 100,000 deep", -32700, f"it is nested more than {MAX_DEPTH} deep"),
+        ("a list of parameters", -32602, "params must be an object"),
+        ("no version", -32600, 'jsonrpc must be "2.0"'),
+        ("a fraction for an id", -32600, "id must be text or a whole number"),
+        ("no method", -32600, "it has no method"),
+        ("a number for a method", -32600, "method must be text"),
+        ("no object", -32600, "it is no object"),
+        ("nested 150 deep", -32600, f"it is nested more than {MAX_DEPTH} deep"),
+    ],
+)
+def test_the_error_says_what_is_wrong(name, code, why):
+    error = refusal(ODD[name][0]).content["error"]
+
+    assert code == error["code"]
+    assert why in error["message"]
+
+
+def test_brackets_in_a_text_are_no_depth():
+    line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": {"a": '[{\\"' * 500, "b": [[]]}}).encode()
+
+    assert read(line) is not None
+
+
+def test_what_stands_on_several_lines_is_written_on_one():
+    """As a stream of events may have it."""
+    message = read(b'{"jsonrpc": "2.0",\r\n "method": "x"}\n')
+
+    assert message is not None
+    assert len(message.line.splitlines()) == 1
+
+
+def test_an_answer_has_an_id_and_no_method():
+    assert "answer" == made({"jsonrpc": "2.0", "id": "a", "result": {}}).kind
+    assert "request" == made({"jsonrpc": "2.0", "id": 1, "method": "ping"}).kind
+    assert "notification" == made({"jsonrpc": "2.0", "method": "x"}).kind
