@@ -45,7 +45,7 @@ def mask_cut(text: str) -> Masked:
 
 def mask_parts(parts: Sequence[str]) -> list[Masked]:
     """Texts that were cut from one, in order, masked: a secret may go from one into the next."""
-    from indexer.masking.secrets import redact_parts
+    from indexer.masking.parts import redact_parts
 
     return [Masked(part) for part in redact_parts(parts)]
 

@@ -11,7 +11,14 @@ from indexer.masking.values import Form, SecretValue, is_secret
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
-STEMS = {b"pass": "password", b"pw": "password", b"secret": "secret", b"token": "token", b"key": "api-key"}
+STEMS = {
+    b"pass": "password",
+    b"pw": "password",
+    b"secret": "secret",
+    b"token": "token",
+    b"key": "api-key",
+    b"_pat": "token",
+}
 #: How a name may go on behind "pass".
 _PASS_ENDS = late(
     r"(?i)(?:w(?:or)?d|wort|_?phrase|code)?\d?"
@@ -23,7 +30,24 @@ _KEY_OWNERS = tuple(
     b"api access secret private priv auth account client service signing encryption master db "
     b"subscription shared app application deploy webhook hmac jwt license functions function consumer "
     b"admin storage preshared integration ingest write server rest crypt cipher user session cookie "
-    b"refresh developer dev prod ssh host".split()
+    b"refresh developer dev prod ssh host openai anthropic stripe google maps azure github gitlab twilio "
+    b"sendgrid mailgun datadog algolia pinecone mistral groq deepseek supabase firebase openweather sentry "
+    b"grafana".split()
+)
+#: What "pass" is right behind where it is a password: no word ends so.
+_PASS_OWNERS = (
+    b"key",
+    b"store",
+    b"user",
+    b"require",
+    b"db",
+    b"root",
+    b"admin",
+    b"smtp",
+    b"mail",
+    b"ftp",
+    b"sudo",
+    b"ssh",
 )
 #: What a key in an environment belongs to that is no secret.
 _OPEN_KEYS = late(
@@ -46,12 +70,29 @@ _ABOUT = late(
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
 _ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64))?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
+#: An object with the value in it.
+_OBJECT = (
+    r"[ \t]{0,4}+[:=]?[ \t]{0,4}+\{[^{}]{0,200}?(?<!\w)\\{0,3}[\"']?(?:value|default|default_?[vV]alue|result)"
+    r"\\{0,3}[\"']?[ \t]{0,8}+[:=][ \t]{0,4}+(?=\\{0,3}[\"'])"
+)
+#: What is taken where nothing is assigned.
+_ELSE = (
+    r"[\])}]{0,3}+[ \t]{0,4}+(?:\|\|=?|\?\?=?|\?:|or)[ \t]{0,4}+(?=\\{0,3}[\"'`])|"
+    r"\){0,2}\.(?:unwrap_or|or_?else|get_?or_?else|or|ifempty)\((?=\\{0,3}[\"'])|"
+    r"\){0,2}\.unwrap_or_else\(\|_?\|[ ]?(?=\\{0,3}[\"'])|\)[ ]?\{[ ]?(?=[\"'])"
+)
+#: What makes bytes, or a secret, of a string.
+_MAKES = r"(?:\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|Secret\w{0,12}\(|@|\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?\("
 _SEPARATOR = late(
-    _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_][\w.\[\]|]{0,40}+\??[ \t]{0,4}+=(?!=))[ \t]{0,4}+|"
-    r"[ \t]{0,24}+(?::=|=>|={1,3}|!={1,2}|:)(?:\*\*)?[ \t]{0,24}+|"
+    _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_&*][\w.\[\]|&'<>]{0,40}+\??[ \t]{0,4}+=(?!=))[ \t]{0,4}+|"
+    rf"{_ELSE}|{_OBJECT}|"
+    r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
+    rf"[ \t]{{0,24}}+(?::=|=>|<-|={{1,3}}|!={{1,2}}|::?)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
     r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
-    r",[ \t]{0,4}+(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+)"
-    r"(?:[bfru]?(?P<quote>\\{0,3}[\"'`]))?"
+    r",[ \t]{0,24}+(?:default\s{0,2}=\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+|"
+    # an element, its attribute or the one behind it
+    r"(?:>(?:\s{0,8}<value>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
+    r"(?:[bfru]?(?P<quote>\"\\{1,3}\"|\\{0,3}[\"'`]))?"
 )
 _BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
 _INSIDE = {
@@ -60,14 +101,25 @@ _INSIDE = {
     "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
-_SETS = late(r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2}))[ \t]{1,4}$")
+_SETS = late(
+    r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2})|"
+    r"\((?:def\w{0,6}|setq|define))[ \t]{1,4}$"
+)
 _CALLS = late(
-    r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config)\s{0,2}\(\s{0,8}\\{0,3}[\"'`]$"
+    r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|env|getenv|"
+    r"get\w{0,24}|fetch|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
+    r"(?:\(\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
 )
 _PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
+_PROPERTY = late(r"[a-z][\w.-]{3,80}")
+#: From where a program takes a password.
+_SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
+#: Where a line is, as searches print it before each.
+_PLACE = late(r"^[\w./-]{1,60}:(?:\d{1,6}[:-])?[ \t]{0,16}")
+_CALL = late(r"[\w.]+\(")
 _NEXT_PARAMETER = late(r"&[A-Za-z0-9_.-]{1,64}=")
 _UPPER_NAME = late(r"[A-Z][A-Z0-9_]*")
 #: Somebody's name or machine in the same line: what stands beside it is not the label of a field.
@@ -89,7 +141,9 @@ def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
             match = _SEPARATOR.match(text, end)
             if (
                 match
-                and (match["sep"].strip() or match["quote"] or _sets(text, position))
+                and (
+                    match["sep"].strip() or match["quote"] or _sets(text, position) or _owns_line(text, position, match)
+                )
                 and (value := _value_at(text, match))
             ):
                 yield from _assigned(text, position, match, value, kind)
@@ -100,11 +154,15 @@ def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
 
 def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
     """Whether a short stem stands where a word begins, also one in the midst of a name."""
+    if stem == b"_pat":
+        return not lower[position + 4 : position + 5].isalpha()
     if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
         return True
     if stem == b"pw" and lower[position + 2 : position + 3].isalnum() and lower[position + 2] != ord("d"):
         return False
     before = text[position - 1 : position] if position else ""
+    if stem == b"pass" and lower.endswith(_PASS_OWNERS, 0, position):
+        return True
     return (
         not before.isalnum() or text[position].isupper() or text[max(0, position - 2) : position] in _ESCAPED_LINE_ENDS
     )
@@ -113,7 +171,21 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 def _sets(text: str, stem: int) -> bool:
     """Whether the words before a name may make a value of what stands behind it and a blank, as few do."""
     earlier = text[max(0, stem - 108) : stem]
-    return "--" in earlier or "ENV" in earlier or "ARG" in earlier or "set" in earlier or "SET" in earlier
+    return (
+        "--" in earlier
+        or "ENV" in earlier
+        or "ARG" in earlier
+        or "set" in earlier
+        or "SET" in earlier
+        or " -" in earlier
+    )
+
+
+def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
+    """Whether a line is a property, a blank and one word: so Java and Redis write them."""
+    start = text.rfind("\n", max(0, stem - 80), stem) + 1
+    name = text[start : match.end("suffix")].strip()
+    return ("." in name or name == "requirepass") and _PROPERTY.fullmatch(name) is not None
 
 
 def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
@@ -125,6 +197,8 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
     """The span of the assigned value, if it is a secret."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
+    if text[name_start - 1 : stem] == ":" and name_start:  # a section and a name in it
+        name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
     if (suffix and _ABOUT.search(suffix)) or not _names(name, text[stem : match.end("suffix")], kind, match):
         return
@@ -149,7 +223,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
         return lower.startswith(("pwd", "pw")) or _PASS_ENDS.fullmatch(word[4:]) is not None
     if kind != "api-key":
         return True
-    before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.")
+    before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.:")
     if before.encode("ascii", "replace").endswith(_KEY_OWNERS):
         return not _OPEN_KEYS.search(name)
     if _OPEN_KEYS.search(name):
@@ -165,8 +239,16 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
     earlier = text[max(0, name_start - 60) : name_start]
     after = text[value.end() : value.end() + 1]
     closed = not after or after in "\"'`\\"
-    if not separator.strip() and not name.startswith("--") and not (quote and _STATEMENT.fullmatch(name)):
-        return (words, "literal") if _SETS.search(earlier) else None
+    if separator.startswith((">", "</")):
+        return (words, "string") if after == "<" else None
+    if "{" in separator:
+        return (words, "entry") if closed else None
+    if not separator.strip() and name.startswith("-") and _SOURCE.match(words):
+        return None
+    if not separator.strip() and not name.startswith("-") and not (quote and _STATEMENT.fullmatch(name)):
+        if _SETS.search(earlier):
+            return words, "literal"
+        return (words, "line") if not quote and after in ("", "\n") and _owns_line(text, match.start(), match) else None
     if "alue" in separator:
         if not _PAIRS.search(earlier):
             return None
@@ -188,15 +270,20 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
     """The same without quotes."""
     words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
+    if separator.endswith(("q(", "qq(")):
+        return words.partition(")")[0], "string"
     earlier = text[max(0, name_start - 60) : name_start]
     before = earlier[-1:]
     words = _NEXT_PARAMETER.split(words, maxsplit=1)[0]
-    if name.startswith("-") or (separator == "=" and (_UPPER_NAME.fullmatch(name) or (before and before in "?&;-"))):
+    called = before == ";" and _CALL.match(words)
+    if name.startswith("-") or (
+        not called and separator == "=" and (_UPPER_NAME.fullmatch(name) or (before and before in "?&;-"))
+    ):
         return (words.split(";")[0] if before == ";" else words).rstrip(";,)"), "literal"
-    indent = earlier.rpartition("\n")[2]
+    indent = _PLACE.sub("", earlier.rpartition("\n")[2])
     quoted = before in ('"', "'", "\\")
     alone = not indent.strip(" \t-*>|#+") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
-    if separator.strip(" \t*") == ":" and alone and after != " ":
+    if separator.strip(" \t*|>+-\n") == ":" and alone and after != " ":
         if _CODE_ENDS.search(words) and not _is_symbolic(words):
             return None
         return words, "string" if "_" in name and _UPPER_NAME.fullmatch(name) else "entry"

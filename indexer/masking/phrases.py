@@ -1,72 +1,29 @@
-"""Secrets that are known by the words around them: headers, addresses, commands, statements, files of programs."""
+"""Secrets that are known by the words around them: headers, addresses, statements, files of programs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping
 
-from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
-from indexer.masking.values import is_base64_pair, is_mixed, is_opaque, is_strong, looks_random
-from indexer.patterns import late
-from indexer.shapes import dataclass
-
-_CHECKS: Mapping[str, Callable[[str], bool]] = {
-    "any": lambda value: True,  # noqa: ARG005
-    "hard": lambda value: is_mixed(value) and is_strong(value),
-    "mixed": is_mixed,
-    "opaque": is_opaque,
-    "pair": is_base64_pair,
-    "random": lambda value: looks_random(value, lenient=True),
-    "strong": is_strong,
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False)  # told apart as objects: their long texts are compared nowhere
-class Phrase:
-    """Words with a secret between them. In lower case a text has one of `anchors`; the group is the secret.
-
-    `whole`: more than a line is looked at. `least` is how a value must look beside being no placeholder.
-    """
-
-    kind: str
-    anchors: str
-    pattern: str
-    least: str = "any"
-    whole: bool = False
-
-
-_Q = r"\\{0,3}[\"'`]"
-_IDENTITY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_VALUE = (
-    rf"(?:'([^'\n{HIDDEN}]{{3,256}}+)'|\"([^\"\n{HIDDEN}]{{3,256}}+)\"|"
-    rf"([^\s\"'`|;&<>(){HIDDEN}-][^\s\"'`|<>{HIDDEN}]{{2,256}}+))"
-)
-_PROGRAM = r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrt]))"
-_GAP = rf"(?:[^\S\n]+[^\s|;&{HIDDEN}]{{1,200}}+){{0,16}}?[^\S\n]+"
-
-
-def _command(programs: str, option: str, order: str = "") -> Phrase:
-    """Programs, what they are told to do, and the options behind which a password stands."""
-    told = rf"{_GAP}{order}" if order else ""
-    pattern = rf"{_PROGRAM}(?:{programs})(?:\.exe)?{told}{_GAP}(?:{option}){_VALUE}"
-    return Phrase("password", programs, pattern)
-
+from indexer.masking.calls import CALLS
+from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, found_in
+from indexer.masking.printed import PRINTED
+from indexer.masking.prose import PROSE
+from indexer.masking.spans import HIDDEN, Span
 
 #: These are known by several literals.
 _PIPED = (
     Phrase(
         "password",
-        "sudo|password-stdin|passwd",
-        rf"(?:echo|printf)\s+(?:-n\s+|-e\s+|'%s'\s+)?{_VALUE}\s*\|"
-        r"\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}-stdin)",
+        "sudo|password-stdin|passwd|passphrase-fd",
+        rf"(?:echo|printf)\s+(?:-n\s+|-e\s+|'%s'\s+)?{VALUE}\s*\|"
+        r"\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd))",
     ),
     Phrase(
         "password",
         "chpasswd",
         r"(?:echo|printf)\s+[\"']?[\w.-]{1,64}:([^\s\"'|]{3,128})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
     ),
-    Phrase("password", "htpasswd", rf"htpasswd\s+-[a-zA-Z]*b[a-zA-Z]*\s+(?:\S+\s+){{1,2}}{_VALUE}"),
+    Phrase("password", "htpasswd", rf"htpasswd\s+-[a-zA-Z]*b[a-zA-Z]*\s+(?:\S+\s+){{1,2}}{VALUE}"),
 )
 _PASSWORD_FILE = (
     Phrase(
@@ -79,8 +36,8 @@ _WORDS = (
     Phrase(
         "recovery-phrase",
         "mnemonic|phrase",
-        rf"(?i:mnemonic|seed|recovery)(?i:[ _-]?(?:phrase|words))?(?:{_Q})?"
-        rf"(?:\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{_Q})?|\s{{1,4}}(?:{_Q}))"
+        rf"(?i:mnemonic|seed|recovery)(?i:[ _-]?(?:phrase|words))?(?:{QUOTE})?"
+        rf"(?:\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{QUOTE})?|\s{{1,4}}(?:{QUOTE}))"
         r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8})",
     ),
 )
@@ -90,7 +47,7 @@ _SIGNATURE = (
     ),
 )
 #: Before a name and a password between a colon.
-_PAIR = rf"[bB]?(?:{_Q})[^\"'`:\s{HIDDEN}]{{1,64}}:([^\"'`\s{HIDDEN}]{{4,128}}+)(?:{_Q})"
+_PAIR = rf"[bB]?(?:{QUOTE})[^\"'`:\s{HIDDEN}]{{1,64}}:([^\"'`\s{HIDDEN}]{{4,128}}+)(?:{QUOTE})"
 _ENCODED = (
     Phrase(
         "password", "btoa(|b64encode(|buffer.from(", rf"(?:btoa|b64encode|Buffer\.from)\(\s{{0,4}}{_PAIR}", "strong"
@@ -108,8 +65,8 @@ _PASSWORDS_ABROAD = (
     Phrase(
         "password",
         _ABROAD,
-        rf"(?i:mot de passe|contrase\w{{1,3}}a|senha|wachtwoord|kennwort|parola|heslo)(?:{_Q})?"
-        rf"\s{{0,3}}[:=]\s{{0,3}}(?:{_Q})?([^\s\"'`,;]{{6,64}})",
+        rf"(?i:mot de passe|contrase\w{{1,3}}a|senha|wachtwoord|kennwort|parola|heslo)(?:{QUOTE})?"
+        rf"\s{{0,3}}[:=]\s{{0,3}}(?:{QUOTE})?([^\s\"'`,;]{{6,64}})",
         "mixed",
     ),
 )
@@ -119,7 +76,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "authorization",
             "authorization",
-            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}[:=,]\s{0,4}\\{0,3}[\"'`]?"
+            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}(?:[:=,]|=>)\s{0,4}\\{0,3}[\"'`]?"
             r"(?i:basic|bearer|token|digest|apikey|api-key|ssws|bot|key|oauth|splunk|geniekey|negotiate)"
             r"\s{1,4}(?:token=\\?\"?|(?!username=))([A-Za-z0-9._~+/=:|%-]{8,}+)",
         ),
@@ -133,21 +90,24 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "docker-auth",
             "auth",
-            rf"auth(?<![A-Za-z0-9]auth)(?:{_Q})?\s{{0,4}}[:=]\s{{0,4}}(?:{_Q})?([A-Za-z0-9+/]{{6,}}+={{0,2}})",
+            rf"auth(?<![A-Za-z0-9]auth)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})?([A-Za-z0-9+/]{{6,}}+={{0,2}})",
             "pair",
         ),
         Phrase(
             "password",
             "auth(|auth=(|auth = (|auth: [|login(|entials(|ation(|token(",
             rf"(?i:auth|\.login|credentials?|authentication(?:token)?)\s{{0,4}}(?:[=:]\s{{0,4}})?[(\[]\s{{0,40}}"
-            rf"{_Q}[^\"'\n{HIDDEN}]{{1,80}}{_Q}\s{{0,4}},\s{{0,40}}{_Q}([^\"'\\\s{HIDDEN}]{{4,128}}){_Q}\s{{0,40}}[)\],]",
+            rf"{QUOTE}[^\"'\n{HIDDEN}]{{1,80}}{QUOTE}\s{{0,4}},\s{{0,40}}{QUOTE}([^\"'\\\s{HIDDEN}]{{4,128}}){QUOTE}\s{{0,40}}[)\],]",
             "strong",
         ),
         Phrase("ngrok-token", "authtoken ", r"ngrok\s[^\n]{0,80}?authtoken\s+([A-Za-z0-9_]{40,}+)"),
-        Phrase("snyk-token", "snyk auth", rf"snyk auth\s+({_IDENTITY})"),
+        Phrase("snyk-token", "snyk auth", rf"snyk auth\s+({IDENTITY})"),
         Phrase("authorization", "basic ", r"(?i:(?<![a-z])basic)\s{1,4}([A-Za-z0-9+/]{8,}+={0,2})", "pair"),
     ),
     b"bearer": (
+        Phrase(
+            "authorization", "bearer", r"(?i:bearer)\s?[\"']\s{0,2}[+.]\s{0,2}[\"']([A-Za-z0-9._~+/=-]{16,}+)", "random"
+        ),
         Phrase(
             "authorization",
             "bearer",
@@ -183,11 +143,16 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "cookie", "session=", r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}session=([A-Za-z0-9%+/=_.-]{32,}+)", "opaque"
         ),
-        Phrase("sonar-token", "sonar.login", rf"sonar\.login(?:{_Q})?\s{{0,4}}[:=,]\s{{0,4}}(?:{_Q})?([0-9a-f]{{40}})"),
+        Phrase(
+            "sonar-token",
+            "sonar.login",
+            rf"sonar\.login(?:{QUOTE})?\s{{0,4}}[:=,]\s{{0,4}}(?:{QUOTE})?([0-9a-f]{{40}})",
+        ),
         *_SIGNATURE,
         Phrase("api-key", "key=|appid=|app_id=", r"[?&](?:key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
     ),
     b"&sig": _SIGNATURE,
+    b"-signature=": (Phrase("signature", "-signature=", r"X-(?:Amz|Goog)-Signature=([0-9a-f]{64,}+)"),),
     b"thin:": (Phrase("password", "thin:", r"thin:[\w.$-]{1,64}/([^\s@\"'/]{3,128})@"),),
     b"psk": (
         Phrase("password", "psk", r"(?:^|[\s{;,#\\n])psk\s{0,4}=\s{0,4}\\{0,3}\"([^\"\\\n]{8,63})\\{0,3}\""),
@@ -202,11 +167,11 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "nmcli",
-            rf"nmcli\s[^\n]{{0,200}}?\s(?:password|wifi-sec\.psk|802-11-wireless-security\.psk)\s+{_VALUE}",
+            rf"nmcli\s[^\n]{{0,200}}?\s(?:password|wifi-sec\.psk|802-11-wireless-security\.psk)\s+{VALUE}",
         ),
     ),
     b"/user:": (
-        Phrase("password", "net use", rf"net use\s[^\n]{{0,200}}?/user:[^\s{HIDDEN}]{{1,64}}\s+{_VALUE}", "strong"),
+        Phrase("password", "net use", rf"net use\s[^\n]{{0,200}}?/user:[^\s{HIDDEN}]{{1,64}}\s+{VALUE}", "strong"),
         Phrase(
             "password",
             "net use",
@@ -218,7 +183,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "securestring",
-            rf"(?i:ConvertTo-SecureString)\s+(?i:-String\s+)?(?:{_Q})([^\"'`\n]{{4,128}})(?:{_Q})",
+            rf"(?i:ConvertTo-SecureString)\s+(?i:-String\s+)?(?:{QUOTE})([^\"'`\n]{{4,128}})(?:{QUOTE})",
         ),
     ),
     b"btoa": _ENCODED,
@@ -233,7 +198,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "hard",
         ),
     ),
-    b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({_IDENTITY})"),),
+    b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({IDENTITY})"),),
     **dict.fromkeys((word.encode() for word in _ABROAD.split("|")), _PASSWORDS_ABROAD),
     b"cookie": (
         Phrase(
@@ -247,24 +212,25 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "pass",
-            rf"(?i:pass(?:word)?)(?:{_Q})?\s{{0,4}}[:=]\s{{0,4}}(?:{_Q})([a-z]{{4}}(?: [a-z]{{4}}){{3}})(?:{_Q})",
+            rf"(?i:pass(?:word)?)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})"
+            rf"([a-z]{{4}}(?: [a-z]{{4}}){{3}})(?:{QUOTE})",
         ),
         Phrase(
             "password",
             "word is|code is|phrase is|word was|wort ist",
-            rf"(?i:pass(?:word|code|phrase|wort) (?:is|was|ist))[ :]{{1,2}}(?:{_Q})?([^\s\"'`,]{{6,64}})",
+            rf"(?i:pass(?:word|code|phrase|wort) (?:is|was|ist))[ :]{{1,2}}(?:{QUOTE})?([^\s\"'`,]{{6,64}})",
             "mixed",
         ),
         Phrase(
             "password",
             "phrase",
-            rf"(?i:pass_?phrase)(?:{_Q})?\s{{0,4}}[:=]\s{{0,4}}(?:{_Q})"
-            rf"((?!\w+ your)[a-z]{{3,10}}(?:[ -][a-z]{{3,10}}){{3,11}})(?:{_Q})",
+            rf"(?i:pass_?phrase)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})"
+            rf"((?!\w+ your)[a-z]{{3,10}}(?:[ -][a-z]{{3,10}}){{3,11}})(?:{QUOTE})",
         ),
         Phrase(
             "password",
             "wpa_passphrase",
-            rf"wpa_passphrase\s+(?:\"[^\"\n]{{1,64}}\"|'[^'\n]{{1,64}}'|[^\s{HIDDEN}]{{1,64}}+)\s+{_VALUE}",
+            rf"wpa_passphrase\s+(?:\"[^\"\n]{{1,64}}\"|'[^'\n]{{1,64}}'|[^\s{HIDDEN}]{{1,64}}+)\s+{VALUE}",
             "strong",
         ),
         Phrase(
@@ -284,8 +250,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     ),
     b"| sudo": _PIPED,
     b"secret": (
-        Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{_VALUE}"),
-        Phrase("secret", "gh secret", rf"gh secret set\s+\S+\s+(?:-b|--body)[ =]{_VALUE}"),
+        Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
+        Phrase("secret", "gh secret", rf"gh secret set\s+\S+\s+(?:-b|--body)[ =]{VALUE}"),
     ),
     b"sqlplus": (
         Phrase(
@@ -298,7 +264,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "identified",
-            rf"(?i:identified\s+(?:with\s+[\w'\"]{{1,60}}\s+)?by)\s+(?i:password\s+|values\s+)?(?:{_Q})([^\s\"'`\\]{{3,256}})(?:{_Q})",
+            rf"(?i:identified\s+(?:with\s+[\w'\"]{{1,60}}\s+)?by)\s+(?i:password\s+|values\s+)?(?:{QUOTE})([^\s\"'`\\]{{3,256}})(?:{QUOTE})",
         ),
         Phrase("password", "identified by", r"IDENTIFIED BY\s+([^\s\"'`;,.()]{6,256}+)", "mixed"),
     ),
@@ -323,98 +289,29 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "word>|ecret>|token>|key>",
             r"(?i:password|passwd|passphrase|secret|secretkey|token|api-?key|accesskey)(?:\s[^<>\n]{0,200})?>\s{0,40}"
             r"([^<>\s]{4,512}+)\s{0,40}</",
-            "strong",
+            "worded",
             whole=True,
         ),
     ),
 }
-#: Commands with an option of a letter or two behind which a password may stand.
-OPTION = late(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
-COMMANDS = (
-    _command("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mycli", "-p"),
-    _command("sshpass", "-p ?"),
-    _command("redis-cli", "-a ?|--pass[ =]"),
-    _command("mongo|mongosh|mongodump|mongorestore|mongoexport|mongoimport", "-p[ =]?|--password[ =]"),
-    _command("docker|podman|helm|az|skopeo|buildah|oc|nerdctl", "-p |--password[ =]", "login"),
-    _command("curl|wget", r"(?:-[a-zA-Z]{0,8}u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"'$<{]{1,64}:"),
-    _command("http|https|xh|hey|siege", r"(?:-a|-A|--auth)[ =][\"']?[^\s:\"'$<{]{1,64}:"),
-    _command("ldapsearch|ldapadd|ldapmodify|ldapwhoami|ldappasswd|ldapdelete", "-w ?"),
-    _command("smbclient|rpcclient|wmic|smbmap", r"-U ?[\"']?[^\s%\"']{1,64}%|-p ?"),
-    _command("sqlcmd|bcp|osql|isql", "-P ?"),
-    _command("zip|unzip|unrar|rar", "-P ?|-hp"),
-    _command("7z|7za|7zr", "-p"),
-    _command("openssl", r"-(?:pass|passin|passout)[ =]pass:|-k "),
-    _command("gpg|gpg2", "--passphrase[ =]"),
-    _command("ssh-keygen", "-N "),
-    _command("keytool|jarsigner", "-(?:storepass|keypass|deststorepass|srcstorepass)[ =]"),
-    _command("lftp|ncftp", r"-u ?[^\s,]{1,64},"),
-    _command("xfreerdp|rdesktop", "/p:|-p "),
-    _command("snowsql|beeline|clickhouse-client|cqlsh|vsql|influx|rabbitmqadmin", "-p ?|--password[ =]"),
+#: The same of all rooms, by the literal.
+_ALL: dict[bytes, tuple[Phrase, ...]] = {}
+for _rows in (PHRASES, CALLS, PRINTED, PROSE):
+    for _sign, _phrases in _rows.items():
+        _ALL[_sign] = (*_ALL.get(_sign, ()), *_phrases)
+_KNOWN_BY_WORDS = frozenset(
+    word.encode()
+    for rows in (CALLS, PRINTED, PROSE)
+    for phrases in rows.values()
+    for phrase in phrases
+    for word in phrase.words.split()
 )
-#: What names of programs are made of, with blanks for all other bytes.
-_NAMES = bytes(
-    byte if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_.-") else 32 for byte in range(256)
-)
+#: Literals, and whole words: of these a text has one in which there is a phrase.
+PHRASE_SIGNS, PHRASE_WORDS = tuple(_ALL.keys() - (_KNOWN_BY_WORDS - PHRASES.keys())), _KNOWN_BY_WORDS
 
 
 def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of its signs."""
-    for phrase in dict.fromkeys(phrase for sign in signs for phrase in PHRASES.get(sign, ())):
-        for anchor in _anchors(phrase):
-            if anchor in lower:
-                lines = [(0, len(text))] if phrase.whole else lines_at(lower, positions_of(lower, anchor))
-                yield from _found(phrase, text, lines)
-
-
-def commands_in(text: str, lower: bytes) -> Iterator[Span]:
-    """The secrets behind options of commands."""
-    if options := [found.start() for found in OPTION.finditer(lower)]:
-        lines = lines_at(lower, options)
-        said = b"\n".join([lower[start:end] for start, end in lines])
-        if not _words_in(said).isdisjoint(_by_program()):
-            for phrase in dict.fromkeys(_by_program()[found[1]] for found in _programs().finditer(said)):
-                yield from _found(phrase, text, lines)
-
-
-@cache
-def _anchors(phrase: Phrase) -> tuple[bytes, ...]:
-    return tuple(anchor.encode() for anchor in phrase.anchors.split("|"))
-
-
-@cache
-def _pattern(phrase: Phrase) -> re.Pattern[str]:
-    """Compiled where one of its anchors is in a text."""
-    return re.compile(phrase.pattern)
-
-
-def _words_in(said: bytes) -> set[bytes]:
-    """What may be names of programs in it: this is much faster than the search for them."""
-    for not_of_the_name in (b".exe", b"\\n", b"\\r", b"\\t") if b"\\" in said or b".exe" in said else ():
-        said = said.replace(not_of_the_name, b" ")
-    return set(said.translate(_NAMES).split())
-
-
-@cache
-def _by_program() -> dict[bytes, Phrase]:
-    return {program.encode(): phrase for phrase in COMMANDS for program in phrase.anchors.split("|")}
-
-
-@cache
-def _programs() -> re.Pattern[bytes]:
-    longest_first: list[bytes] = sorted(_by_program(), key=len, reverse=True)
-    names = b"|".join(longest_first)
-    return re.compile(rb"(?:(?<![a-z0-9_.-])|(?<=\\[nrt]))(" + names + rb")(?:\.exe)?[ \t]")
-
-
-def _found(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
-    for start, end in lines:
-        for match in _pattern(phrase).finditer(text, start, end):
-            group = match.lastindex
-            if (
-                group
-                and HIDDEN not in match[group]
-                and not monotone(match[group])
-                and not placeholder(match[group])
-                and _CHECKS[phrase.least](match[group])
-            ):
-                yield Span(match.start(group), PHRASE, match.end(group), phrase.kind)
+    absent = _ALL.keys() - signs
+    for phrase in dict.fromkeys(phrase for sign in signs for phrase in _ALL.get(sign, ())):
+        yield from found_in(phrase, text, lower, absent)

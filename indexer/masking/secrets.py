@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from indexer.masking.assignments import STEMS, assignments_in
+from indexer.masking.blocks import BLOCK_SIGNS, BLOCK_WORDS, blocks_in
+from indexer.masking.commands import commands_in
+from indexer.masking.encoded import texts_in
 from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
-from indexer.masking.phrases import PHRASES, commands_in, phrases_in
-from indexer.masking.signs import Signs
-from indexer.masking.spans import HIDDEN, Span
-from indexer.masking.tokens import has_controls, has_long_runs, runs_of, tokens_in
-from indexer.masking.view import other_readings
+from indexer.masking.phrase import found_at
+from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, phrases_in
+from indexer.masking.printed import hashes_in
+from indexer.masking.prose import ABROAD, BEYOND_ASCII
+from indexer.masking.signs import Signs, words_of
+from indexer.masking.spans import HIDDEN, SHAPE, Span, lines_at
+from indexer.masking.tokens import has_controls, long_runs, runs_of, tokens_in
+from indexer.masking.view import View, joined, other_readings
 from indexer.patterns import late
 
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: Of these a text has one if it says something of secrets, however it is written: no escape hides them all.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
 #: Of these it has one if words tell of a secret in it.
-_SIGNS = Signs((*STEMS, *PHRASES, *_TELLING, b"-----begin", b"private-lines:"))
+_SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *BLOCK_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
+#: The same by whole words.
+_WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS))
+_TAB = 9
+#: Base64 of base64 is looked into, not further.
+_DEPTH = 2
 
 
 def redact(text: str) -> str:
@@ -28,21 +41,6 @@ def redact(text: str) -> str:
     while spans := spans_of(text):
         text = hidden(text, spans)
     return text
-
-
-def redact_parts(parts: Sequence[str]) -> list[str]:
-    """Texts that were cut from one, each masked as it would be there."""
-    spans: list[list[Span]] = [[] for _ in parts]
-    for by in ("\n", ""):  # where white space was left out, and in the midst of a word
-        found = spans_of(by.join(parts))
-        start = 0
-        for number, part in enumerate(parts):
-            for span in found:
-                begin, end = max(0, span.start - start), min(len(part), span.end - start)
-                if begin < end:
-                    spans[number].append(Span(begin, span.source, end, span.kind))
-            start += len(part) + len(by)
-    return [redact(hidden(part, inside)) for part, inside in zip(parts, spans, strict=True)]
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:
@@ -57,31 +55,70 @@ def hidden(text: str, spans: Iterable[Span]) -> str:
     return "".join(pieces)
 
 
-def spans_of(text: str) -> list[Span]:
+def spans_of(text: str, depth: int = 0) -> list[Span]:
     """Where secrets are."""
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
-    # One byte a character whatever the text: substring searches are fast, and positions are the text's own.
-    plain = text.encode("ascii", "replace")
-    lower, runs = plain.lower(), runs_of(plain)
-    signs = _SIGNS.found_in(lower)
-    spans = _read(text, plain, lower, runs, signs)
-    odd, telling = not text.isascii() or has_controls(runs), not _TELLING.isdisjoint(signs) or b"pwd" in lower
-    if not (odd or telling or b"[0m" in plain):
-        return spans
-    for reading in other_readings(text, plain, odd=odd, telling=telling):
-        there = reading.text.encode("ascii", "replace")
-        lower = there.lower()
-        for span in _read(reading.text, there, lower, runs_of(there), _SIGNS.found_in(lower)):
-            start, end = reading.original(span.start, span.end)
-            spans.append(Span(start, span.source, end, span.kind))
+    read = _looked_at(text)
+    spans = _read(read)
+    spans += blocks_in(text, read.lower, read.signs, tabs=any(read.plain[at - 1] == _TAB for at in read.tokens if at))
+    if depth < _DEPTH:
+        for start, end, said in texts_in(read.plain, read.tokens):
+            spans += [Span(start, SHAPE, end, inside.kind) for inside in spans_of(said, depth + 1)[:1]]
+    if reading := joined(text, read.plain, read.tokens):
+        spans += _read_as(reading)
+    ascii_only = text.isascii()
+    if not ascii_only:
+        spans += _abroad(text, read.plain)
+    odd = not ascii_only or has_controls(read.runs)
+    telling = not _TELLING.isdisjoint(read.signs) or b"pwd" in read.lower
+    if odd or telling or b"[0m" in read.plain:
+        for reading in other_readings(text, read.plain, odd=odd, telling=telling):
+            spans += _read_as(reading)
     return spans
 
 
-def _read(text: str, plain: bytes, lower: bytes, runs: bytes, signs: AbstractSet[bytes]) -> list[Span]:
+class _Text(NamedTuple):
+    """A text, and what is seen of it: one byte a character, so that positions are its own; in small letters; where it
+    may have tokens; its signs of secrets.
+    """
+
+    text: str
+    plain: bytes
+    lower: bytes
+    runs: bytes
+    tokens: Sequence[int]
+    signs: AbstractSet[bytes]
+
+
+def _looked_at(text: str) -> _Text:
+    plain = text.encode("ascii", "replace")
+    lower, runs = plain.lower(), runs_of(plain)
+    signs = _WORDS.intersection(words_of(lower)) | _SIGNS.found_in(lower)
+    return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs)
+
+
+def _read(read: _Text) -> list[Span]:
     """Where secrets are in a text that is read in one way; nothing is looked for of which there is no sign."""
-    spans = list(tokens_in(text, plain, runs)) if has_long_runs(runs) else []
+    text, lower, signs = read.text, read.lower, read.signs
+    spans = list(tokens_in(text, read.plain, read.runs, read.tokens)) if read.tokens else []
+    spans += hashes_in(text, lower)
     if signs:
-        spans += [*private_keys(text, plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
+        spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
     if b" -" in lower:
         spans += commands_in(text, lower)
     return spans
+
+
+def _read_as(reading: View) -> Iterator[Span]:
+    """Where secrets are in a text that is read in another way."""
+    for span in _read(_looked_at(reading.text)):
+        start, end = reading.original(span.start, span.end)
+        yield Span(start, span.source, end, span.kind)
+
+
+def _abroad(text: str, plain: bytes) -> Iterator[Span]:
+    """Where passwords are told in words of which no byte is seen."""
+    for word, seen in BEYOND_ASCII.items():
+        if seen in plain and word in text:
+            places = (found.start() for found in re.finditer(word, text))
+            yield from found_at(ABROAD, text, lines_at(plain, places))

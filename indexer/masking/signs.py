@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 #: What texts and code are made of, in lower case, the most frequent first.
 _FREQUENT = b' etsrionacldpumh/g.-f\nb":ywvk,_`0?12()x=\\*'
 _NONE: frozenset[bytes] = frozenset()
+
+
+#: What words are made of, and blanks for all else.
+_LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))
+
+
+def words_of(lower: bytes) -> list[bytes]:
+    """The words of a text."""
+    return lower.translate(_LETTERS).split()
 
 
 class Signs:
@@ -21,6 +30,11 @@ class Signs:
         for literal in dict.fromkeys(literals):
             at = max(range(len(literal)), key=lambda place: _rarity(literal[place]))
             by_rarest[literal[at : at + 1]].append((literal, at))
+        self._others = {
+            literal: tuple(_others(literal, at, together))
+            for together in by_rarest.values()
+            for literal, at in together
+        }
         ways = []
         for rarest, together in by_rarest.items():
             self._literals += [literal for literal, _ in together]
@@ -31,7 +45,19 @@ class Signs:
         """Those that are in `lower`."""
         if self._pattern.search(lower) is None:
             return _NONE
-        return {self._literals[(found.lastindex or 0) - 1] for found in self._pattern.finditer(lower)}
+        signs = {self._literals[(found.lastindex or 0) - 1] for found in self._pattern.finditer(lower)}
+        # Of two at one place the pattern names the first.
+        beside = {other for literal in signs for other in self._others[literal] if other not in signs}
+        return signs | {other for other in beside if other in lower}
+
+
+def _others(literal: bytes, at: int, together: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
+    """Those that may be where `literal` is, with the same rarest character."""
+    for other, place in together:
+        first = min(at, place)
+        overlap = min(len(literal) - at, len(other) - place)
+        if other != literal and literal[at - first : at + overlap] == other[place - first : place + overlap]:
+            yield other
 
 
 def _rarity(character: int) -> int:

@@ -7,9 +7,10 @@ that it does not matter how many vendors there are.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ _RUNS = bytes(
 _DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}")
 #: What joins the parts of a token, and how many parts there may be before the longest.
 _JOINTS, _PARTS = b"./~$|:+", 6
+_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 
@@ -58,6 +60,10 @@ _AT_A_RUN = (
     ("telegram-token", rf"(?:bot)?[0-9]{{8,10}}:AA{_TOKEN}{{32,}}+"),
     ("firebase-token", rf"{_TOKEN}{{11,22}}:APA91b{_TOKEN}{{80,}}+"),
     ("facebook-token", rf"[0-9]{{13,17}}\|{_TOKEN}{{27}}(?![A-Za-z0-9_-])"),
+    ("wallet-key", r"[5KL][1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9_-])"),
+    ("azure-key", r"[A-Za-z0-9]{30,56}JQQJ99[A-Za-z0-9]{20,}"),
+    ("azure-key", rf"{_TOKEN}{{30,46}}Az(?:Fu|Se|Ca|Sf)[A-Za-z0-9]{{5,7}}(?![A-Za-z0-9_-])"),
+    ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
 )
 #: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
 _GLUED = "(?<=[A-Za-z0-9_-])"
@@ -85,7 +91,18 @@ _PATTERNS = (
     _Pattern("azure-secret", (b"Q~",), rf"{_START}([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+)"),
     _Pattern("newrelic-key", (b"NRAL",), rf"{_START}([0-9a-zA-Z]{{30,36}}NRAL)(?![A-Za-z0-9])"),
     _Pattern("discord-webhook", (b"/api/webhooks/",), rf"/api/webhooks/[0-9]{{15,22}}/({_TOKEN}{{50,}}+)"),
-    _Pattern("teams-webhook", (b"webhook.office.com",), rf"/IncomingWebhook/([0-9a-f]{{32}}/{_TOKEN}{{30,}}+)"),
+    _Pattern(
+        "teams-webhook",
+        (b"webhook.office.com",),
+        rf"office\.com/webhookb2/([0-9a-f@-]{{36,80}}/IncomingWebhook/[0-9a-zA-Z]{{32}}/{_TOKEN}{{30,}}+(?:/{_TOKEN}{{20,}}+)?)",
+    ),
+    _Pattern("wallet-key", (b" 0x", b"\t0x", b'"0x'), r"^\s{0,8}\(\d{1,2}\):?\s{1,4}(0x[0-9a-f]{64})(?![0-9a-f])"),
+    _Pattern(
+        "wallet-key",
+        (b"rivate", b"RIVATE"),
+        r"(?i:private[ _-]?keys?)[^\n]{0,40}?(0x[0-9a-fA-F]{64})(?![0-9a-fA-F])",
+    ),
+    _Pattern("wallet-key", (b"ccounts",), r"accounts[\"']?\s{0,4}[:=]\s{0,4}\[\s{0,8}[\"'](0x[0-9a-fA-F]{64})[\"']"),
     _Pattern("private-key", (b'kty\\"', b'"kty"'), r"\"d\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{40,}+)"),
 )
 _ANCHORS = [(anchor, rule) for rule in _PATTERNS for anchor in rule.anchors]
@@ -106,9 +123,8 @@ def has_controls(runs: bytes) -> bool:
     return _CONTROL in runs
 
 
-def tokens_in(text: str, plain: bytes, runs: bytes) -> Iterator[Span]:
-    """The tokens in `text`, which is `plain` with one byte a character. It has long runs."""
-    starts = list(_long_runs(plain, runs))
+def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
+    """The tokens in `text`, which is `plain` with one byte a character; its long runs begin at `starts`."""
     end = 0
     for start in starts:
         if start >= end:  # what is inside a token is hidden with it, and need not be read again
@@ -122,7 +138,7 @@ def tokens_in(text: str, plain: bytes, runs: bytes) -> Iterator[Span]:
             yield from _matches(rule, text, lines)
 
 
-def _long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
+def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
     """Where runs of token characters begin that are long enough for a token and have a digit."""
     position = runs.find(_LONG_RUN)
     while position >= 0:
@@ -164,7 +180,8 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
             if match and match.end() > start and _random(match[0], certain=shape.certain):
                 yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
-            if (match := _compiled(pattern).match(text, at)) and not monotone(match[0]):
+            match = _compiled(pattern).match(text, at)
+            if match and not monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
                 yield Span(at, SHAPE, _token_end(text, match.end()), kind)
 
 
@@ -177,12 +194,23 @@ def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[in
         if not start or plain[start - 1] not in _JOINTS:
             return
         before = start - 1
+        while before and plain[before - 1] in _JOINTS and start - before < _PARTS:
+            before -= 1
         start = max(runs.rfind(b" ", 0, before), runs.rfind(_CONTROL, 0, before)) + 1
         if start == before:
             return
         yield start
         if text[max(0, start - 1) : start + 1] in _ESCAPED_LINE_ENDS:
             yield start + 1
+
+
+def is_wallet_key(text: str) -> bool:
+    """Whether this is a private key as Bitcoin's wallets write it: its last four bytes are a checksum."""
+    number = 0
+    for letter in text:
+        number = number * 58 + _BASE58.index(letter)
+    raw = number.to_bytes(40, "big").lstrip(b"\0")
+    return hashlib.sha256(hashlib.sha256(raw[:-4]).digest()).digest()[:4] == raw[-4:]
 
 
 def _random(follows: str, *, certain: bool) -> bool:

@@ -33,6 +33,19 @@ _WORDS = late(
 )
 #: What patterns have.
 _CLASS = late(r"[\[\\]|\(\?")
+#: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
+_NO_PASSWORD = late(
+    r"(?i:v?\d+(?:\.\d+)+\S*|\d+-?[a-z]+|\d{4}-\d\d\S*|[0-9a-f]{7,64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
+    r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|ed255|p-?256)\S*)|"
+    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]+\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
+)
+#: What sentences have and chosen words do not.
+_FUNCTION_WORDS = late(
+    r"(?:^|[ -])(?:the|is|are|be|was|an?|of|to|in|at|on|for|and|or|not?|its?|this|that|you|your|our|my|we|with|from|by|"
+    r"as|if|so|must|should|can|may|has|have|do|does|will|than|then|when|how|what|de[rms]?|die|das|ist|und|oder|nicht|eine?|mit|von|"
+    r"les?|la|est|et|ou|une?|du|el|los|es|una|gli|di|con|per|non|uma|da|com|para)(?![^ -])"
+)
+_CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
 
@@ -80,7 +93,7 @@ def _is_password(text: str, form: Form) -> bool:
     if form in ("string", "entry"):
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not _WORDS.search(text)
-        return (any(c.isdigit() for c in text) or signs) and not _NAME.fullmatch(text)
+        return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and not _NAME.fullmatch(text)
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
     if form == "line":
@@ -108,14 +121,45 @@ def is_mixed(text: str) -> bool:
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
+def is_tangled(text: str) -> bool:
+    """Large and small letters in no order, as no name has them."""
+    return len(text) >= 12 and 3 * len(_CASES.findall(text)) >= len(text) and len(_CAPITALS.findall(text)) >= 2
+
+
 def is_strong(text: str) -> bool:
     """What no word is: with a digit or a sign."""
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
 
 
+def is_told(text: str) -> bool:
+    """What people tell each other as a password: no word, and none of what else has letters and digits in it."""
+    return (
+        is_mixed(text)
+        and not placeholder(text)
+        and not _REFERENCE.match(text)
+        and not _NO_PASSWORD.fullmatch(text)
+        and not _CLASS.search(text)
+        and not _WORDS.search(text)
+    )
+
+
+def is_worded(text: str) -> bool:
+    """A password, or several words that make one: no sentence."""
+    if is_strong(text):
+        return True
+    if len(re.findall("[ -]", text)) >= 2:
+        return not _FUNCTION_WORDS.search(text.lower()) and not _WORDS.search(text)
+    return len(text) >= 6 and text.isalpha() and not _WORDS.search(text)
+
+
+def is_long(text: str) -> bool:
+    """A key to sign with."""
+    return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
+
+
 def is_opaque(value: str) -> bool:
     """What is made by chance and is no identifier."""
-    return looks_random(value) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
+    return looks_random(value, lenient=len(value) >= 32) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
 
 
 def looks_random(value: str, *, lenient: bool = False) -> bool:

@@ -37,10 +37,23 @@ _LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
 _ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
 _ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
-_PERCENT = late(r"%([2-7][0-9a-fA-F])")
+_PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
 _HAS_ESCAPED = late(rb"\\(?:[\\u/]|x1b|033)")
-_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22)")
+_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA])")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+#: How a line ends that goes on in the next one, and what goes on there: with a sign that it does, with the end of a
+#: string to which another is added, or at the edge of a page or a terminal.
+_GOES_ON = late(
+    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|\r?\n)"
+    rb"[ \t>|]{0,12}+(?:\\?[\"'])?(?=[A-Za-z+/_-]{0,60}[0-9])(?=([A-Za-z0-9+/=_-]{8,}))"
+)
+_RUN = late(rb"[A-Za-z0-9+/_-]+")
+_MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n"))
+_QUOTES = frozenset((b'"', b"'"))
+#: A line of a page, mail or terminal is at least so long where something in it is broken.
+_FULL_LINE = 56
 
 
 class View:
@@ -110,6 +123,45 @@ def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iter
         yield _changed(text, _ENTITY, _entity)
     if _HAS_PERCENT.search(plain):
         yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
+
+
+def joined(text: str, plain: bytes, tokens: Iterable[int]) -> View | None:
+    """The lines in which a token is broken that goes on in the next line, in one; `None` where there is none.
+
+    `plain` is the text with one byte a character, and `tokens` are where long runs of token characters begin.
+    """
+    edits, position = list[tuple[int, int, str]](), 0
+    for begin in tokens:
+        token = begin
+        while token >= position and (found := _going_on(plain, token)):
+            start = max(position, token - 400)
+            line = plain.rfind(b"\n", start, found.start(1)) + 1 or start
+            if not (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found)):
+                break
+            if line > position:
+                edits.append((position, line, "\n"))  # only these lines are read again
+            edits.append((found.start(1), found.end(), ""))
+            position = token = found.end()
+    if not edits:
+        return None
+    last = plain.find(b"\n", position)
+    return View(text, [*edits, (last, len(text), "\n")] if last >= 0 else edits)
+
+
+def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
+    """How a token goes on in the next line, if it does."""
+    run = _RUN.match(plain, token)
+    end = run.end() if run else token
+    return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
+
+
+def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
+    """Whether a line is so long that it was broken, or a string in it, and what follows is given no value."""
+    if found.start(1) - line < _FULL_LINE:
+        return (
+            plain[token - 1 : token] in _QUOTES and plain[found.end(2) : found.end(2) + 1] == plain[token - 1 : token]
+        )
+    return not plain.startswith((b"=", b":", b"("), found.end(2))
 
 
 def _rare(text: str) -> str:

@@ -1,0 +1,200 @@
+"""Secrets that are known by the block in which they stand: a Secret of Kubernetes, a table, codes, cookies, rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+
+from indexer.masking.spans import PHRASE, Span, monotone, placeholder
+from indexer.masking.values import is_mixed, is_strong, is_told, looks_random
+from indexer.masking.view import View
+from indexer.patterns import late
+
+#: Of these a text has one in which there is such a block: words, and in tables literals.
+_TABLE = (b"|--", b"| --", b"|:-", b"| :-")
+BLOCK_SIGNS, BLOCK_WORDS = (
+    _TABLE,
+    (b"kind", b"insert", b"codes", b"digos", b"recoverycodes", b"backupcodes", b"wiederherstellungscodes"),
+)
+_COLUMNS = (b",password", b"password,", b";password", b"password;", b"secret,", b"token,")
+
+#: What a numbered listing, a difference or a quotation begins each line with.
+_PREFIX = late(r"(?m:^)(?:[ \t]{0,8}\d{1,6}(?:\u2192|\t|: ?|\|)|[+>-] ?(?=\S)|[\w./-]{1,80}:\d{1,6}:)")
+#: So much around a sign is one document.
+_AROUND = 20_000
+_IS_SECRET = late(r"kind\\{0,3}[\"']?:\s{0,4}\\{0,3}[\"']?Secret\b")
+_DATA = late(r"(?m:^)([ \t]{0,40})(?:string)?[dD]ata:[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)")
+_ENTRY = late(
+    r"(?m:^)([ \t]+)[\w.-]{1,100}:[ \t]+"
+    r"(?:[|>][+-]?\d?[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z))+)|[\"']?([^\s\"'#][^\n\"']{3,})[\"']?)"
+)
+_JSON_DATA = late(r"\"(?:stringD|d)ata\"\s{0,8}:\s{0,8}\{([^{}]{1,20000})\}")
+_JSON_ENTRY = late(r":\s{0,8}\"([^\"\n]{4,})\"")
+_NAMED = late(
+    r"(?i)(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|secret|token|(?:api|access|private)[ _-]?key|contrase\w{1,2}a|"
+    r"kennwort|senha|mot de passe|wachtwoord)(?: ?\(\w{1,20}\))?"
+)
+_RULE = late(r"\|?[ \t]{0,8}:?-{2,}[-:| \t]*")
+_CODES_BEGIN = late(
+    r"(?i)(?:recovery|backup|scratch)[ _-]?codes?|wiederherstellungs(?:codes?|schl\w{1,2}ssel)|"
+    r"codes? de (?:r\w{1,2}cup\w{1,2}ration|secours)|\w{0,3}digos? de recupera\w{2,4}|codici di (?:recupero|backup)"
+)
+_CODES_BEGIN_WITH = (
+    "recovery",
+    "backup",
+    "wiederherstellung",
+    "codes de",
+    "code de",
+    "digos de",
+    "digo de",
+    "codici di",
+)
+_CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
+_COOKIE = late(
+    r"(?m:^)(?:#HttpOnly_)?\S{1,200}\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t([^\t\n]{8,4096})"
+)
+_INSERT = late(
+    r"(?i)insert\s+into\s+[\w.\"`\[\]]{1,80}\s*\(([^()]{1,600})\)\s*values\s*((?:\([^()\n]{1,2000}\)[\s,]{0,20})+)"
+)
+_ROW = late(r"\(([^()\n]{1,2000})\)")
+_FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
+
+
+def blocks_in(text: str, lower: bytes, signs: Collection[bytes], *, tabs: bool) -> Iterator[Span]:
+    """The secrets in such blocks; what lines begin with in a listing or a difference is no part of them.
+
+    `tabs` says whether there may be long tokens behind tabs.
+    """
+    finders = list(_finders(lower, signs))
+    if tabs:
+        finders.append(_cookies)
+    if finders and _PREFIX.search(text):
+        view = View(text, ((found.start(), found.end(), "") for found in _PREFIX.finditer(text)))
+        for span in (span for found_in in finders for span in found_in(view.text)):
+            start, end = view.original(span.start, span.end)
+            yield Span(start, span.source, end, span.kind)
+    yield from (span for found_in in finders for span in found_in(text))
+
+
+def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str], Iterator[Span]]]:
+    secret, password = b"secret" in signs, b"pass" in signs
+    if secret and b"kind" in signs:
+        yield _kubernetes
+    if (secret or password or b"token" in signs) and (
+        any(sign in signs for sign in _TABLE) or any(column in lower for column in _COLUMNS)
+    ):
+        yield _tables
+    if password and b"insert" in signs:
+        yield _rows
+    if any(sign in signs for sign in BLOCK_WORDS[2:]):
+        yield _codes
+
+
+def _span(match: re.Match[str], group: int, kind: str) -> Span:
+    return Span(match.start(group), PHRASE, match.end(group), kind)
+
+
+def _kubernetes(text: str) -> Iterator[Span]:
+    """Values of a Secret."""
+    done = 0
+    for place in (found.start() for found in _IS_SECRET.finditer(text)):
+        if place < done:
+            continue
+        start = max(done, place - _AROUND, text.rfind("\n---", max(done, place - _AROUND), place))
+        done = text.find("\n---", place, place + _AROUND)
+        done = done if done >= 0 else min(len(text), place + _AROUND)
+        for block in _DATA.finditer(text, start, done):
+            for entry in _ENTRY.finditer(text, block.start(2), block.end(2)):
+                group = 2 if entry[2] else 3
+                if not placeholder(entry[group].strip()):
+                    yield _span(entry, group, "secret")
+        for block in _JSON_DATA.finditer(text, start, done):
+            for entry in _JSON_ENTRY.finditer(text, block.start(1), block.end(1)):
+                if not placeholder(entry[1]):
+                    yield _span(entry, 1, "secret")
+
+
+def _tables(text: str) -> Iterator[Span]:
+    """Cells below a heading that says so, in Markdown and in comma-separated values."""
+    position, separator, columns, before = 0, "", list[int](), ""
+    for line in text.splitlines(keepends=True):
+        if separator and separator in line:
+            yield from _cells(line, position, separator, columns)
+        else:
+            separator = ""
+            if before and _RULE.fullmatch(line.strip()) and "|" in before:
+                separator, columns = "|", _telling(before.split("|"))
+            elif not any(c in line for c in "(){}=:") and (mark := ";" if ";" in line else ",") in line:
+                columns = _telling(line.split(mark))
+                separator = mark if columns else ""
+        before, position = line, position + len(line)
+
+
+def _telling(cells: list[str]) -> list[int]:
+    return [number for number, cell in enumerate(cells) if _NAMED.fullmatch(cell.strip(" \t\r\n\"'*`"))]
+
+
+def _cells(line: str, position: int, separator: str, columns: list[int]) -> Iterator[Span]:
+    cells = line.split(separator)
+    for number in columns:
+        if number < len(cells) and _is_cell(value := cells[number].strip(" \t\r\n\"'*`")):
+            start = position + sum(len(cell) + 1 for cell in cells[:number]) + cells[number].index(value)
+            yield Span(start, PHRASE, start + len(value), "password")
+
+
+def _is_cell(value: str) -> bool:
+    return len(value) >= 6 and " " not in value and is_strong(value) and not placeholder(value) and "(" not in value
+
+
+def _codes(text: str) -> Iterator[Span]:
+    """Codes of which each lets one in once: several behind words that say so, one like the other."""
+    lower = text.lower()
+    for place in sorted(place for sign in _CODES_BEGIN_WITH for place in _places(lower, sign)):
+        if begin := _CODES_BEGIN.match(text, max(0, place)):
+            yield from (_span(code, 0, "recovery-code") for code in _alike(text, begin.end()))
+
+
+def _alike(text: str, end: int) -> list[re.Match[str]]:
+    codes = list[re.Match[str]]()
+    for code in _CODE.finditer(text, end, end + 1500):
+        if not is_code(code[0]):
+            continue
+        if code.start() - end > (24 if codes else 80) or (codes and len(code[0]) != len(codes[0][0])):
+            break
+        codes.append(code)
+        end = code.end()
+    return codes if len(codes) >= 2 else []
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    position = text.find(word)
+    while position >= 0:
+        yield position
+        position = text.find(word, position + len(word))
+
+
+def is_code(value: str) -> bool:
+    """Whether it is no word: with a digit, and none of the ids of a log."""
+    return any(c.isdigit() for c in value) and not monotone(value)
+
+
+def _cookies(text: str) -> Iterator[Span]:
+    """Cookies in a file of Netscape's form."""
+    for cookie in _COOKIE.finditer(text):
+        if looks_random(cookie[1].rstrip(), lenient=True):
+            yield _span(cookie, 1, "cookie")
+
+
+def _rows(text: str) -> Iterator[Span]:
+    """Values of a column that says so."""
+    for insert in _INSERT.finditer(text):
+        columns = _telling(insert[1].split(","))
+        for row in _ROW.finditer(text, insert.start(2), insert.end(2)) if columns else ():
+            fields = list(_FIELD.finditer(text, row.start(1), row.end(1)))
+            for number in columns:
+                if (
+                    number < len(fields)
+                    and fields[number][1]
+                    and (is_told(fields[number][1]) or is_mixed(fields[number][1]))
+                ):
+                    yield _span(fields[number], 1, "password")

@@ -1,0 +1,39 @@
+"""Secrets in code by what is done with them: calls with a password or a key among their arguments."""
+
+from __future__ import annotations
+
+from indexer.masking.phrase import QUOTE, Phrase, by_sign
+from indexer.masking.spans import HIDDEN
+
+_TEXT = rf"(?:Some\()?{QUOTE}([^\"'`\\\n{HIDDEN}]{{4,256}}){QUOTE}"
+_OTHER = rf"(?:[bf@]?{QUOTE}[^\"'`\n]{{0,128}}{QUOTE}|[\w.:$>\[\]-]{{1,60}})\s{{0,4}},\s{{0,12}}[bf@]?"
+
+
+def _called(names: str, others: int | str, least: str = "strong", kind: str = "password", words: str = "") -> Phrase:
+    """A secret behind so many other arguments."""
+    pattern = rf"(?i:{names.replace('.', '[.]')})\(\s{{0,12}}[bf@]?(?:{_OTHER}){{{others}}}{_TEXT}"
+    return Phrase(
+        kind,
+        "|".join(f"{name.lower()}(" for name in names.split("|")),
+        pattern,
+        least,
+        words=words or names.replace("|", " ").replace("_", " "),
+    )
+
+
+#: By a literal that a text has in which some of these are.
+CALLS = by_sign(
+    _called("login", 1),
+    _called("credential|credentials", 1, words="credential credentials networkcredential usernamepasswordcredentials"),
+    _called("mysqli|pdo", 2),
+    _called("hashpw|crypt|password", 0, "hard"),
+    _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "long", "secret", "jwt"),
+    _called("getconnection", 2),
+    _called("basic_auth|basicauth", 1, words="basic basicauth"),
+    _called("fernet|secretkeyspec", 0, "long", "secret"),
+    _called("signwith", 1, "long", "secret"),
+    _called("hmac.new", 0, "long", "secret", "hmac"),
+    _called("hmac", 1, "long", "secret", "hmac createhmac"),
+    _called("create_superuser|create_user|createuser", "1,2", "hard", words="superuser createuser"),
+    _called("wifi.begin", 1, "worded", words="wifi"),
+)

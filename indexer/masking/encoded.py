@@ -1,0 +1,51 @@
+"""Texts that are written as base64: in commands, in Secrets of Kubernetes, in files of settings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+
+from indexer.patterns import late
+
+_BASE64 = late(rb"[A-Za-z0-9+/_-]{20,}+={0,2}")
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_READABLE = frozenset((9, 10, 13, *range(32, 127)))
+#: How base64 of readable text begins: the first letter of four says what the first of three characters is.
+_SEEMS_TEXT = late(rb"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){4}")
+#: So many characters at its beginning tell whether it is a text.
+_TELLING = 20
+
+
+def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+    """Where base64 of a readable text is, and that text; `starts` are where long runs of token characters begin."""
+    done = 0
+    for start in starts:
+        if start < done:
+            continue
+        begin = start
+        while begin > done and plain[begin - 1] in _LETTERS:
+            begin -= 1
+        match = _BASE64.match(plain, begin)
+        if match is None:
+            continue
+        done = match.end()
+        if (
+            _SEEMS_TEXT.match(plain, begin)
+            and _readable(plain[begin : begin + _TELLING])
+            and (said := _decoded(match[0])) is not None
+        ):
+            yield begin, done, said.decode("ascii", "replace")
+
+
+def _readable(beginning: bytes) -> bool:
+    said = _decoded(beginning)
+    return said is not None and _READABLE.issuperset(said)
+
+
+def _decoded(written: bytes) -> bytes | None:
+    written = written.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+    try:
+        return base64.b64decode(written[: len(written) - (len(written) % 4 == 1)] + b"=" * (-len(written) % 4))
+    except binascii.Error:
+        return None

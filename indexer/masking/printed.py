@@ -1,0 +1,112 @@
+"""Secrets that programs print and files hold in their own form: hashes of passwords, answers of commands, codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from indexer.masking.phrase import VALUE, Phrase, by_sign
+from indexer.masking.spans import HIDDEN, SHAPE, Span, monotone
+from indexer.patterns import late
+
+_CRYPT = late(
+    r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy])\$"
+    r"(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,4}[A-Za-z0-9./+=_-]{20,}+)"
+)
+_ALONE = rf"[^\n]{{0,240}}\n\s{{0,8}}([^\s\"'`<>{HIDDEN}]{{6,200}}+)[ \t]*(?:\n|\Z)"
+_FILES = (
+    r"master\.key|/run/secrets/[\w.-]{1,60}|"
+    r"[\w.-]{0,40}(?:passw(?:or)?d|pass|passphrase|secret|token|api_?key)(?:\.(?:txt|key))?"
+)
+
+
+def _answer(commands: str, words: str) -> Phrase:
+    """What a command has printed, alone in the next line."""
+    return Phrase("secret", commands, rf"(?i:{commands}){_ALONE}", "hard", begins=True, words=words)
+
+
+#: By a literal that a text has in which some of these are.
+PRINTED = by_sign(
+    Phrase(
+        "password-hash",
+        "pbkdf2|:1$|scrypt$",
+        r"((?:pbkdf2_sha\d{1,3}|pbkdf2:sha\d{1,3}:\d{1,8}|bcrypt_sha256|scrypt:\d{1,8}:\d{1,3}:\d{1,3}|scrypt)"
+        r"\$(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,3}[A-Za-z0-9./+=_-]{24,}+)",
+        words="pbkdf2 scrypt sha256",
+    ),
+    Phrase(
+        "password-hash",
+        "userpassword",
+        r"(\{S?(?:SHA(?:256|512)?|CRYPT)\}[A-Za-z0-9./+$=]{20,}+)",
+        words="userpassword",
+    ),
+    _answer("openssl rand|pwgen|wg gen|output -raw|op read", "openssl pwgen wg terraform tofu op"),
+    Phrase("secret", "pass show", rf"pass show{_ALONE}", "hard", begins=True, words="pass"),
+    _answer("config:get|find-generic|bw get password", "heroku generic bw"),
+    _answer("auth token|print-access-token|get-access-token|get-login-password", "gh gcloud az ecr"),
+    Phrase(
+        "secret",
+        "kubectl get secret",
+        rf"kubectl get secret[^\n]{{0,200}}base64{_ALONE}",
+        "hard",
+        begins=True,
+        words="kubectl",
+    ),
+    Phrase(
+        "secret",
+        "$ cat ",
+        rf"\$ cat [^\n]{{0,120}}?(?:{_FILES})[\"']?(?=[ \t]{{0,4}}\n){_ALONE}",
+        "hard",
+        begins=True,
+        words="cat",
+    ),
+    Phrase(
+        "secret",
+        "master.key",
+        r"master\.key[\"']?\s{0,3}[:=]?\s{1,3}([0-9a-f]{32})(?![0-9a-f])",
+        begins=True,
+        words="master",
+    ),
+    Phrase("token", "##[debug]=>", r"##\[debug\]=> '([^'\n]{8,200})'", "random", words="debug"),
+    Phrase("password", "snmp-server", r"snmp-server community (\S{6,64})(?: (?:RO|RW|ro|rw|view)|\s*$)", words="snmp"),
+    Phrase("password", "word 7 |secret 7 ", r"(?:password|secret) 7 ([0-9A-F]{8,64})", words="7"),
+    Phrase("wandb-key", "wandb login", r"wandb login\s+(?:--?\w[\w=-]*\s+){0,3}([0-9a-f]{40})", words="wandb"),
+    Phrase(
+        "token",
+        "vault login|--access-token",
+        r"(?:vault login|--access-token)[ =][\"']?([A-Za-z0-9._-]{16,}+)",
+        "random",
+        words="vault doctl",
+    ),
+    Phrase("npm-token", "_authtoken ", r"_auth[Tt]oken\s+[\"']?([A-Za-z0-9+/=_-]{16,}+)", words="authtoken"),
+    Phrase(
+        "password", "--from-literal=", r"--from-literal=[\w.-]{1,60}=[\"']?([^\s\"']{6,256})", "hard", words="literal"
+    ),
+    Phrase("secret", "config set --secret", rf"config set --secret \S{{1,64}} {VALUE}", words="pulumi"),
+    Phrase(
+        "secret",
+        "--value",
+        rf"(?:SecureString|keyvault secret set)[^\n]{{0,200}}?--value[ =]{VALUE}",
+        words="securestring keyvault",
+    ),
+    Phrase(
+        "password",
+        "encrypt_string",
+        rf"ansible-vault encrypt_string\s+(?:--?\S+\s+){{0,6}}?[\"']([^\"'\n{HIDDEN}]{{4,256}})[\"']",
+        words="encrypt",
+    ),
+    Phrase("password", "wpa_passphrase", r"wpa_passphrase\s+\S{1,64}\s+[\"']([^\"'\n]{8,63})[\"']", words="wpa"),
+    Phrase(
+        "secret",
+        "<<<",
+        r"(?i:secret|password|token|key|passwd)[^\n]{0,100}<<<\s*[\"']?(?:[\w.-]{1,32}:)?([^\s\"']{6,256})[\"']?",
+        "hard",
+    ),
+    Phrase("password", "masterauth", r"(?m:^)\s{0,8}masterauth\s+[\"']?([^\s\"']{6,256}+)", "hard", words="masterauth"),
+)
+
+
+def hashes_in(text: str, lower: bytes) -> Iterator[Span]:
+    """Hashes of passwords as files of users and programs hold them."""
+    for match in _CRYPT.finditer(text) if b"$" in lower else ():
+        if not monotone(match[1]):
+            yield Span(match.start(1), SHAPE, match.end(1), "password-hash")

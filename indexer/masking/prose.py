@@ -1,0 +1,166 @@
+"""Secrets in sentences: somebody tells a password, a key or a code, in one of many languages."""
+
+from __future__ import annotations
+
+from indexer.masking.phrase import QUOTE, Phrase, by_sign
+from indexer.masking.spans import HIDDEN
+
+#: What a password is called, as it is searched for in bytes: every character beyond ASCII is a question mark there.
+_ANCHORS = "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo"
+_NOUN = (
+    r"(?i:pass(?:wor[dt]|phrase|code|e|ord(?:et)?|(?=[ ](?:is|was)[ ]))|kennwort|zugangscode|contrase\w{1,3}a|senha|"
+    r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|(?<![a-z])pw(?= ))"
+)
+#: The same in words of which no byte is seen, and what they are known by.
+_NOUN_BEYOND = (
+    "(?:\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638|"
+    "(?i:\u043f\u0430\u0440\u043e\u043b\\w{1,2}|has\u0142o|l\u00f6senord(?:et)?|\u015fifre))"
+)
+BEYOND_ASCII = {
+    word: "".join(c if c.isascii() else "?" for c in word).encode()
+    for word in (
+        *("\u0430\u0440\u043e\u043b", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
+        *("\ube44\ubc00\ubc88\ud638", "as\u0142o", "\u00f6senord", "\u015fifre"),
+    )
+}
+#: A noun behind it makes it a word of a program: what is said of that is no password.
+_NO_WORD = (
+    r"(?![A-Za-z0-9_./(\[]|[ -](?:hash|manager|polic|field|reset|length|file|store|strength|prompt|check|column|table|"
+    r"type|generator|validat|encod|input|change|rotation|expir|database|hint|protect|authent|grant|flow|module|form))"
+)
+_NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
+#: What stands between the noun and what it is.
+_IS = (
+    r"(?=[ ,:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[ ](?:is|was|are|to|it's|it is|ist|war|"
+    rf"lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
+    r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
+    "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
+)
+_ENDS = rf"\s\"'`,;<>{HIDDEN}"
+#: What is no word: a letter and a digit. A full stop behind it is the sentence's.
+_TOLD = (
+    rf"(?:{QUOTE}|\*\*)?((?=[^{_ENDS}]{{0,62}}?[0-9])(?=[^{_ENDS}]{{0,62}}?[A-Za-z])"
+    rf"[^{_ENDS}(\[{{][^{_ENDS}]{{4,62}}[^{_ENDS}.:)\]*\\])"
+)
+_GAP = rf"[^\n.;!?={HIDDEN}]{{0,80}}?"
+_WORDS = r"[a-z]{3,10}(?:[ -][a-z]{3,10}){2,11}"
+_KEYS = "api key|api-key|secret key|access key|d'api|cl? api|schl|clave|chave|chiave"
+_KEY = (
+    r"(?i:api[ -]?key|access[ -]key|secret[ -]key|cl[\u00e9e]f? (?:d'|de l')?api|clave (?:de )?(?:la )?api|"
+    r"chave (?:de|da|do) api|chiave api|api-schl\u00fcssel|"
+    r"schl\u00fcssel (?:f\u00fcr|der|des|zu[rm]?) [^\n.;!?]{0,20}?api)"
+)
+
+_IT_IS = rf"{_NO_WORD}{_GAP}{_IS}{_TOLD}"
+_LAST = (
+    "with",
+    "mit",
+    "avec",
+    "con",
+    "com",
+    "and",
+    "und",
+    "et",
+    ",",
+    "/",
+    ";",
+    "#",
+    "the",
+    "das",
+    "mot de",
+    " la",
+    " le",
+    " a",
+)
+_BESIDE = "|".join(f"(?<={word} )" for word in (*_LAST, " e", " y", " o", " il"))
+#: What a key is, beside being told: it stands in commas, or alone in the next line.
+_KEY_IS = rf"(?:{_IS}|,[ ]|:[ \t]{{0,4}}\n\s{{0,12}})"
+#: How a program of a test types it into a field.
+_TYPED = (
+    rf"(?:word|wort|wd)?[\"'`\])\s\\]{{1,8}}(?:,\s{{0,4}}|\.(?:fill|type|[sS]end_?[kK]eys|[sS]et_?[vV]alue|"
+    rf"press\w{{0,12}}|enter\w{{0,8}}|input|write)\(\s{{0,4}})(?:{QUOTE})([^\"'`\s\\{HIDDEN}]{{4,128}})(?:{QUOTE})\s{{0,4}}[,)]"
+)
+#: Numbers that let somebody in.
+_PIN = r"(?:PIN|pin)(?: code)?|(?i:passcode|(?:un)?lock code|entsperrcode|code pin)"
+#: A password that is told, in whatever order.
+_PASSWORDS = (
+    Phrase(
+        "password",
+        _ANCHORS,
+        rf"{_NOUN}(?:{_IT_IS}|{_NO_WORD}[^\n.;!?]{{0,30}}?[ ](?:I|we) (?:typed|used|entered|gave)[ ]{_TOLD}|{_TYPED})",
+        "told",
+        begins=True,
+    ),
+    Phrase("password", _ANCHORS, rf"(?:{_BESIDE}){_NOUN}{_NO_WORD}[ ]{_TOLD}", "told", begins=True),
+    Phrase(  # what stands alone in the next line
+        "password",
+        "password",
+        rf"(?i:password){_NO_WORD}[^\n{HIDDEN}]{{0,120}}?:[ \t]{{0,4}}\n\s{{0,12}}([^{_ENDS}]{{8,64}}+)[ \t]*(?:\n|\Z)",
+        "hard",
+        begins=True,
+    ),
+    Phrase(
+        "password",
+        "as the pass|als pass|as pass|is the pass",
+        rf"(?:^|\s)(?:{QUOTE})?([^{_ENDS}]{{6,64}}+)(?:{QUOTE})? (?i:as|is|als) (?i:the )?{_NOUN}",
+        "told",
+        words="password passwort",
+    ),
+    Phrase(
+        "password",
+        "phrase|wifi|wi-fi|wlan",
+        rf"(?i:passphrase|wi-?fi|wlan)[^\n\"'`]{{0,50}}?(?:{QUOTE})({_WORDS})(?:{QUOTE})",
+        "worded",
+        words="passphrase wifi wi wlan",
+    ),
+    Phrase(
+        "password",
+        "wifi|wi-fi|wlan",
+        rf"(?i:wi-?fi|wlan)[ -]{_NOUN}{_IS}(?:{QUOTE})?([^{_ENDS}]{{8,63}})",
+        "worded",
+        words="wifi wi wlan",
+    ),
+)
+ABROAD = Phrase("password", "", rf"{_NOUN_BEYOND}{_IT_IS}", "told")
+_OTHERS = (
+    Phrase(
+        "password",
+        "creds|credentials|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens",
+        r"(?i:credentials|creds|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens)"
+        r"(?: are| sind| sont| son| s\u00e3o| sono| zijn)?[^\n:/;.]{0,30}?[: ]\s{0,2}[\w.@+-]{2,64}\s?[/:]\s?(?!/)"
+        rf"{_TOLD}",
+        "told",
+        words="creds credentials zugangsdaten identifiants credenciales credenciais credenziali inloggegevens",
+    ),
+    Phrase(
+        "password",
+        "log in with|login with|sign in with|anmelden mit",
+        rf"(?i:log-?in|log in|sign in|anmelden) (?:with|mit) [\w.@+-]{{2,64}}\s?[/:]\s?(?!/){_TOLD}",
+        "told",
+        words="log login sign anmelden",
+    ),
+    Phrase(
+        "api-key",
+        _KEYS,
+        rf"{_KEY}{_GAP}{_KEY_IS}(?:{QUOTE})?([A-Za-z0-9_/+-]{{20,}}+=?)(?![.(\w])",
+        "random",
+        reach=120,
+        words="api secret",
+    ),
+    Phrase(
+        "token",
+        "token",
+        rf"(?i:token)(?!\w){_GAP}{_IS}(?:{QUOTE})?([A-Za-z0-9_-]{{20,}}+)(?![.(\w])",
+        "opaque",
+        begins=True,
+    ),
+    Phrase(
+        "password",
+        " pin |passcode|lock code|zugangscode",
+        rf"(?<!\w)(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
+        rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
+        words="pin passcode unlock zugangscode",
+    ),
+)
+#: By a literal that a text has in which some of these are.
+PROSE = by_sign(*_PASSWORDS, *_OTHERS)

@@ -1,0 +1,45 @@
+"""Secrets in the surroundings in which people have them, and what looks like one: how many of each are masked.
+
+`evaluation/` has the templates: the first set was written before the rules that find it, each later one after those of
+the set before. Their values are others with each seed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from indexer.masking import mask
+from tests.indexer.masking.evaluation.expand import Sample, samples
+
+SETS = Path(__file__).with_name("evaluation")
+SECRETS, LOOKALIKES = (sorted(SETS.glob(f"*-{kind}.txt")) for kind in ("secrets", "lookalikes"))
+
+
+def all_of(files: list[Path], seed: int) -> list[Sample]:
+    return [sample for file in files for sample in samples(file, seed)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_of_a_hundred_secrets_ninety_seven_are_masked(seed):
+    found = all_of(SECRETS, seed)
+    missed = [sample for sample in found if any(secret in mask(sample.text) for secret in sample.secrets)]
+
+    assert len(found) >= 400
+    assert len(missed) <= 0.03 * len(found), [sample.text for sample in missed]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_of_what_only_looks_like_a_secret_one_is_masked_at_most(seed):
+    found = all_of(LOOKALIKES, seed)
+    masked = [(sample.text, mask(sample.text)) for sample in found if mask(sample.text) != sample.text]
+
+    assert len(found) >= 300
+    assert len(masked) <= 1, masked
+
+
+def test_a_sample_has_each_of_its_secrets_and_other_values_with_another_seed():
+    first, again, other = (all_of(SECRETS, seed) for seed in (1, 1, 2))
+
+    assert first == again
+    assert all(secret in sample.text for sample in first for secret in sample.secrets)
+    assert first != other
