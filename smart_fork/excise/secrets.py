@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from indexer.masking import mask
+from indexer.masking.parts import hidden_in_parts, key_lines, lines_at
+from indexer.masking.secrets import hidden, spans_of
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.model import Transcript
@@ -46,11 +48,12 @@ def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[in
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
+    keys = set[str]().union(*(key_lines(turn.raw.decode("utf-8", "replace")) for turn in session.turns))
     for position, turn in enumerate(session.turns):
         if turn.inherited or (among is not None and turn.id not in among):
             continue
         raw = before.get(position, turn.raw)
-        new, found, unsigned = _masked(raw, padded=session.padded)
+        new, found, unsigned = _masked(raw, keys, padded=session.padded)
         kinds.update(found)
         if unsigned:
             to_cut.add(turn.id)
@@ -63,20 +66,20 @@ def secrets_in(raw: bytes) -> list[str]:
     """The kinds of the secrets in a line."""
     found: list[str] = []
     for _, record in decode_line(raw)[0]:
-        mapped(record, _collecting(found))
+        mapped(record, *_collecting(found, ()))
     return found
 
 
-def _masked(raw: bytes, *, padded: bool) -> tuple[bytes, list[str], bool]:
+def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, list[str], bool]:
     found: list[str] = []
     pieces = []
     objects, broken = decode_line(raw)
     if broken or not objects:
         text = raw.decode("utf-8", "surrogateescape")
-        return _collecting(found)(text).encode("utf-8", "surrogateescape"), found, False
+        return _collecting(found, keys)[0](text).encode("utf-8", "surrogateescape"), found, False
     for source, record in objects:
         before = len(found)
-        new = mapped(record, _collecting(found))
+        new = mapped(record, *_collecting(found, keys))
         if len(found) == before:
             pieces.append(source.rstrip(b"\r\n"))
             continue
@@ -106,12 +109,22 @@ def _signed(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") in _THINKING
 
 
-def _collecting(found: list[str]) -> Callable[[str], str]:
+def _collecting(
+    found: list[str], keys: Collection[str]
+) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
+    """What masks a text, and what masks several that are one; lines of known `keys` are secret wherever they are."""
+
     def change(text: str) -> str:
-        new = mask(text)
+        new = mask(hidden(text, lines_at(text, keys)))
         if new != text:
             already = len(_MASK.findall(text))
             found.extend(_MASK.findall(new)[already:] or ["secret"])
         return new
 
-    return change
+    def lines(parts: list[str]) -> list[str]:
+        text = "\n".join(parts)
+        if change(text) == text:
+            return parts
+        return hidden_in_parts(parts, spans_of(text))
+
+    return change, lines

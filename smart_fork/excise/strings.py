@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from indexer.masking.parts import together
 from smart_fork.cuts.ties import is_tie
 
 #: Deeper than any record is.
@@ -26,18 +27,20 @@ def texts(value: object, depth: int = 0) -> Iterator[str]:
             yield from texts(part, depth + 1)
 
 
-def mapped(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-    """The same with every text changed. A text that is JSON (Codex's arguments) stays JSON."""
+def mapped(value: Any, change: Callable[[str], str], lines: Callable[[list[str]], list[str]], depth: int = 0) -> Any:
+    """The same with every text changed, and those that are one as `lines`. A text that is JSON stays JSON."""
     if isinstance(value, str):
-        return _mapped_text(value, change, depth)
+        return _mapped_text(value, change, lines, depth)
     if depth < _DEPTH and isinstance(value, dict):
-        return {key: part if is_tie(key, part) else mapped(part, change, depth + 1) for key, part in value.items()}
+        return {
+            key: part if is_tie(key, part) else mapped(part, change, lines, depth + 1) for key, part in value.items()
+        }
     if depth < _DEPTH and isinstance(value, list):
-        return [mapped(part, change, depth + 1) for part in value]
+        return [mapped(part, change, lines, depth + 1) for part in together(value, lines, is_tie)]
     return value
 
 
-def _mapped_text(value: str, change: Callable[[str], str], depth: int) -> str:
+def _mapped_text(value: str, change: Callable[[str], str], lines: Callable[[list[str]], list[str]], depth: int) -> str:
     new = change(value)
     if new == value or not value.startswith(("{", "[")):
         return new
@@ -45,4 +48,4 @@ def _mapped_text(value: str, change: Callable[[str], str], depth: int) -> str:
         inner = orjson.loads(value)
     except orjson.JSONDecodeError:
         return new
-    return orjson.dumps(mapped(inner, change, depth + 1)).decode()
+    return orjson.dumps(mapped(inner, change, lines, depth + 1)).decode()

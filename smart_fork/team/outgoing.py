@@ -135,6 +135,7 @@ def prepare(
     _may_leave(session, place, known)
     end = last_pair(session)
     secrets = Secrets(known.redact, known.allow)
+    secrets.learn(forms.records_of(session, end))
     steps = _Steps(forms, place, session.cwd, ignored(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
         steps.left_out[OPEN] = open_turns

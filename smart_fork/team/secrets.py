@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from indexer.masking.masked import MARK
+from indexer.masking.parts import hidden_in_parts, key_lines, lines_at, together
 from indexer.masking.secrets import hidden, spans_of
 from indexer.masking.spans import SHAPE, Span
 from smart_fork.agents.forms import Forms, Record
@@ -60,11 +61,23 @@ class Secrets:
     def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
         self._own = [re.compile(pattern) for pattern in redact]
         self._allowed = [text for text in allow if text]
+        self._known: set[str] = set()
         self._long = lru_cache(_REMEMBERED)(self._masked)
 
     def text(self, text: str) -> str:
         """A text without secrets. Doing it again changes nothing."""
         return self._long(text) if len(text) > _LONG else self._masked(text)
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Know the lines of all private keys in these records: an edit may show some of them, and no more."""
+        for record in records:
+            self._known |= key_lines(orjson.dumps(record).decode())
+        self._long.cache_clear()
+
+    def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
+        """Texts that are one, before and after, and each of them after."""
+        text = "\n".join(parts)
+        return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
     def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
         """A record without secrets; thoughts that have one are left out whole. `None` where nothing is left.
@@ -73,7 +86,7 @@ class Secrets:
             Unshareable: An id, or a name that is none of the agent's own words, looks like a secret.
         """
         thoughts = forms.without_thoughts(record, lambda thought: self._has_secret(thought, found))
-        return None if thoughts is None else _Walk(self.text, forms, found).value(thoughts, "", free=False)
+        return None if thoughts is None else _Walk(self, forms, found).value(thoughts, "", free=False)
 
     def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
         texts = list(_texts(thought))
@@ -90,6 +103,7 @@ class Secrets:
 
     def _spans(self, text: str) -> list[Span]:
         spans = spans_of(text)
+        spans += lines_at(text, self._known)
         if self._own:
             masks = [mask.span() for mask in _MASK.finditer(text)] if MARK in text else []
             for pattern in self._own:
@@ -104,8 +118,9 @@ class Secrets:
 class _Walk:
     """One record, walked through."""
 
-    def __init__(self, text: Callable[[str], str], forms: Forms, found: MaskedSecrets) -> None:
-        self._text, self._forms, self._found = text, forms, found
+    def __init__(self, secrets: Secrets, forms: Forms, found: MaskedSecrets) -> None:
+        self._secrets, self._text = secrets, secrets.text
+        self._forms, self._found = forms, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
         """A value of a field of that name; in what is `free` no name says what it is."""
@@ -116,7 +131,8 @@ class _Walk:
         entering = not free and name in self._forms.free
         free = free or entering
         if isinstance(value, list):
-            new: Any = [self.value(part, "", free=free, depth=depth + 1) for part in value]
+            parts = together(value, self._as_one, _is_opaque if free else _is_fixed)
+            new: Any = [self.value(part, "", free=free, depth=depth + 1) for part in parts]
         else:
             new = {
                 (self._changed(key) if free else key): self.value(part, key, free=free, depth=depth + 1)
@@ -124,8 +140,13 @@ class _Walk:
             }
         return self._in_context(new) if entering else new
 
+    def _as_one(self, parts: list[str]) -> list[str]:
+        before, after, masked = self._secrets.lines(parts)
+        self._found.add(before, after)
+        return masked
+
     def _of_field(self, value: str, name: str, *, free: bool) -> str:
-        if name.lower().endswith(_OPAQUE) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
+        if _is_opaque(name) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
             return value
         if free or name in LOOSE or not is_tie(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
@@ -201,6 +222,14 @@ class _Told:
                         values[position + 1] = _MASK.search(new)[0]  # type: ignore[index]
                         break
         return values
+
+
+def _is_opaque(name: str, _: Any = None) -> bool:
+    return name.lower().endswith(_OPAQUE)
+
+
+def _is_fixed(name: str, value: Any) -> bool:
+    return _is_opaque(name) or is_tie(name, value)
 
 
 def _tells(value: Any, depth: int = 0) -> bool:

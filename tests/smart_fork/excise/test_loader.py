@@ -34,6 +34,7 @@ from smart_fork.excise import (
 )
 from smart_fork.excise.loader import located
 from smart_fork.excise.ranges import pieces
+from tests.indexer.masking.invented import KEY_BEGIN, KEY_END, made_up
 from tests.smart_fork.forks import SESSION, said, text, write_log
 
 
@@ -308,6 +309,22 @@ def test_thinking_with_a_secret_is_cut_and_not_changed(tmp_path):
     assert token not in path.read_text()
     (call,) = records[1]["message"]["content"]
     assert ("t1", "u1") == (call["id"], records[1]["parentUuid"])
+
+
+def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
+    """Also in a hunk that begins in the midst of it."""
+    key = [KEY_BEGIN.format("RSA "), *(made_up(64, seed=seed) for seed in range(21, 27)), KEY_END.format("RSA ")]
+    hunks = [{"lines": [f"-{line}" for line in key]}, {"lines": [f" {key[2]}", f"+{key[3]}"]}]
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [
+        said("u1", None, "user", "go"),
+        said("a1", "u1", "assistant", [{"type": "tool_use", "id": "t1", "name": "Edit", "input": {"old_string": key[4]}}]),
+        said("r1", "a1", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "done"}], toolUseResult={"structuredPatch": hunks}),
+    ])  # fmt: skip
+
+    cut(Request(str(path), secrets=True))
+
+    assert not [line for line in key[1:-1] if line in path.read_text()]
+    assert ["u1", "a1", "r1"] == [json.loads(line)["uuid"] for line in path.read_bytes().splitlines()]
 
 
 def test_arguments_that_are_json_in_json_stay_json(codex_session):
