@@ -10,6 +10,8 @@ import orjson
 from indexer.masking.parts import together
 from smart_fork.cuts.ties import is_tie
 
+_Change = Callable[[str], str]
+_ChangeAll = Callable[[list[str]], list[str]]
 #: Deeper than any record is.
 _DEPTH = 64
 
@@ -27,8 +29,8 @@ def texts(value: object, depth: int = 0) -> Iterator[str]:
             yield from texts(part, depth + 1)
 
 
-def mapped(value: Any, change: Callable[[str], str], lines: Callable[[list[str]], list[str]], depth: int = 0) -> Any:
-    """The same with every text changed, and those that are one as `lines`. A text that is JSON stays JSON."""
+def mapped(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
+    """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)
     if depth < _DEPTH and isinstance(value, dict):
