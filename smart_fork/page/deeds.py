@@ -36,7 +36,7 @@ def told(form: Mapping[str, str]) -> ToldWorker:
 
     worker, do, text = (form.get(name, "") for name in ("worker", "do", "text"))
     if not worker:
-        raise Usage("Which worker?", "Open the board again.")
+        raise Usage("Which worker?", "Reload the workers page.")
     said = beginning(printable(mask(text.strip())), _REPEATED)
     if do == "close":
         (closed,) = close_workers([worker], remove_worktree=form.get("worktree") == "yes")
@@ -47,6 +47,6 @@ def told(form: Mapping[str, str]) -> ToldWorker:
         done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
         return ToldWorker(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
     if do not in ("message", "queue"):
-        raise Usage("What is to be done with it?", "Open the board again.")
+        raise Usage("No such action", "Reload the workers page.")
     done = message_worker(worker, text, queue=do == "queue")
     return ToldWorker(done.worker_id or worker, done.name, done.how, said, done.warnings)

@@ -80,12 +80,12 @@ def subagent(place: Mapping[str, str]) -> DelegatedWork:
     agents = AGENTS[there.agent].subagents
     hint = "Open the session again."
     if agents is None or not there.readable:
-        raise NotFound("There is no such sub-agent of that session", hint)
+        raise NotFound("No such sub-agent in this session", hint)
     try:
         parent = sessions.look_into(there)
         child = agents.read(parent, name)
     except OSError as error:
-        raise NotFound(f"The log of that sub-agent cannot be read: {error.strerror or error}", hint) from error
+        raise NotFound(f"The sub-agent's log cannot be read: {error.strerror or error}", hint) from error
     if child is None:
-        raise NotFound("There is no such sub-agent of that session", hint)
+        raise NotFound("No such sub-agent in this session", hint)
     return DelegatedWork(parent, child)

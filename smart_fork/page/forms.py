@@ -97,7 +97,7 @@ class PageForms(Generic[T]):
         with self._lock:
             sent = self._sent.get(form)
         if sent is None or not sent.done.done():
-            raise NotFound("Nothing is known of this any more", "`smart-fork active` shows what runs.")
+            raise NotFound("The result of this form is no longer kept", "`smart-fork active` shows what runs.")
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
@@ -129,9 +129,9 @@ class PageForms(Generic[T]):
     def _nonce(self, address: str, form: str) -> str:
         nonce, _, signature = form.partition(".")
         if not hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(address, nonce).encode()):
-            raise Usage("This form was not made by this page for that", "Open the page again, and send the form there.")
+            raise Usage("This form has expired", "Reload the page and send it again.")
         if self._now() - int(nonce.partition("-")[0], 16) >= FORM_SECONDS:
-            raise Usage("This form is too old", "Open the page again, and send the form there.")
+            raise Usage("This form has expired", "Reload the page and send it again.")
         return nonce
 
     def _note(self, nonce: str) -> None:
@@ -140,8 +140,8 @@ class PageForms(Generic[T]):
             write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:
             raise ForkRefused(
-                "This was sent before, and nothing is done twice",
-                "`Workers` shows what runs, `Index` what was cut and forgotten. To do it again, open the page again.",
+                "This form was already sent",
+                "See `Workers` for what runs and `Index` for cuts. To send it again, reload the page.",
             ) from None
         except OSError as error:  # what it asks for most likely says so as well
             log.warning("that a form was sent cannot be noted: %s", error)

@@ -53,7 +53,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
     step = next((one for one in told if one.call == call), None)
     if session is None or steps is None or step is None:
-        raise NotFound("There is no such step in that session", "Open the session again.")
+        raise NotFound("No such step in this session", "Open the session again.")
     one = AddressedSession(there.agent, there.session_id)
     back = subagent_link(one, place["name"]) if "name" in place else session_link(one)
     return OutputPage(

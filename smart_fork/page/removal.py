@@ -118,8 +118,8 @@ def excised(form: Mapping[str, str]) -> Excised:
     def as_shown(planned: Plan) -> bool:
         if _digest([turn.id for turn in planned.removed], planned.masked) != form.get("shown", ""):
             raise ForkRefused(
-                "The session is not as it was when this was shown",
-                "Have shown again what would go: `Index`, `Show what would go`.",
+                "The session has changed since this was shown",
+                "Open `Index` and press `Show what would go` again.",
             )
         return True
 
@@ -153,5 +153,5 @@ def undone(form: Mapping[str, str]) -> RolledBack:
 
     cut = last_cut(form.get("session", ""))
     if cut is None or cut.snapshot != form.get("snapshot"):
-        raise NotFound("That cut has been undone, or is not the last one any more", "Open the session again.")
+        raise NotFound("This cut was already undone, or a later one was made", "Open the session again.")
     return rollback(cut.snapshot)

@@ -73,7 +73,9 @@ def folder(project: str) -> Path:
         Usage: there is none.
     """
     if not _there(project):
-        raise Usage("That project is not here", "Choose a project above the search, then open the session again.")
+        raise Usage(
+            "This project's directory does not exist", "Choose a project above the search, then open the session again."
+        )
     return Path(project)
 
 

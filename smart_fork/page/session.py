@@ -159,5 +159,5 @@ def number(text: str | None) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Usage("That is not the number of a message")
+        raise Usage("Not a message number")
     return int(text)

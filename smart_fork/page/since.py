@@ -64,7 +64,7 @@ def mark_in(text: str) -> Mark:
     """
     found = _MARK.fullmatch(text)
     if found is None:
-        raise Usage("That is not what a page says of a session", "Open the session again.")
+        raise Usage("Not a valid state of a session", "Open the session again.")
     return Mark(int(found[1]), found[2], found[3])
 
 
@@ -88,8 +88,7 @@ def check_still(mark: str, session: Session) -> None:
     """
     if mark and since(mark_in(mark), session).became == "another":
         raise ForkRefused(
-            "The session is not the one any more that the page has shown: something was cut out of it, or it was gone "
-            "on with from an earlier message",
+            "The session has changed: part of it was cut, or it was resumed from an earlier message",
             "Open the session again, and choose there.",
         )
 

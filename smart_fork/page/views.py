@@ -169,7 +169,7 @@ class Page:
         fields = await given(request)
         entry = self.entries.use(fields.get("code", "").strip())
         if entry is None:
-            why = Usage("This code has been used, or is too old, or never was one", "Get another: smart-fork open")
+            why = Usage("This code is wrong, expired or already used", "Get a new one: smart-fork open")
             return problem(why, 401)
         answer = rendered("entered.html")
         answer.set_cookie(self.visits.name, self.visits.begin(), httponly=True, samesite="strict", path="/")

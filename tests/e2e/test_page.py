@@ -98,7 +98,7 @@ def test_a_code_can_be_entered_by_hand_once(served, opened):
     again = opened("/open", storage_state=None)
     again.fill("#code", code)
     again.press("#code", "Enter")
-    assert "has been used" in again.inner_text("main")
+    assert "already used" in again.inner_text("main")
 
 
 def test_a_real_browser_is_let_in_and_no_command_line_tells_the_code(served, tmp_path):

@@ -27,7 +27,7 @@ def test_a_session_that_goes_on_while_it_is_read_says_so_and_leaves_what_is_read
     if scripts:
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
         page.wait_for_selector("#since a")
-        assert "1 message has come since" in page.inner_text("#since")
+        assert "1 new message" in page.inner_text("#since")
         assert before in page.inner_text("#conversation")
         assert [] == low_contrast(page)
     page.click("#since a" if scripts else ".look a")

@@ -261,7 +261,7 @@ def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     tab_to(page, "Start the fork")
     keys.press("Enter")
     page.wait_for_selector("h1:has-text('The fork is running')")
-    tab_to(page, "To its card")
+    tab_to(page, "Watch it")
     keys.press("Enter")
     page.wait_for_url("**/workers#*")
     asks = "#column-asks .worker"
@@ -306,7 +306,7 @@ def test_a_service_that_ends_hangs_up_on_windows_that_listen_which_say_so_and_fi
     served.start()
     for one in windows:
         one.wait_for_selector("#gone", state="hidden")
-        assert "there again" in one.inner_text("#said")
+        assert "is back" in one.inner_text("#said")
         one.watch.seen.clear()  # the browser has said that nobody was there
     board.wait_for_selector("text=Live")
     assert page.evaluate("window.same"), "what somebody writes there is kept"

@@ -87,7 +87,7 @@ async function choose(hit = results.querySelector(".hits:not(.unlikely) [data-pe
   peek.setAttribute("aria-busy", "true");
   try {
     const answer = hit.dataset.peek && await fetch(hit.dataset.peek, { signal: mine.signal });
-    const text = answer?.ok ? await answer.text() : "<p>Open it to read it.</p>";
+    const text = answer?.ok ? await answer.text() : "<p>Open the session to read it.</p>";
     if (mine !== peeking) return;
     peek.innerHTML = text; // rendered and escaped by the service
     peek.scrollTop = 0;
@@ -359,8 +359,8 @@ addEventListener("pageshow", () => {
 const live = document.body.dataset.live;
 const badge = document.getElementById("asking");
 const gone = document.getElementById("gone");
-const GONE = "The service does not answer. It is asked again by itself, and what you see is as it was. To start it: smart-fork serve";
-const OUT = "This browser is not let in any more. Open the page again: smart-fork open";
+const GONE = "The service does not answer. The page keeps trying. To start the service: smart-fork serve";
+const OUT = "You are signed out. Open the page again: smart-fork open";
 let listening = null;
 let version = document.querySelector("[data-fragment]")?.dataset.version ?? null; // of what this page was made with
 let fetching = null;
@@ -384,14 +384,14 @@ async function lost() {
 }
 
 function found() {
-  showLive("Live: it follows what they do.");
+  showLive("Live");
   if (gone.hidden) return;
   gone.hidden = true;
-  say("The service is there again.");
+  say("The service is back.");
 }
 
 function tell(text) {
-  showLive("Nothing is heard of them now.");
+  showLive("Not live: the service does not answer.");
   if (!gone.hidden && gone.firstElementChild.textContent === text) return;
   gone.firstElementChild.textContent = text;
   gone.hidden = false;

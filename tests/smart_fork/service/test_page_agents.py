@@ -306,5 +306,5 @@ def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
     located = sessions.locate(session)
     (located.path.parent / session / "subagents/agent-a1b2c3d.jsonl").unlink()
 
-    assert (404, True) == ((said := served.get(way))[0], "no such sub-agent" in said[1])
+    assert (404, True) == ((said := served.get(way))[0], "No such sub-agent" in said[1])
     assert "/agents/" not in served.get(f"/session/claude/{session}")[1]

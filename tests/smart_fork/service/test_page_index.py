@@ -105,7 +105,7 @@ def test_the_index_says_what_it_holds_and_checks_every_part_when_it_is_asked(ser
     machine = world.claude(shop, "Review it", DONE, entrypoint="sdk-cli", promptSource="sdk", origin=None)
     listed = served.get("/sessions", project=str(shop))[1]
     assert (True, False) == (parent in listed, "/session/codex/" in listed)
-    assert (False, True) == (machine in listed, "1 that no person began is not listed" in listed)
+    assert (False, True) == (machine in listed, "1 automated session is not listed" in listed)
     assert machine in served.get("/sessions", project=str(shop), automated="yes")[1]
     assert "/session/codex/" in served.get("/sessions", project="*")[1]
     state_home().chmod(0o755)

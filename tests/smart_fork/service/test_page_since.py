@@ -22,7 +22,7 @@ def shown(served, one: str, agent: str = "claude", **query) -> tuple[str, str, s
     """The page of a session, where a window asks whether it has gone on, and where a person does."""
     status, text = served.get(f"/session/{agent}/{one}", **query)
     assert status == 200, text
-    (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Look', text)
+    (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Check', text)
     return text, html.unescape(asks), html.unescape(look)
 
 
@@ -44,12 +44,12 @@ def test_a_session_that_goes_on_says_so_and_shows_what_is_new(served, world, sho
     told, now = served.answer("GET", asks).read().decode(), served.get(look)[1]
 
     assert (204, b"") == (nothing.status, nothing.read())
-    assert ("Nothing has come since" in text, "Nothing has come since" in again, again.count('id="more"')) == (
+    assert ("No new messages" in text, "No new messages" in again, again.count('id="more"')) == (
         False,
         True,
         1,
     )
-    assert "2 messages have come since" in told
+    assert "2 new messages" in told
     assert f'href="{html.escape(look)}#more"' in told, "what is shown is not touched: a link leads to all of it"
     before, _, after = now.partition('id="more"')
     assert ("In the heartbeat." in before, "There are none." in before, "There are none." in after) == (
@@ -57,7 +57,7 @@ def test_a_session_that_goes_on_says_so_and_shows_what_is_new(served, world, sho
         False,
         True,
     )
-    assert "2 messages more" in after
+    assert "New since you looked: 2 messages" in after
     assert 204 == served.answer("GET", shown(served, one)[1]).status, "the new page has another mark"
 
 
@@ -74,10 +74,10 @@ def test_a_session_that_was_cut_is_another_one_and_nothing_is_done_with_its_old_
     forked = served.answer("POST", "/fork", _body(served, one, f"at={points[0]}&seen={seen}"))
     told, now = served.answer("GET", asks).read().decode(), served.get(look)[1]
 
-    assert (409, True) == (forked.status, b"not the one any more that the page has shown" in forked.read())
+    assert (409, True) == (forked.status, b"The session has changed" in forked.read())
     assert (409, True) == ((said := served.get(printed))[0], "Open the session again" in said[1])
-    assert "something was cut out of it" in told
-    assert ("This is not what was shown before" in now, "Forget this" in now) == (True, False)
+    assert "part of it was cut" in told
+    assert ("This session has changed" in now, "Forget this" in now) == (True, False)
     assert [400] * 3 == [
         served.get(f"/session/claude/{one}", since=mark)[0] for mark in ("1", "1-x-y", "\u00b2-" + seen[2:])
     ]
@@ -94,7 +94,7 @@ def test_a_session_that_is_deleted_while_it_is_read_is_said_to_be_gone(served, w
     _, asks, look = shown(served, one)
     world.log_of(one).unlink()
 
-    assert "Its log is gone" in served.answer("GET", asks).read().decode()
+    assert "Its log was deleted" in served.answer("GET", asks).read().decode()
     assert (404, True) == ((said := served.get(look))[0], "Session not found" in said[1])
     assert (
         404
@@ -111,7 +111,12 @@ def test_a_session_of_which_a_copy_was_kept_does_not_go_on(served, world, shop, 
 
     status, text = served.get(f"/session/claude/{one}")
 
-    assert (200, True, False, False) == (status, "a copy was kept" in text, "data-ask" in text, "Look whether" in text)
+    assert (200, True, False, False) == (
+        status,
+        "smart-fork kept a copy" in text,
+        "data-ask" in text,
+        "Check for new messages" in text,
+    )
 
 
 def test_what_is_written_last_may_be_written_on():

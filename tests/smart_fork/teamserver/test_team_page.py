@@ -189,7 +189,7 @@ def test_a_session_that_its_owner_goes_on_with_says_so_to_who_reads_it(alice, bo
     project = {"project": str(bob.repository)}
     way = f"{page}/shared/claude/{hers}?{urlencode(project)}"
     text = ask(way)[1]
-    (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Look', text)
+    (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Check', text)
     nothing = ask(page + unescape(asks))
     (log,) = copies(alice)
     last = json.loads(log.read_text().splitlines()[-1])
@@ -201,9 +201,13 @@ def test_a_session_that_its_owner_goes_on_with_says_so_to_who_reads_it(alice, bo
     told, now = ask(page + unescape(asks))[1], ask(page + unescape(look))[1]
 
     assert (204, "") == nothing
-    assert "2 messages have come since" in told
+    assert "2 new messages" in told
     assert f'href="{look}#more"' in told
     before, _, after = now.partition('id="more"')
-    assert ("Written." in text + before, "Written." in after, "2 messages more" in after) == (False, True, True)
+    assert ("Written." in text + before, "Written." in after, "New since you looked: 2 messages" in after) == (
+        False,
+        True,
+        True,
+    )
     assert 'name="seen"' not in text, "a fork is of a copy, which has ids of its own"
     assert 400 == ask(f"{page}/shared/claude/{hers}/since?{urlencode({**project, 'mark': 'x'})}")[0]
