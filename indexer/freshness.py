@@ -146,10 +146,10 @@ def complete(
 
 def embed_first(
     store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
-    only_first: bool = False,
+    only_first: bool = False, wanted: Collection[int] = (),
 ) -> Report:  # fmt: skip
     """Vectors for the chunks in `scope`, then others, for at most about `seconds`; with `only_first` for what exchanges
-    in it begin with alone, and for what little else waits.
+    in it begin with alone, and for what little else waits. The chunks that are `wanted` come first.
 
     Raises:
         IndexBusyError, ModelUnavailableError: as `complete`.
@@ -159,7 +159,10 @@ def embed_first(
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
         deadline = time.monotonic() + seconds
-        embed_waiting(store, embedder, report, first=scope, only_first=only_first, deadline=deadline, progress=progress)
+        embed_waiting(
+            store, embedder, report, first=scope, only_first=only_first, wanted=wanted, deadline=deadline,
+            progress=progress,
+        )  # fmt: skip
     return report
 
 

@@ -87,10 +87,10 @@ def read_logs(
 
 def embed_waiting(
     store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
-    deadline: float | None = None, progress: Progress | None = None,
+    wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Vectors for chunks that have none, until `deadline` (of `time.monotonic`): what exchanges begin with comes before
-    the rest, and in both `first` before others. With `only_first` no more than what exchanges in `first` begin with, up
+    """Vectors for chunks that have none, until `deadline` (of `time.monotonic`): those that are `wanted`, then what
+    exchanges begin with before the rest, and in both `first` before others. With `only_first` no more than what exchanges in `first` begin with, up
     to the end of a batch, and nothing where these have theirs, unless all that waits is one batch.
 
     However late it is, one batch gets them: who calls again and again comes to an end. The model is not loaded where
@@ -111,8 +111,8 @@ def embed_waiting(
         if number == embedded and total > EMBED_ROWS:
             report.waiting = total
             return
-        total = min(total, max(number - embedded, EMBED_ROWS))
-    for rows in _batches(store, first.parts if first else ()):
+        total = min(total, max(number - embedded, EMBED_ROWS) + len(wanted))
+    for rows in _batches(store, first.parts if first else (), wanted):
         texts = sorted({text for _, text in rows}, key=lambda text: (len(text), text))
         vectors: dict[str, bytes] = {}
         for start in range(0, len(texts), TOLD_ROWS):
@@ -134,9 +134,9 @@ def embed_waiting(
     report.seconds["embedding"] = report.seconds.get("embedding", 0.0) + time.perf_counter() - started
 
 
-def _batches(store: Store, first_parts: Sequence[int]) -> Iterator[list[tuple[int, str]]]:
+def _batches(store: Store, first_parts: Sequence[int], wanted: Collection[int]) -> Iterator[list[tuple[int, str]]]:
     """Everything that waits, in order, also what others add meanwhile."""
-    while rows := store.waiting(first_parts, ORDERED_ROWS):
+    while rows := store.waiting(first_parts, ORDERED_ROWS, wanted):
         for start in range(0, len(rows), EMBED_ROWS):
             yield rows[start : start + EMBED_ROWS]
 

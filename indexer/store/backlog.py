@@ -21,26 +21,29 @@ _BEGINS = (
 _ENDS = _BEGINS.replace("before", "after").replace("position - 1", "position + 1")
 
 
-def in_order(db: apsw.Connection, current: Iterable[int], limit: int) -> list[tuple[int, str]]:
+def in_order(
+    db: apsw.Connection, current: Iterable[int], limit: int, wanted: Iterable[int] = ()
+) -> list[tuple[int, str]]:  # fmt: skip
     """Chunks without a vector as (id, text), one for all that share a text and so a vector: first passages first,
     then last ones. Among these, and among the rest, those of the `current` parts come first, then those of people's
-    sessions, the newest first.
+    sessions, the newest first. The chunks that are `wanted` come before all others.
     """
     rows: list[Any] = db.execute(
         f"""
         WITH waiting AS MATERIALIZED (
-            SELECT chunks.id, hash, part IN ({_numbers(current)}) AS here, automated
+            SELECT chunks.id, hash, part IN ({_numbers(current)}) AS here, automated,
+                chunks.id IN ({_numbers(wanted)}) AS wanted
             FROM chunks INDEXED BY chunks_waiting JOIN parts ON parts.id = part WHERE block = 0
         ), next AS MATERIALIZED (
             SELECT min(waiting.id) AS id,
                 max(CASE WHEN session IS NULL THEN 0 WHEN {_BEGINS} THEN 2 ELSE {_ENDS} END) AS rank,
-                max(here) AS here, min(waiting.automated) AS automated, max(last_activity) AS newest,
+                max(wanted) AS wanted, max(here) AS here, min(waiting.automated) AS automated, max(last_activity) AS newest,
                 max(session) AS session, min(position) AS position
             FROM waiting LEFT JOIN placements AS place ON chunk = waiting.id LEFT JOIN sessions ON sessions.id = session
-            GROUP BY hash ORDER BY 2 DESC, 3 DESC, 4, 5 DESC, 6 DESC, 7 LIMIT ?  -- as below
+            GROUP BY hash ORDER BY 3 DESC, 2 DESC, 4 DESC, 5, 6 DESC, 7 DESC, 8 LIMIT ?  -- as below
         )
         SELECT id, text FROM next JOIN chunks USING (id)
-        ORDER BY rank DESC, here DESC, next.automated, newest DESC, session DESC, position
+        ORDER BY wanted DESC, rank DESC, here DESC, next.automated, newest DESC, session DESC, position
         """,  # noqa: S608 - constants and integers
         (limit,),
     ).fetchall()

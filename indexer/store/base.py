@@ -346,9 +346,12 @@ class Store(Searchable, Protocol):
         """Make room for vectors of this model. True where vectors of another model had to go."""
         ...
 
-    def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
-        """Chunks without a vector as (id, text), one of those that share a text: first what exchanges begin with, then
-        what they end with, then the rest; among these, those of `first_parts` and the newest first.
+    def waiting(
+        self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
+    ) -> list[tuple[int, str]]:  # fmt: skip
+        """Chunks without a vector as (id, text), one of those that share a text: first those that are `wanted`, then
+        what exchanges begin with, what they end with, and the rest; among these, those of `first_parts` and the newest
+        first.
         """
         ...
 

@@ -346,8 +346,10 @@ class SqliteStore(StoreReading):
             self.set_meta("dimensions", str(dimensions))
         return bool(before)
 
-    def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
-        return backlog.in_order(self.db, first_parts, limit)
+    def waiting(
+        self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
+    ) -> list[tuple[int, str]]:  # fmt: skip
+        return backlog.in_order(self.db, first_parts, limit, wanted)
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         from indexer.store.nearest import coded

@@ -15,7 +15,7 @@ from smart_fork.agents.options import Options
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import print_hit
+from smart_fork.cli.search import print_hits
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 from smart_fork.forking.floor import FLOOR
@@ -97,8 +97,7 @@ def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[l
         if as_json:
             print_json({"prompt": wanted.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)})
         else:
-            for hit in shown:
-                print_hit(hit)
+            print_hits(shown)
         complain(error, as_json=False)
         raise typer.Exit(error.exit_code) from error
 

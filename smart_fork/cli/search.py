@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
     from smart_fork.retrieval.elsewhere import Elsewhere
-
-#: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
-SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
 
 
 ProjectOption = Annotated[
@@ -194,22 +191,72 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
             say(answer.team_error)
         _print_fallback(answer)
         return
-    for hit in answer.results:
-        print_hit(hit)
+    print_hits(answer.results)
     _print_fallback(answer)
     _print_state(answer, min_score)
     _print_next(answer)
 
 
 def _print_next(answer: Found) -> None:
-    """What to type next: to fork the best, or to read it first."""
+    """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
+    from smart_fork.retrieval.ranking import FITS
+    from smart_fork.retrieval.results import suggested_fork
     from smart_fork.terminal.words import short
 
     best = next((hit for hit in answer.results if not hit.warning), None)
-    if best:
-        name = short(best.session_id)
-        say(f'Next: smart-fork fork {name} "what it is to do"')
-        say(f"      smart-fork show {name} reads it first")
+    if best is None:
+        return
+    if best.score < FITS and answer.engine == "builtin":
+        say('Next: smart-fork new "what it is to do": begin without one, for nothing here fits')
+        if answer.project_path is not None:
+            say("      or look everywhere: --all-projects")
+        return
+    name = short(best.session_id)
+    say(f'Next: {suggested_fork(best, name)} "what it is to do"')
+    say(f"      smart-fork show {name} reads it first")
+
+
+def print_hits(hits: Sequence[Hit]) -> None:
+    """Results for a person: the best at length, so that it stays on the screen, and all where they are explained."""
+    for hit in hits:
+        if hit is hits[0] or hit.explain:
+            print_hit(hit)
+        else:
+            _print_shortly(hit)
+
+
+def _print_shortly(hit: Hit) -> None:
+    """One result on two lines: what another one than the best is told in."""
+    from smart_fork.retrieval.results import became_of
+    from smart_fork.terminal.words import short
+
+    _print_title(hit)
+    agent, session_id, *more = _about(hit)
+    about = (agent, short(session_id), more[0], *became_of(hit)[:1], f"about {hit.price.tokens:,} tokens", *more[1:])
+    out.row(plain(f"    {' · '.join(about)}", "cyan"))
+    if hit.warning:
+        out.row(plain(f"    cannot be forked: {hit.warning}", "yellow"))
+
+
+def _print_title(hit: Hit) -> None:
+    out.row(plain(f"{hit.rank:>2}."), plain(f"{hit.score:.2f}", "bold green"), plain(hit.title, "bold"))
+
+
+def _about(hit: Hit) -> list[str]:
+    """Whose session it is, which, from when, and what else tells it from others."""
+    from smart_fork.retrieval.results import inferred
+
+    about = [hit.agent_type, hit.session_id, hit.last_activity[:10]]
+    if hit.match.turn_index is not None:
+        about.append(f"message {hit.match.turn_index}")
+    if hit.lineage.family_size > 1:
+        about.append(f"{hit.lineage.family_size} in its family")
+    about.append(inferred(hit.project_inferred_from))
+    if hit.origin is not None:
+        about.append(f"shared by {hit.origin.owner}")
+    elif hit.also_remote is not None:
+        about.append("shared")
+    return [*about[:3], *filter(None, about[3:])]
 
 
 def _exit_code(answer: Answer) -> int:
@@ -224,25 +271,11 @@ def _exit_code(answer: Answer) -> int:
 
 def print_hit(hit: Hit) -> None:
     """One result, for a person."""
-    from smart_fork.retrieval.results import inferred, passage_place, spoken, worth_in_words
+    from smart_fork.retrieval.results import passage_place, spoken, suggested_fork, worth_in_words
     from smart_fork.terminal.words import short
 
-    out.row(plain(f"{hit.rank:>2}."), plain(f"{hit.score:.2f}", "bold green"), plain(hit.title, "bold"))
-    about = [
-        hit.agent_type,
-        hit.session_id,
-        hit.last_activity[:10],
-    ]
-    if hit.match.turn_index is not None:
-        about.append(f"message {hit.match.turn_index}")
-    if hit.lineage.family_size > 1:
-        about.append(f"{hit.lineage.family_size} in its family")
-    about.append(inferred(hit.project_inferred_from))
-    if hit.origin is not None:
-        about.append(f"shared by {hit.origin.owner}")
-    elif hit.also_remote is not None:
-        about.append("shared")
-    out.paragraph(plain(" · ".join(part for part in about if part), "cyan"), 4)
+    _print_title(hit)
+    out.paragraph(plain(" · ".join(_about(hit)), "cyan"), 4)
     out.paragraph(plain(" · ".join(worth_in_words(hit)), "cyan"), 4)
     if why := hit.explain:
         out.print(plain(f"    {_in_words(why)}", "magenta"))
@@ -255,8 +288,7 @@ def print_hit(hit: Hit) -> None:
     if hit.warning:
         out.print(plain(f"    cannot be forked: {hit.warning}", "yellow"))
     else:
-        at = f" --at {hit.match.ends_at_message}" if _saves(hit) else ""
-        out.print(plain(f"    smart-fork fork {short(hit.session_id)}{at}"))
+        out.print(plain(f"    {suggested_fork(hit, short(hit.session_id))}"))
     if hit.origin is None and hit.lineage.family_size > 1:
         out.print(plain(f"    smart-fork lineage {short(hit.session_id)}"))
     out.print()
@@ -269,15 +301,6 @@ def _in_words(why: Explanation) -> str:
 
 def _given(points: Mapping[str, float]) -> str:
     return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
-
-
-def _saves(hit: Hit) -> bool:
-    """Whether a fork where the answer stands is so much cheaper that it is worth doing without what came later."""
-    whole, there = hit.token_estimate, hit.match.token_estimate
-    if hit.match.ends_at_message is None or there is None:
-        return False
-    saved = whole - there
-    return saved > SAVED_TOKENS and saved > SAVED_SHARE * whole
 
 
 def _print_fallback(answer: Answer) -> None:

@@ -159,15 +159,25 @@ def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weig
     """The points of each session, which no other session changes; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage) for one in phrasings]
     shares = shares_of(phrasings)
+    said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
+    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares))):
+        similar = set()  # what has no vectors yet is not held against it: all are weighed by their words
     weighed = {
-        session: weigh_one(
-            [one.get(session, SILENT) for one in speaking], shares, similar=session in similar, words=words
-        )
-        for session in dict.fromkeys(session for one in speaking for session in one)
+        session: weigh_one(each, shares, similar=session in similar, words=words) for session, each in said.items()
     }
     only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
     return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
+
+
+def _waits(found: Evidence | None) -> bool:
+    """Whether no passage of a session has its vector yet."""
+    return found is not None and bool(found.passages) and not found.chunks
+
+
+def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
+    leads = {session: weigh_one(each, shares, similar=False, words=True).lead for session, each in said.items()}
+    return max(leads, key=leads.__getitem__)
 
 
 def rivals(weighed: Mapping[int, Weighed], families: Mapping[int, str]) -> dict[str, float]:

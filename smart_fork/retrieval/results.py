@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -51,6 +52,8 @@ _OUTCOMES: Mapping[str, str] = {
 }
 #: What all snippets of an answer share, so that many results still fit into what a model is shown of a tool's answer.
 ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
+#: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
+SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
 #: Members of a family that are named one by one.
 MAX_NAMED = 10
 
@@ -126,6 +129,20 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
 
 
+def suggested_at(hit: Hit) -> int | None:
+    """The message at which a fork is so much cheaper that it is worth doing without what came later, if any."""
+    whole, at, there = hit.token_estimate, hit.match.ends_at_message, hit.match.token_estimate
+    if at is None or there is None:
+        return None
+    return at if whole - there > max(SAVED_TOKENS, SAVED_SHARE * whole) else None
+
+
+def suggested_fork(hit: Hit, name: str = "") -> str:
+    """The command of ours for the fork that is suggested; `name` stands for the session's id."""
+    at = suggested_at(hit)
+    return shlex.join(("smart-fork", "fork", name or hit.session_id, *(() if at is None else ("--at", str(at)))))
+
+
 def passage_place(result: Hit) -> str:
     """Where the passage of a result can be opened, such as ``/…/id.md:12-31``; empty where that is not known."""
     if not result.lines:
@@ -167,7 +184,7 @@ def _hit(
     rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool
 ) -> Hit:
     row = one.session
-    return Hit(
+    hit = Hit(
         rank=rank,
         score=round(one.score, 4),
         session_id=row.session_id,
@@ -196,6 +213,9 @@ def _hit(
         fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=_is_others(row)),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
     )
+    if suggested_at(hit) is None:
+        return hit
+    return replace(hit, fork_command=f"cd {shlex.quote(row.cwd)} && {suggested_fork(hit)}")
 
 
 def _is_others(row: SessionRow) -> bool:

@@ -24,7 +24,9 @@ from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.retrieval.behind import background_notice
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.words import found_by_words
 
 if TYPE_CHECKING:
     from smart_fork.engines.base import SearchEngine
@@ -163,7 +165,8 @@ def scope_of(store: Store, asked: CheckedRequest) -> Scope:
 
 
 def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[str, float]:
-    """Vectors for what is asked about, as far as time allows; where somebody goes on, for the passages that find most.
+    """Vectors for what is asked about, as far as time allows, and first for what its words find; where somebody goes
+    on, for the passages that find most.
     Why there is no model for it, where there is none; and how many were made in a second.
     """
     scope = scope_of(store, asked)
@@ -173,8 +176,11 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
         return "", 0.0
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
-        goes_on = engine.unfinished is not None
-        made = embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress, only_first=goes_on)
+        made = embed_first(
+            store, engine.embedder, scope, engine.embed_seconds, engine.progress,
+            only_first=engine.unfinished is not None,
+            wanted=found_by_words(store, Query(asked.intent, scope, asked.limit, also=asked.also)),
+        )  # fmt: skip
         return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
         log.info("another process is embedding")

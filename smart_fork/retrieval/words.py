@@ -15,6 +15,9 @@ from smart_fork.retrieval.query import terms_of
 #: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
 MOST_NAMES, SHORTEST_BEGINNING = 2, 3
 
+#: What the words find of sessions and passages, and of how many first exchanges of each: together about one batch.
+FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
+
 
 @dataclass(frozen=True, slots=True)
 class Matches:
@@ -65,6 +68,16 @@ class QueryWords:
         asked = {row for rows in best for row in rows}
         having = self._having.get(table) or self._store.having(table, self._terms, asked)
         return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
+
+
+def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
+    """The passages that answer best by their words, and what the exchanges of the best sessions begin with."""
+    words = QueryWords(store, query)
+    begin: list[int] = []
+    for row in words.matches("sessions", FOUND_SESSIONS).rows:
+        exchanges = {place.exchange: place.chunk for place in reversed(store.placements_of(row))}
+        begin += list(exchanges.values())[-BEGINNINGS:]
+    return words.matches("chunks", FOUND_CHUNKS).rows.union(begin)
 
 
 def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:

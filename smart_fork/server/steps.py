@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.retrieval.answer import Answer, Unsearched
+from smart_fork.retrieval.answer import Answer, Hit, Unsearched
 from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
@@ -34,10 +34,23 @@ def after_search(answer: Answer) -> str:
         other = f" Ask for all agents' sessions: agent_type '{ALL}'." if narrow else ""
         return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
-        return ""
+        return _cheaper(answer.results[0]) if answer.results else ""
     if not answer.also:
         return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
     return f"The best chance is {in_words(best)}: read it before you rely on it, or work without.{again}"
+
+
+def _cheaper(best: Hit) -> str:
+    """Where to fork the best one, if that takes much less than all of it."""
+    from smart_fork.retrieval.results import suggested_at
+
+    at = suggested_at(best)
+    if at is None or not best.can_fork:
+        return ""
+    there = best.match.token_estimate or 0
+    return (
+        f"If you fork it, give at={at}: up to the answer it loads {there:,} tokens, all of it {best.token_estimate:,}."
+    )
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from smart_fork.retrieval.answer import Unsearched
+from smart_fork.retrieval.answer import Match, Unsearched
 from smart_fork.server.steps import about_workers, after_search
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer
@@ -26,6 +27,8 @@ BEHIND = "The index is 40 % embedded; the rest is being done in the background, 
         (an_answer(a_hit(0.31), also=("x",), background_notice=BEHIND),
          f"The best chance is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
         (an_answer(a_hit(0.8), background_notice=BEHIND), ""),
+        (an_answer(replace(a_hit(0.8), token_estimate=90_000, match=Match(ends_at_message=3, token_estimate=20_000))),
+         "If you fork it, give at=3: up to the answer it loads 20,000 tokens, all of it 90,000."),
         (an_answer(a_hit(0.1), engine="qmd"), ""),
         (an_answer(a_hit(0.1), error="no", hint="Do this."), "Do this."),
         (an_answer(a_hit(0.1), forked_session={}), ""),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.output import print_json, say
-from smart_fork.cli.search import AlsoOption, JsonOption, print_hit
+from smart_fork.cli.search import AlsoOption, JsonOption, print_hits
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import KeyOption, ServerOption
 
@@ -50,8 +50,7 @@ def find_shared(
     if as_json:
         print_json(found.as_json())
     else:
-        for hit in found.results:
-            print_hit(hit)
+        print_hits(found.results)
         if not found.results:
             say(f"Nothing found in {found.team.sessions} sessions of {found.team.project} on {found.team.server}.")
     if not found.results:

@@ -113,6 +113,24 @@ class TestFind:
         assert "None of these fits for sure" in run("find", "why is the mail server unreachable").err
         assert "None of these fits for sure" not in run("find", "rename the colours of the theme").err
 
+    def test_where_nothing_fits_no_fork_is_suggested(self, run, world, shop):
+        world.claude(shop, "rename the colours of the theme", "done")
+
+        done = run("find", "why is the mail server unreachable")
+
+        assert "Next: smart-fork fork" not in done.err
+        assert "Next: smart-fork new" in done.err
+        assert "--also" in done.err
+        assert "--all-projects" in done.err
+        assert "--all-projects" not in run("find", "why is the mail server unreachable", "--all-projects").err
+
+    def test_next_is_the_fork_that_the_result_suggests(self, run, world, shop):
+        knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", 90_000))
+
+        assert f'Next: smart-fork fork {knows[:8]} --at 1 "' in run("find", RETRY).err
+        (hit,) = json.loads(run("find", RETRY, "--json").out)["results"]
+        assert f"cd {shop} && smart-fork fork {knows} --at 1" == hit["fork_command"]
+
     @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1\n"), (45_000, "\n"), (58_000, "\n")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from smart_fork.cli.output import out
 from smart_fork.registry import Registry
-from tests.smart_fork.world import World
+from tests.smart_fork.world import Did, World
 
 TITLES = ["漢字" * 60, "🧵 unravel " * 20, "retry " * 60, "x" * 300]
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
@@ -86,3 +86,36 @@ def test_elsewhere_lines_are_whole(run, world: World, shop):
     world.claude(shop, "x" * 90, "done")
 
     assert "x" * 90 in run("list").out
+
+
+def test_five_results_and_what_to_type_next_fit_on_a_screen(run, monkeypatch, world: World, shop):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    vars(out).pop("console", None)
+    commit = Did("Bash", {"command": "git commit -m x"}, "[main 1a2b3c4] x")
+    for number in range(6):
+        edit = Did("Edit", {"file_path": str(shop / f"{number}.py"), "new_string": "retry"})
+        world.worked(
+            "claude",
+            shop,
+            f"> Retry the upload {chr(65 + number) * 9}, and say so in the log of the shop, {TITLES[2]}",
+            edit,
+            commit,
+            f"{'retried. ' * 90}",
+        )
+
+    run("find", "retry the upload")
+    done = run("find", "retry the upload")
+    lines = ESCAPES.sub("", f"{done.out}{done.err}").splitlines()
+
+    assert " 1. " in lines[0]
+    assert 5 == sum(re.match(r" \d\. \d\.\d\d ", line) is not None for line in lines)
+    assert sum(-(-cell_len(line) // 80) or 1 for line in lines) < 24, "\n".join(lines)
+
+
+def test_only_the_best_result_is_told_at_length_unless_all_are_explained(run, world: World, shop):
+    for number in range(3):
+        world.claude(shop, f"retry the upload {number}", "done")
+
+    assert 1 == run("find", "retry the upload").out.count("    smart-fork fork ")
+    assert 3 == run("find", "retry the upload", "--explain").out.count("    smart-fork fork ")
