@@ -90,8 +90,9 @@ def embed_waiting(
     wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
     """Vectors for chunks that have none, until `deadline` (of `time.monotonic`): those that are `wanted`, then what
-    exchanges begin with before the rest, and in both `first` before others. With `only_first` no more than what exchanges in `first` begin with, up
-    to the end of a batch, and nothing where these have theirs, unless all that waits is one batch.
+    exchanges begin with before the rest, and in both `first` before others. With `only_first` no more than what is
+    wanted and what exchanges in `first` begin with, up to the end of a batch, and nothing where these have theirs,
+    unless all that waits is one batch.
 
     However late it is, one batch gets them: who calls again and again comes to an end. The model is not loaded where
     there is nothing to do.

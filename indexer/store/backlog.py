@@ -37,8 +37,8 @@ def in_order(
         ), next AS MATERIALIZED (
             SELECT min(waiting.id) AS id,
                 max(CASE WHEN session IS NULL THEN 0 WHEN {_BEGINS} THEN 2 ELSE {_ENDS} END) AS rank,
-                max(wanted) AS wanted, max(here) AS here, min(waiting.automated) AS automated, max(last_activity) AS newest,
-                max(session) AS session, min(position) AS position
+                max(wanted) AS wanted, max(here) AS here, min(waiting.automated) AS automated,
+                max(last_activity) AS newest, max(session) AS session, min(position) AS position
             FROM waiting LEFT JOIN placements AS place ON chunk = waiting.id LEFT JOIN sessions ON sessions.id = session
             GROUP BY hash ORDER BY 3 DESC, 2 DESC, 4 DESC, 5, 6 DESC, 7 DESC, 8 LIMIT ?  -- as below
         )
