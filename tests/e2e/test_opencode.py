@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from smart_fork.agents.opencode.database import opened
 from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
@@ -103,7 +104,7 @@ def parents(opencode: Machine) -> Any:
 def rows(machine: Machine, session: str) -> list[tuple[str, str]]:
     """All that the database has of a session."""
     path = machine.home / ".local/share/opencode/opencode.db"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+    with opened(path) as db:
         of = "SELECT id, data FROM {} WHERE session_id = ? ORDER BY id"
         return [row for table in ("message", "part") for row in db.execute(of.format(table), (session,))]
 
@@ -151,7 +152,7 @@ def number_of(machine: Machine, session: str, text: str) -> str:
 
 def directory_of(machine: Machine, session: str) -> str:
     path = machine.home / ".local/share/opencode/opencode.db"
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+    with opened(path) as db:
         ((directory,),) = db.execute("SELECT directory FROM session WHERE id = ?", (session,))
     return str(directory)
 

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,8 +81,6 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
     """
     try:
         with closing(_connection(path)) as db:
-            db.set_busy_timeout(BUSY_MILLISECONDS)
-            db.execute("PRAGMA trusted_schema = OFF; BEGIN")
             _check(db, path)
             yield db
     except (apsw.Error, UnicodeDecodeError) as error:
@@ -92,10 +90,25 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
 def _connection(path: Path) -> apsw.Connection:
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(f"not a regular file: {path}")
-    # Without anything to replay nobody writes: so no file is made beside it.
-    how = "mode=ro" if _size(f"{path}-wal") else "mode=ro&immutable=1"
-    uri = f"{Path(os.path.realpath(path)).as_uri()}?{how}"
-    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    if not _size(f"{path}-wal"):  # without anything to replay nobody writes: so no file is made beside it
+        return _begun(path, "immutable=1")
+    with suppress(apsw.CantOpenError, apsw.ReadOnlyError):
+        # Who is the first to read a `-shm` locks it for a moment to write it anew. The program, if it starts in that
+        # moment, ends with "database is locked". So the `-shm` is read only, and without one that fits we make our own.
+        return _begun(path, "readonly_shm=1")
+    return _begun(path, "")
+
+
+def _begun(path: Path, how: str) -> apsw.Connection:
+    uri = f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&{how}"
+    db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        db.set_busy_timeout(BUSY_MILLISECONDS)
+        db.execute("PRAGMA trusted_schema = OFF; BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _size(path: str) -> int:

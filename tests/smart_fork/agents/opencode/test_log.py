@@ -166,6 +166,40 @@ def test_what_the_program_has_not_moved_into_the_database_yet_is_read_as_well(pa
         assert TOOLS == newest.path.name
 
 
+#: Writes a title as the program does, and is killed: what it has written is in the `-wal`, and the `-shm` is nobody's.
+KILLED = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("PRAGMA journal_mode = WAL")
+db.execute("UPDATE session SET title = 'Retries' WHERE id = ?", sys.argv[2:])
+db.commit()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def killed(path):
+    subprocess.run([sys.executable, "-c", KILLED, str(path), TOOLS], check=True)
+    return Path(f"{path}-wal"), Path(f"{path}-shm")
+
+
+def test_a_program_that_starts_while_it_is_read_meets_no_lock_of_ours(path, reader, killed):
+    """Whoever writes the `-shm` of a program that was killed locks it: the program then ends in its first second."""
+    _, index = killed
+    index.write_bytes(bytes(len(index.read_bytes())))
+    before = index.read_bytes()
+
+    assert "Retries" == session(reader, TOOLS).title
+    assert before == index.read_bytes()
+
+
+def test_what_a_program_that_was_killed_has_left_is_read_without_its_index_too(path, reader, killed):
+    _, index = killed
+    index.unlink()
+
+    assert "Retries" == session(reader, TOOLS).title
+
+
 def test_only_a_session_that_has_changed_is_read_again(path, reader):
     store = SqliteStore(index_db())
     complete(store, Agents(reader), None, patience=0)
