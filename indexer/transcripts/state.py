@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,6 +22,9 @@ from indexer.versions import READER_VERSION
 _BATCH = 256
 #: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.
 _MAX_COUNT = 1 << 40
+#: The seconds since 1970 at which this century began, and of a time that no log is of.
+_FIRST, _END = 946_684_800, 4_102_444_800
+_NUMBER = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
 
 _warm = Warm()
 
@@ -99,18 +103,27 @@ def is_path(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
+def _seconds(number: float) -> float:
+    """A number of seconds, milliseconds, microseconds or nanoseconds since 1970 as seconds."""
+    found = [seconds for unit in (1, 1e3, 1e6, 1e9) if _FIRST <= (seconds := number / unit) < _END]
+    if not found:
+        raise ValueError(number)
+    return found[0]
+
+
 def utc(value: object) -> str:
     """A timestamp of any form seen in logs as ISO 8601 in UTC with ``Z``; empty where it is none.
 
-    A time without a zone is taken as UTC, numbers as seconds or milliseconds since 1970.
+    A time without a zone is taken as UTC. Of a number the unit is told by its size; one that is no time of this
+    century is no time at all.
     """
     try:
-        if isinstance(value, str):
+        if isinstance(value, str) and ("-" in value or not _NUMBER.fullmatch(value)):
             moment = datetime.fromisoformat(value)
             if len(value) == 24 and value[7] == "-" and value[10] == "T" and value[19] == "." and value[23] == "Z":
                 return value  # the common form
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            moment = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+        elif isinstance(value, int | float | str) and not isinstance(value, bool):
+            moment = datetime.fromtimestamp(_seconds(float(value)), UTC)
         else:
             return ""
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from smart_fork.cli.command import Command
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
 from smart_fork.errors import IndexerError, NotFound, SmartForkError
 from smart_fork.terminal.commands import COMMANDS, named
@@ -43,7 +44,7 @@ def application(*names: str) -> typer.Typer:
         if what == "app":
             app.add_typer(module.app, name=name, hidden=COMMANDS[name].hidden)
         else:
-            kind = getattr(module, "COMMAND_CLASSES", {}).get(name)
+            kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
             app.command(name, cls=kind, hidden=COMMANDS[name].hidden)(getattr(module, what))
     for name, command in () if names else COMMANDS.items():
         app.command(name, help=command.purpose, hidden=command.hidden)(_undefined)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Resolved, here
 from smart_fork.budget.wanted import Wanted, wanted_of
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
+from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import print_json, say
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PROTECTED = "smart_fork.protected"
 
 
-class ForkCommand(TyperCommand):
+class ForkCommand(Command):
     """Remembers whether a word stands behind ``--``: then the last one is the prompt, whatever it looks like."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

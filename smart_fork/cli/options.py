@@ -102,6 +102,6 @@ def _ordered(shown: list[Parameter], order: Sequence[str]) -> list[Parameter]:
 def _options(given: dict[str, Any]) -> Options:
     name = given.pop(_NAMED, None)
     values: dict[str, Any] = {key: value.value if isinstance(value, StrEnum) else value for key, value in given.items()}
-    if name:
+    if name is not None:
         values["worktree"] = name
     return Options(**values)

@@ -10,10 +10,14 @@ from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 from smart_fork.retrieval.ranking import FITS
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS
+#: The same for what answers in a session that was named: the name speaks for it already. Words that have nothing to do
+#: with a session score below 0.01.
+NAMED_FLOOR = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,24 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
 def in_words(score: float) -> str:
     """A score as people read it, never rounded up to what it does not reach."""
     return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
+
+
+def fits(evidence: ExchangeEvidence) -> bool:
+    """Whether a session answers, as far as that is known."""
+    return evidence.score is None or evidence.score >= NAMED_FLOOR
+
+
+def none_answers(session_id: str, score: float) -> NotFound:
+    """The error where nothing in a session answers an intent."""
+    return NotFound(
+        f"No passage of {session_id} answers that: the chance is {in_words(score)}, and {NAMED_FLOOR:.2f} is the least",
+        advice(
+            'Say what it is to know: --intent "…", --also "…". Without `match` all of it is forked; `smart-fork show` '
+            "prints numbers for --at.",
+            tool="Say the intent in other words as well (also). Without 'match' all of it is forked; read_session has "
+            "the numbers for at.",
+        ),
+    )
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:

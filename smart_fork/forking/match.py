@@ -10,6 +10,7 @@ from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.options import Options
 from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.forking.floor import NAMED_FLOOR, none_answers
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finder import find
@@ -44,7 +45,7 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
     Raises:
         Usage: the intent is blank, or `also` is not what it may be.
         IndexUnavailable: nothing can be searched.
-        NotFound: nothing in the session has to do with it, or the session has not been indexed.
+        NotFound: nothing in the session answers it, or the session has not been indexed.
     """
     there = is_there(session.cwd)
     request = FindRequest(
@@ -60,8 +61,8 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
     answer = find(request, engine)
     if isinstance(answer, Unsearched):
         raise IndexUnavailable(answer.message, answer.next_steps[0])
-    messages = [hit.match.message_id for hit in answer.results if hit.match.message_id]
-    if not messages:
+    hits = [hit for hit in answer.results if hit.match.message_id]
+    if not hits:
         why = answer.search_error or answer.index.problem
         raise NotFound(
             f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
@@ -70,4 +71,7 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
                 tool="Say it in other words as well (also), or give at a number of read_session.",
             ),
         )
-    return messages[0]
+    best = hits[0]
+    if best.score < NAMED_FLOOR or best.match.message_id is None:
+        raise none_answers(session.session_id, best.score)
+    return best.match.message_id

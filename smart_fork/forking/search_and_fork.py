@@ -69,7 +69,7 @@ def find_and_fork(
         Later: `ask` has raised it.
     """
     check(request)
-    _check(fork_index, at, budget, merge)
+    _check(fork_index, fork_session_id, at, budget, merge)
     if as_agent is not None:
         named(as_agent)
     options = options or Options()
@@ -122,8 +122,18 @@ def find_and_fork(
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
 
 
-def _check(fork_index: int | None, at: int | str | None, budget: Wanted | None, merge: Sequence[str]) -> None:
+def _check(
+    fork_index: int | None,
+    fork_session_id: str | None,
+    at: int | str | None,
+    budget: Wanted | None,
+    merge: Sequence[str],
+) -> None:
     """Refuse what cannot be forked so, before anything is read."""
+    if fork_session_id is not None and not fork_session_id.strip():
+        raise Usage("fork_session_id is empty", "Give the id of a session, or leave it out.")
+    if fork_session_id is not None and fork_index is not None:
+        raise Usage("fork_session_id and fork_index both say what is to be forked", "Give one of them.")
     if fork_index is not None and fork_index < 0:
         raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
     if isinstance(at, str) and at != MATCH:
@@ -179,7 +189,7 @@ def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Eng
     try:
         return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine, request.also)
     except (NotFound, IndexUnavailable):
-        if found is None:
+        if hit is None or found is None or hit.score < FLOOR:
             raise
         return found
 
@@ -208,7 +218,7 @@ def _at_least(min_score: float | None, answer: Answer) -> Answer:
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Which session was chosen. An id wins over an index, that over the best; indexes count from 0."""
+    """Which session was chosen: by its id, or by its index from 0."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:

@@ -15,10 +15,11 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import Usage
+from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
     from smart_fork.retrieval.meaning import Meaning
     from smart_fork.retrieval.upkeep import Engine
 
@@ -81,6 +82,7 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
 
     Raises:
         Usage: the budget is `match`, and it is not said what is to be answered; or see `selected`.
+        NotFound: the budget is `match`, and nothing in the session answers.
         ForkRefused: nothing is left out of sessions of that agent.
     """
     if spending.wanted.budget == MATCH and not spending.intent.strip():
@@ -88,4 +90,10 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
             "A budget of match needs an intent",
             advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
         )
-    return selected(session, end, spending.wanted, spending.evidence(session))
+    evidence = spending.evidence(session)
+    if evidence is not None and evidence.score is not None and not fits(evidence):
+        if spending.wanted.budget == MATCH and not spending.wanted.keep:
+            raise none_answers(session.session_id, evidence.score)
+        why = f"nothing fits: the chance is {in_words(evidence.score)}, and {NAMED_FLOOR:.2f} is the least"
+        evidence = ExchangeEvidence(why_not=why)
+    return selected(session, end, spending.wanted, evidence)

@@ -74,6 +74,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         SmartForkError: it could not be started.
     """
     _check_told(spec)
+    _check_named(spec.options)
     place = choose_place(spec.options.place, world.processes, world.env)
     source, written, target = spec.source, spec.written, _target(spec)
     note = note_for(spec, target, world.processes)
@@ -291,6 +292,13 @@ def directory(path: str | Path) -> Path:
     if not there:
         raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
     return target
+
+
+def _check_named(options: Options) -> None:
+    """Refuse names without a character: a worktree would not be made, without a word."""
+    for what, name in (("worktree", options.worktree), ("name", options.name)):
+        if isinstance(name, str) and not name.strip():
+            raise Usage(f"{what} is empty", "Give it a name, or leave it out.")
 
 
 def _check_told(spec: WorkerSpec) -> None:

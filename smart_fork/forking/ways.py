@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
-from smart_fork.budget.amount import MATCH
+from smart_fork.budget.amount import MATCH, Amount
 from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
+from smart_fork.forking.floor import fits
 from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.started import Way
 from smart_fork.retrieval.cache import age_of
@@ -38,7 +39,9 @@ def ways(session: Session, at: Point | None, spending: Spending | None, *, match
         evidence = spending.evidence(session) if spending is not None else None
         if spending is None or evidence is None:
             return tuple(found)
-        if evidence.point is not None and not matched:
+        if not fits(evidence):  # then nothing matches
+            evidence = None
+        elif evidence.point is not None and not matched:
             found.append(_up_to(session, _end_of(session, evidence.point), "--at match"))
         found += _within(session, at, spending.wanted, evidence)
     except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
@@ -62,12 +65,13 @@ def _ago(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence) -> Iterator[Way]:
+def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence | None) -> Iterator[Way]:
     """What was asked for, and the least beside a usual one."""
     from smart_fork.budget.within import selected
 
     end = at.index if at is not None else last_branch_point(session)
-    for budget in (MATCH, USUAL if wanted.budget == MATCH else wanted.budget):
+    amounts: list[Amount] = [*([MATCH] if evidence else []), USUAL if wanted.budget == MATCH else wanted.budget]
+    for budget in amounts:
         changes = wanted if budget == wanted.budget else Wanted(budget)
         kept, option = selected(session, end, changes, evidence).selection, f"--budget {budget}"
         yield _up_to(session, at, option) if kept.whole else Way(option, loaded_within(session, kept))

@@ -29,17 +29,20 @@ class PointParts(NamedTuple):
 class ExchangeEvidence:
     """What speaks for each exchange, by its number; `point` is the one by whose end all is known.
 
-    `why_not` says why there is nothing. `compared` says that its meaning speaks as well as its words.
+    `why_not` says why there is nothing. `compared` says that its meaning speaks as well as its words. `score` is the
+    chance that the session is the one that is meant, where that is known.
     """
 
     parts: Mapping[int, PointParts] = field(default_factory=dict)
     point: int | None = None
     why_not: str = ""
     compared: bool = False
+    score: float | None = None
 
     def as_json(self) -> dict[str, object]:
         """As JSON values."""
-        return {"point": self.point, "exchanges": [[number, *parts] for number, parts in self.parts.items()]}
+        exchanges = [[number, *parts] for number, parts in self.parts.items()]
+        return {"point": self.point, "score": self.score, "exchanges": exchanges}
 
 
 def told(given: object) -> ExchangeEvidence:
@@ -63,7 +66,10 @@ def told(given: object) -> ExchangeEvidence:
     point = given.get("point")
     if point is not None and not _is_number(point):
         raise ValueError("no point")
-    return ExchangeEvidence(parts, point, compared=True)
+    score = given.get("score")
+    if score is not None and not (isinstance(score, float | int) and 0 <= score <= 1):
+        raise ValueError("no score")
+    return ExchangeEvidence(parts, point, compared=True, score=score)
 
 
 def _is_number(value: object) -> bool:

@@ -16,6 +16,7 @@ from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.ranking import scores
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
 from smart_fork.whereabouts import is_there
@@ -57,7 +58,9 @@ def exchange_evidence(
                     why = str(failure) or type(failure).__name__
                     continue
                 why = "" if found.exchanges else why or "nothing fits"
-                return ExchangeEvidence(found.exchanges, found.point, why, compared=vectors)
+                chances = scores(found.phrasings, {row: one.session_id for row, one in found.sessions.items()})
+                score = max((one.chance for one in chances.values()), default=0.0)
+                return ExchangeEvidence(found.exchanges, found.point, why, compared=vectors, score=score)
     except IndexUnavailable as error:
         return ExchangeEvidence(why_not=error.message)
     return ExchangeEvidence(why_not="nothing could be searched")

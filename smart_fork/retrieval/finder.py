@@ -38,7 +38,7 @@ from smart_fork.retrieval.query import is_mostly_not_latin, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
+from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
@@ -59,7 +59,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     """
     agents = check(request)
     project = None if request.all_projects else current_project(request.project_path)
-    limit = min(int(request.limit or DEFAULT_LIMIT), MAX_LIMIT)
+    limit = int(request.limit or DEFAULT_LIMIT)
     # Where in a session the answer stands only the own index knows.
     outside = configured_engine(engine.environment) if request.session_id is None else None
     intent = plain(request.intent)

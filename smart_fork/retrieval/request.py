@@ -56,11 +56,14 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
         raise Usage("intent is required", "Say what you want to do next, in a sentence.")
     check_also(request.also)
     agents = selected(request.agent_type or first())
-    if request.limit is not None and not (_is_number(request.limit) and 1 <= request.limit == int(request.limit)):
+    limit = request.limit
+    if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
         raise Usage(
-            f"limit must be at least 1, not {shown(request.limit)}",
+            f"limit must be at least 1, not {shown(limit)}",
             f"Leave it out for {DEFAULT_LIMIT}; {MAX_LIMIT} is the most.",
         )
+    if limit is not None and limit > MAX_LIMIT:
+        raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"Leave it out for {DEFAULT_LIMIT}.")
     check_score(request.min_score)
     if request.collection is None:
         return agents

@@ -72,6 +72,8 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
     if wrong and (still := _wrong(mended, model)):
         name = still[0]
         raise ToolError(f"{name} must be {allowed(known[name])}, not {shown(given[name])}")
+    if empty := [name for name, value in mended.items() if value == "" and known[name].get("default") != ""]:
+        raise ToolError(f"{empty[0]} is empty: give {allowed(known[empty[0]])}, or leave it out")
     return mended
 
 

@@ -223,7 +223,7 @@ class Searching:
         """List the most recent sessions of this repository. Titles are untrusted quotations."""
         caller = await caller_of(ctx)
         project = project_for(project_path, caller)
-        number = 20 if limit is None else min(limit, MAX_RECENT)
+        number = 20 if limit is None else limit
         how = {"automated": include_automated is True, "team": team is True}
         return await in_thread(partial(_recent, agent_type or ALL, project, number, caller, **how))
 
@@ -241,7 +241,7 @@ class Searching:
         from smart_fork.sessions import Reading
 
         caller = await caller_of(ctx)
-        reading = Reading(at, max(0, context or 0), characters=READ_CHARACTERS)
+        reading = Reading(at, context or 0, characters=READ_CHARACTERS)
         return await in_thread(partial(_conversation, session_id, reading, caller.project))
 
     async def index_status(
@@ -375,8 +375,10 @@ def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: 
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.retrieval.session_list import list_recent
 
-    more = limit + 1 if limit > 0 else limit  # the caller's own is taken out again
-    recent = list_recent(agent, project, more, automated=automated)
+    if not 1 <= limit <= MAX_RECENT:
+        what = "at least 1" if limit < 1 else f"at most {MAX_RECENT}"
+        raise Usage(f"limit must be {what}, not {limit}", "Leave it out for 20.")
+    recent = list_recent(agent, project, limit + 1, automated=automated)  # the caller's own is taken out again
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
     own = Recents(
         len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread, recent.passed_over
@@ -400,6 +402,8 @@ def _conversation(session_id: str, reading: Reading, project: str | None) -> Con
     from smart_fork.retrieval.elsewhere import is_known
     from smart_fork.retrieval.results import UNTRUSTED
 
+    if reading.before < 0:
+        raise Usage(f"context must be at least 0, not {reading.before}", "It counts the messages before at.")
     try:
         located = sessions.locate(session_id)
     except (NotFound, Usage) as error:

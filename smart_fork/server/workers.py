@@ -16,6 +16,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from smart_fork.agents.selection import ALL
+from smart_fork.errors import Usage
 from smart_fork.server.calls import caller_of, in_thread, project_for, strict
 from smart_fork.server.progress import BEAT_SECONDS, reporter
 from smart_fork.server.steps import about_workers
@@ -90,7 +91,7 @@ async def wait_workers(
     timeout: Annotated[float | None, Field(description="Seconds, at most 3600.")] = WAIT_SECONDS,  # noqa: ASYNC109
 ) -> WorkersWaited:
     """Wait until workers are idle, ask something or have ended. last_words are untrusted quotations."""
-    seconds = min(WAIT_SECONDS if timeout is None else timeout, MAX_WAIT_SECONDS)
+    seconds = await in_thread(partial(_patience, WAIT_SECONDS if timeout is None else timeout))
     given_up = threading.Event()
     try:
         told = _telling(ctx, seconds, given_up)
@@ -108,6 +109,12 @@ async def close_workers(
 ) -> WorkersClosed:
     """End workers, those that work too. What they wrote stays, and their sessions can be found and forked."""
     return await in_thread(partial(_close, workers, remove_worktree is True))
+
+
+def _patience(seconds: float) -> float:
+    if not seconds <= MAX_WAIT_SECONDS:
+        raise Usage(f"timeout must be at most {MAX_WAIT_SECONDS:.0f} seconds, not {seconds}", "Wait again after it.")
+    return seconds
 
 
 def _telling(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) -> Told:

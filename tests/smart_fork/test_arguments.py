@@ -36,6 +36,26 @@ def _in_the_project(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("list_sessions", {"limit": 0}, "limit must be at least 1, not 0"),
+        ("list_sessions", {"limit": 101}, "limit must be at most 100, not 101"),
+        ("read_session", {"session_id": "deadbeef", "context": -1}, "context must be at least 0, not -1"),
+        ("wait_workers", {"workers": ["claude-1"], "timeout": 3601}, "timeout must be at most 3600 seconds, not 3601"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(world, tool, arguments, said):
+    async def talk() -> Any:
+        async with Client(create_server(world.model, everything=True)) as client:
+            return await client.call_tool(tool, arguments)
+
+    refused = anyio.run(talk)
+
+    assert refused.is_error
+    assert said in refused.content[0].text
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
@@ -62,6 +82,11 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"limit": True}, "limit must be a whole number, not true"),
         ({"limit": 2.5}, "limit must be a whole number, not 2.5"),
         ({"limit": 0}, "limit must be at least 1, not 0."),
+        ({"limit": 51}, "limit must be at most 50, not 51."),
+        ({"project_path": ""}, "project_path is empty: give text, or leave it out"),
+        ({"fork_session_id": ""}, "fork_session_id is empty: give text, or leave it out"),
+        ({"fork_session_id": "60309e1e", "fork_index": 0}, "fork_session_id and fork_index both say what is to be"),
+        ({"worktree": "", "auto_fork": True}, "worktree is empty: give text or true or false, or leave it out"),
         ({"min_score": "0.5"}, 'min_score must be a finite number, not "0.5"'),
         ({"min_score": True}, "min_score must be a finite number, not true"),
         ({"run_in": "screen"}, "run_in must be 'tmux' or 'process' or 'iterm2', not \"screen\""),

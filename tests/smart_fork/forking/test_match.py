@@ -9,10 +9,12 @@ import pytest
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.options import Options
+from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match, message_for
 from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
@@ -114,6 +116,33 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
         fork_at_match(parent, "zanzibar", Engine(BrokenModel()), Options(place="process"))
     assert "--also" in refused.value.hint
     assert not played.started
+
+
+@agents
+def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(world, parent, played, agent):
+    engine = Engine(world.model)
+    with pytest.raises(NotFound, match=f"No passage of {parent} answers that: the chance is 0.00") as refused:
+        fork_at_match(parent, "zanzibar pancakes", engine, Options(place="process"))
+    assert "Without `match` all of it is forked" in refused.value.hint
+
+    least = Spending(Wanted("match"), "zanzibar pancakes", engine=engine)
+    with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+        fork_session(parent, Options(place="process"), budget=least)
+    request = FindRequest("zanzibar pancakes", project_path=str(world.home / "shop"), agent_type=agent)
+    answer = find_and_fork(request, engine, fork_session_id=parent, at="match", options=Options(place="process"))
+    assert f"No passage of {parent} answers that" in answer.as_json()["error"]
+    assert not played.started
+
+
+@agents
+def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
+    asked = Spending(Wanted(20), "zanzibar pancakes", engine=Engine(world.model))
+
+    kept = fork_session(parent, Options("go on", place="process"), dry_run=True, budget=asked)
+
+    assert "nothing fits: the chance is 0.00" in " ".join(kept.warnings)
+    assert "answers" not in {one.why for one in kept.selection.exchanges[:-1]}
+    assert not any("match" in one.option for one in kept.ways)
 
 
 @agents
