@@ -31,6 +31,8 @@ MAX_NAME_CHARACTERS = 200
 #: keep Claude Code from saving the session.
 CALLERS_OWN = tuple(name for agent in AGENTS for name in agent.tells)
 
+#: An id or a name that an agent is given as it is: no option, no path.
+_GIVEN = re.compile(r"\w[\w.:-]{0,199}")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -73,7 +75,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
     """
     agent = request.agent
     starter = starter_of(agent)
-    source = "" if request.form == "new" else check_id(request.source_agent or agent, request.session_id, "source")
+    source = "" if request.form == "new" else _source_of(request)
     new = check_id(agent, request.new_session_id, "new") if request.new_session_id else None
     if request.depth >= MAX_DEPTH:
         raise ForkRefused(
@@ -92,7 +94,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
         cwd=request.target_cwd,
         env={DEPTH: str(request.depth + 1), **({WORKER_ID: request.worker_id} if request.worker_id else {})},
         source_session_id=source,
-        new_session_id=line.session_id,
+        new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
         staging=line.staging,
         at=request.at,
         name=name,
@@ -114,6 +116,23 @@ def check_id(agent: AgentName, session_id: str, which: str = "source") -> str:
     if not starter_of(agent).ids.fullmatch(session_id):
         raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
     return session_id
+
+
+def check_given(session_id: str) -> str:
+    """`session_id`, if it can be an argument: an agent that is given it as it is may know it by a name.
+
+    Raises:
+        Usage: it cannot.
+    """
+    if not _GIVEN.fullmatch(session_id):
+        raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
+    return session_id
+
+
+def _source_of(request: ForkRequest) -> str:
+    if request.form == "resume" and request.source_path is None:
+        return check_given(request.session_id)
+    return check_id(request.source_agent or request.agent, request.session_id, "source")
 
 
 def plain_prompt(prompt: str | None) -> str:

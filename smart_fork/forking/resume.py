@@ -9,7 +9,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
-from smart_fork.agents.plan import check_id
+from smart_fork.agents.plan import check_given
 from smart_fork.agents.references import parsed
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.limit import AlreadyRuns, occupant
@@ -46,7 +46,7 @@ def session_to_resume(
         SmartForkError: there is no such session.
     """
     if agent is not None:
-        return ForkSource(agent, check_id(agent, reference), None, str(directory(cwd or Path.cwd())))
+        return ForkSource(agent, check_given(reference), None, str(directory(cwd or Path.cwd())))
     if worker := _running_worker(reference, world):
         _check_alone(reference)
         raise AlreadyRuns(worker, reference)

@@ -212,6 +212,22 @@ def test_resume_with_an_agent_passes_the_id_on(run, scripted, shop):
     assert ["exec", "-C", str(shop), "resume", NEW, "--", "go on with it"] == scripted.call(worker["worker_id"])[1]
 
 
+@pytest.mark.parametrize("name", [NEW[:8], "retry-the-uploader"])
+def test_resume_with_an_agent_passes_a_name_on_as_it_is(run, scripted, shop, name):
+    worker = json.loads(run("resume", name, "go on with it", "--adapter", "codex", *HEADLESS, "--json").out)
+
+    assert ["exec", "-C", str(shop), "resume", name, "--", "go on with it"] == scripted.call(worker["worker_id"])[1]
+    assert worker["session_id"] != name
+
+
+@pytest.mark.parametrize("name", ["--yolo", "two\nlines", " "])
+def test_resume_passes_no_option_on_as_a_name(run, scripted, name):
+    done = run("resume", "--adapter", "codex", *HEADLESS, "--", name, "go on with it")
+
+    assert 2 == done.code
+    assert "Invalid source sessionId" in done.err
+
+
 @agents
 def test_continue_takes_the_newest_of_the_directory(run, world, scripted, shop, agent):
     """R-064."""
