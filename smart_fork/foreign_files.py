@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from indexer.files import replace_file
+from indexer.paths import private_dir
 from smart_fork.errors import SmartForkError
 
 
@@ -43,7 +44,7 @@ def write(path: Path, before: str | None, text: str | None) -> None:
         if text is None:
             target.unlink()
             return
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_dir(target.parent)
         replace_file(target, [text.encode()], like_before=True)
     except OSError as error:
         raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose file it is.") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
@@ -93,13 +93,14 @@ def settable() -> tuple[AgentName, ...]:
     return tuple(agent.name for agent in AGENTS if agent.has("registration") or agent.has("hooks"))
 
 
-def to_set_up(word: str) -> tuple[AgentName, ...]:
-    """Those of them that an ``--agent`` means.
+def to_set_up(words: Sequence[str]) -> tuple[AgentName, ...]:
+    """Those of them that all ``--agent`` together mean; all of them without any.
 
     Raises:
-        Usage: it means none.
+        Usage: one means none.
     """
-    meant = {ALL: settable(), BOTH: _BOTH} | {name: (name,) for name in settable()}
-    if word in meant:
-        return meant[word]
-    raise Usage(f"Unknown agent: {word}", f"Say {one_of((*settable(), BOTH, ALL), '')}.")
+    known = {ALL: settable(), BOTH: _BOTH} | {name: (name,) for name in settable()}
+    if unknown := [word for word in words if word not in known]:
+        raise Usage(f"Unknown agent: {unknown[0]}", f"Say {one_of((*settable(), BOTH, ALL), '')}.")
+    meant = {name for word in words or (ALL,) for name in known[word]}
+    return tuple(name for name in settable() if name in meant)

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from smart_fork.setup.answer import HooksChanged
 
 _NAMES = one_of((*settable(), BOTH, ALL), "")
-AgentOption = Annotated[str, typer.Option("--agent", help=f"{_NAMES}; all that are here by default.")]
+AgentOption = Annotated[
+    list[str] | None, typer.Option("--agent", help=f"{_NAMES}; all that are here by default. May be given again.")
+]
 
 
 def hooks(
-    agent: AgentOption = ALL,
+    agent: AgentOption = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
     only_print: Annotated[bool, typer.Option("--print", help="Print what would be added, and change nothing.")] = False,
     as_json: JsonOption = False,
@@ -31,11 +33,12 @@ def hooks(
     from smart_fork.hooks import settings
     from smart_fork.setup.answer import HooksSet
 
-    agents = [one for one in to_set_up(agent) if AGENTS[one].hooks or one == agent]
+    named = agent or []
+    agents = [one for one in to_set_up(named) if AGENTS[one].hooks or one in named]
     if only_print:
         print_json({one: settings.wanted(one) for one in agents})
         return
-    done = [_changed(one, remove=remove, wanted=agent in agents) for one in agents]
+    done = [_changed(one, remove=remove, wanted=one in named) for one in agents]
     if as_json:
         print_json(HooksSet(not any(one.error for one in done), tuple(done)).as_json())
     else:

@@ -39,7 +39,7 @@ _DONE = {"new": "added", "changed": "updated"}
 @app.callback()
 def setup(  # noqa: PLR0917 - the command's options
     ctx: typer.Context,
-    agent: AgentOption = "all",
+    agent: AgentOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Undo what was set up.")] = False,
@@ -66,7 +66,7 @@ def setup(  # noqa: PLR0917 - the command's options
     if recall and no_hooks:
         raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
     options = SetupOptions(
-        to_set_up(agent), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
+        to_set_up(agent or ()), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
         recall=recall is True, reading=reading is True,
     )  # fmt: skip
     off: tuple[What, ...] = (*(("recall",) if recall is False else ()), *(("reading",) if reading is False else ()))

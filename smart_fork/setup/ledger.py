@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,14 +109,22 @@ class Ledger:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Held by whoever sets up or undoes.
+    """Held by whoever sets up or undoes. Where nothing is set up then, no empty folder of ours stays.
 
     Raises:
         SmartForkError: somebody else does.
     """
-    lock = FileLock(private_dir(state_home() / "setup") / "lock")
+    folder = state_home() / "setup"
+    lock = FileLock(private_dir(folder) / "lock")
     try:
         with lock.acquire(timeout=0):
-            yield
+            try:
+                yield
+            finally:
+                if not (folder / "ledger.json").exists():
+                    remove(folder / "lock")
     except Timeout as error:
         raise SmartForkError("smart-fork is being set up in another window", "Finish it there first.") from error
+    for empty in (folder, state_home() / "hooks", state_home()):
+        with suppress(OSError):
+            empty.rmdir()

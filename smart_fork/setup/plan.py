@@ -20,6 +20,7 @@ from smart_fork.setup import recall as reminding
 from smart_fork.setup.answer import AgentToSetUp, SetUp
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
+from smart_fork.setup.removal import NAMES
 from smart_fork.setup.step import Step
 
 
@@ -72,7 +73,7 @@ def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> Se
     """Look at everything that is wanted.
 
     Raises:
-        SmartForkError: the program would not stay where it is, no agent is here, or settings cannot be edited safely.
+        SmartForkError: the program would not stay where it is, no agent is here, or none can be set up safely.
     """
     program = lasting_program(os.environ)
     looked = [(way, _found(way)) for way in registrations() if way.agent in options.agents]
@@ -100,20 +101,42 @@ def _found(way: Registration) -> AgentHere | None:
 def _steps(
     options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger, processes: Processes
 ) -> Iterator[Step]:
-    for way in ways:
-        yield entry.planned(way, program)
-        if options.skill and (folder := way.skills()):
-            yield skill_file.planned(way, folder, ledger)
-        if options.hooks and AGENTS[way.agent].hooks:
-            yield hook_entries.planned(way.agent)
-        if options.recall:
-            yield reminding.planned(way)
-        if options.reading:
-            yield tool_permission.planned(way)
+    of_agents = [_of_agent(options, way, program, ledger) for way in ways]
+    failures = [found for found in of_agents if isinstance(found, SmartForkError)]
+    if len(failures) == len(ways):
+        raise failures[0]
+    for way, found in zip(ways, of_agents, strict=True):
+        yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
     if options.index:
         yield _index()
     if options.service:
         yield background.planned(program, processes)
+
+
+def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> list[Step] | SmartForkError:
+    """The steps for one agent, or why it is left as it is."""
+    try:
+        steps = [entry.planned(way, program)]
+        if options.skill and (folder := way.skills()):
+            steps.append(skill_file.planned(way, folder, ledger))
+        if options.hooks and AGENTS[way.agent].hooks:
+            steps.append(hook_entries.planned(way.agent))
+        if options.recall:
+            steps.append(reminding.planned(way))
+        if options.reading:
+            steps.append(tool_permission.planned(way))
+    except SmartForkError as error:
+        return error
+    return steps
+
+
+def _failing(way: Registration, error: SmartForkError) -> Step:
+    """The step of an agent that is left as it is: it fails when it is done, and the others are done."""
+
+    def fail(_: Ledger) -> list[str]:
+        raise error
+
+    return Step("server", NAMES["server"], str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
 
 
 def _index() -> Step:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from indexer.files import remove, replace_file
-from indexer.paths import state_home
+from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
@@ -60,7 +60,7 @@ class Launchd:
         """See `Supervisor.install`."""
         notes = [self._retire(label, path) for label, path in self._others()]
         self._stop(self._label)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_dir(self.path.parent)
         replace_file(self.path, [content])
         # An agent that was disabled once would be refused by bootstrap.
         self._launchctl("enable", self._target(self._label))

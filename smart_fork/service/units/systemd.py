@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from indexer.files import remove, replace_file
-from indexer.paths import config_home
+from indexer.paths import config_home, private_dir
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
@@ -58,7 +58,7 @@ class Systemd:
 
     def install(self, content: bytes) -> list[str]:
         """See `Supervisor.install`."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_dir(self.path.parent)
         replace_file(self.path, [content])
         self._must("daemon-reload")
         self._systemctl("reset-failed", self._unit)  # one that gave up would not be started again

@@ -141,7 +141,7 @@ def test_the_doctor_says_what_is_gone(setup, newcomer, monkeypatch, tmp_path):
     assert "entry of the MCP server is gone" in check.detail
 
 
-def test_a_plugin_of_somebody_else_keeps_everything_as_it_is(setup, world, monkeypatch):
+def test_a_plugin_of_somebody_else_keeps_its_agent_as_it_is(setup, world, monkeypatch):
     agent = Plugged()
     monkeypatch.setitem(AGENTS._by_name, agent.name, agent)
     path = agent.hooks.path()
@@ -149,7 +149,7 @@ def test_a_plugin_of_somebody_else_keeps_everything_as_it_is(setup, world, monke
     path.write_text("// mine\n")
     before = everything(world.home)
 
-    refused = setup("--yes")
+    refused = setup("--yes", "--agent", agent.name)
 
     assert (1, before) == (refused.code, everything(world.home))
     assert "is not smart-fork's" in refused.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import tomllib
@@ -108,27 +109,75 @@ def test_a_person_is_asked_once(setup, world, monkeypatch, answer, code):
         (".codex/hooks.json", "[]"),
     ],
 )
-def test_settings_that_are_not_understood_keep_everything_as_it_is(setup, world, name, text):
+def test_settings_that_are_not_understood_keep_their_agent_as_it_is_and_no_other(setup, world, name, text):
     full(world.home)
     (world.home / name).write_text(text)
     before = everything(world.home)
+    agent, other = ("codex", CLAUDE) if "codex" in name else ("claude", CODEX)
 
-    refused = setup("--yes")
+    failed = setup("--yes")
 
-    assert (1, before) == (refused.code, everything(world.home))
-    assert name in refused.err
-    assert "Correct" in refused.err
+    assert 1 == failed.code
+    assert name in failed.err
+    assert "Correct" in failed.err
+    now = everything(world.home)
+    own = [path for path in before if path.startswith((f".{agent}/", f".{agent}."))]
+    assert [before[path] for path in own] == [now[path] for path in own]
+    assert other.value(other.path().read_text())["args"] == ["mcp"]
+    assert settings.is_installed(other.agent)
+    assert 0 == setup("--remove").code
+    assert before == everything(world.home)
 
 
-def test_a_read_only_file_keeps_everything_as_it_is(setup, world):
+def test_a_read_only_file_keeps_its_agent_as_it_is_and_no_other(setup, world):
     full(world.home)
     (world.home / ".codex/config.toml").chmod(0o444)
     before = everything(world.home)
 
-    refused = setup("--yes")
+    failed = setup("--yes")
+
+    assert (1, before[".codex/config.toml"]) == (failed.code, everything(world.home)[".codex/config.toml"])
+    assert "read-only" in failed.err
+    assert CLAUDE.value(CLAUDE.path().read_text())["args"] == ["mcp"]
+
+
+def test_where_no_agent_can_be_set_up_everything_stays_as_it_is(setup, world):
+    full(world.home)
+    (world.home / ".claude.json").write_text("{ // mine\n}")
+    before = everything(world.home)
+
+    refused = setup("--yes", "--agent", "claude")
 
     assert (1, before) == (refused.code, everything(world.home))
-    assert "read-only" in refused.err
+    assert "Correct" in refused.err
+
+
+def test_several_agents_are_set_up_by_their_names(setup, world):
+    full(world.home)
+    before = everything(world.home)
+
+    assert 0 == setup("--yes", "--agent", "codex", "--agent", "claude").code
+
+    ours = {way.agent for way in registrations() if way.path().is_file() and way.value(way.path().read_text())}
+    assert {"claude", "codex"} == ours
+    assert 0 == setup("--remove", "--agent", "claude", "--agent", "codex").code
+    assert before == everything(world.home)
+    assert 2 == setup("--yes", "--agent", "claude", "--agent", "nobody").code
+
+
+def test_what_is_removed_leaves_no_folder_of_ours_and_none_is_open_to_others(setup, world):
+    full(world.home)
+    before = sorted(world.home.rglob("*"))
+    mask = os.umask(0)
+    try:
+        assert 0 == setup("--yes", "--no-index", "--no-service").code
+        made = [path for path in set(world.home.rglob("*")) - set(before) if path.is_dir()]
+        assert made
+        assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in made}
+        assert 0 == setup("--remove").code
+    finally:
+        os.umask(mask)
+    assert before == sorted(world.home.rglob("*"))
 
 
 def test_one_agent_is_set_up_where_the_settings_of_the_other_are_broken(setup, world):
