@@ -149,7 +149,7 @@ function rows() {
 // one that is before it.
 function placeAmong(all) {
   const active = document.activeElement;
-  const read = all.findIndex((row) => row.ariaCurrent === "page");
+  const read = all.findIndex((row) => row.getAttribute("aria-current") === "page");
   if (read >= 0 && !all.includes(active)) return read;
   if (!active || active === document.body || active === field) return -1;
   const at = all.indexOf(active);

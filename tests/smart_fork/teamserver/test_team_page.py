@@ -119,6 +119,10 @@ def copies(machine):
     return list(machine.home.glob(".claude/projects/*/*.jsonl"))
 
 
+def message_classes(text: str, number: int) -> list[str]:
+    return re.findall(rf'id="message-{number}" class="([^"]*)"', text)[0].split()
+
+
 def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_is_here(alice, bob, hers, page, team):
     project, owner = str(bob.repository), team.people["alice"].name
 
@@ -130,15 +134,16 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
     assert (f'href="/shared/claude/{hers}?' in listed, f"of <bdi>{owner}</bdi>" in listed) == (True, True)
     assert f"shared by <bdi>{owner}</bdi>" in found
     assert way.startswith(f"/shared/claude/{hers}?")
-    anchor = way.partition("#")[2]
-    answers = text.partition(f'id="{anchor}"')[2].partition("</article>")[0]
-    assert (200, True, True) == (status, "twice as long after each failure" in answers, "<mark>" in answers)
     (hit,) = bob.do("find", QUESTION, "--team", "--json").json["results"]
     number, exchange = hit["match"]["turn_index"], hit["match"]["exchange"]
+    answers = text.partition(f'id="exchange-{exchange}"')[2].partition("</article>")[0]
+    assert (200, True, True) == (status, "twice as long after each failure" in answers, "<mark>" in answers)
     message = answers.partition(f'id="message-{number}"')[2].partition('id="message-')[0]
     by = {"user": owner, "assistant": "Claude Code"}[hit["match"]["role"]]
     assert f"<b>{by}</b>" in message, "a message is found by the number that it is read by"
-    assert anchor == f"exchange-{exchange}"
+    assert f"at={number}" in way
+    assert way.endswith(f"#message-{number}")
+    assert "asked" in message_classes(text, number), "the page that has it, of a session of many pages, too"
     assert 3 == text.count('<article class="exchange"')
     assert (f"shared by <bdi>{owner}</bdi>" in text, f"<b>{owner}</b>" in text, "<b>You</b>" in text) == (
         True,
