@@ -23,9 +23,9 @@ PHONE = 390
 COLORS = 256
 #: What the workers of the pictures are to do: the first asks before it does.
 WORKERS = (
-    ("retries", "Upload the release", "release", ()),
-    ("downloader", "Verify each part before it is joined", "verify-parts", ("--worktree",)),
-    ("leak", "Look for the same leak in the consumer", "leak-consumer", ("--in", "process")),
+    ("retries", "Upload the release", ()),
+    ("downloader", "Verify each part before it is joined", ("--worktree",)),
+    ("leak", "Look for the same leak in the consumer", ("--in", "process")),
 )
 
 
@@ -46,8 +46,8 @@ def main(folder: Path) -> None:
         demo_service(Path(place) / "you", FAMILY) as service,
         browser(program) as one,
     ):
-        for session, prompt, name, how in WORKERS:
-            service.smart_fork("fork", service.session(session), prompt, "--name", name, *how)
+        for session, prompt, how in WORKERS:
+            service.smart_fork("fork", service.session(session), prompt, *how)
         light, dark = (
             one.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=SCALE, color_scheme=scheme)
             for scheme in ("light", "dark")
@@ -64,6 +64,7 @@ def main(folder: Path) -> None:
         take(light, folder / "search.png")
         light.goto(f"{service.url}/session/claude/{service.session('retries')}?at=10&fork=9")
         light.fill("#prompt", INTENT)
+        light.wait_for_selector("#sessions li")
         take(light, folder / "session.png")
         dark.goto(f"{service.url}/family/claude/{service.session('downloader')}")
         take(dark, folder / "family.png")
