@@ -51,15 +51,15 @@ def test_a_title_leads_to_the_answer_and_f_forks_there_also_where_things_move(op
         assert str(TALL_ANSWER) == page.evaluate(CHOSEN)
 
 
-@pytest.mark.parametrize("place", [3, 30])
-def test_f_forks_after_the_exchange_of_the_address_until_one_scrolls_by_hand(served, opened, place):
+@pytest.mark.parametrize(("place", "far"), [(3, 4000), (30, 4000), (5, 400)])
+def test_f_forks_after_the_exchange_of_the_address_until_one_scrolls_by_hand(served, opened, place, far):
     page = opened(f"/session/claude/{served.session('tall')}#exchange-{place}", viewport=WIDE)
 
     page.keyboard.press("f")
     assert str(place) == page.evaluate(CHOSEN)
     page.evaluate("document.activeElement.blur()")
     page.mouse.move(600, 400)
-    page.mouse.wheel(0, 4000)
+    page.mouse.wheel(0, far)
     page.wait_for_selector(f"#exchange-{place}:not(.current)", state="attached")
     page.keyboard.press("f")
 

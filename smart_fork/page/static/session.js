@@ -15,6 +15,7 @@ const entryOf = new Map(exchanges.map((one) => {
 const named = document.getElementById(location.hash.slice(1))?.closest(".exchange");
 let current = named ?? document.querySelector(".message.asked")?.closest(".exchange") ?? exchanges[0];
 let byHand = false;
+let inSight = null;
 
 function mark(exchange) {
   if (!exchange || exchange === current && exchange.classList.contains("current")) return;
@@ -28,16 +29,25 @@ function mark(exchange) {
 }
 mark(current);
 
+function follow() {
+  if (byHand) mark(inSight);
+}
+
 const seen = new IntersectionObserver((changes) => {
-  const inSight = changes.filter((one) => one.isIntersecting).map((one) => one.target);
-  if (byHand && inSight.length) mark(inSight.at(-1));
+  inSight = changes.findLast((one) => one.isIntersecting)?.target ?? inSight;
+  follow();
 }, { rootMargin: "-30% 0px -65% 0px" });
 for (const one of exchanges) seen.observe(one);
+addEventListener("scroll", follow, { passive: true });
 
 const SCROLL_KEYS = [" ", "PageUp", "PageDown", "Home", "End", "ArrowUp", "ArrowDown"];
-for (const how of ["wheel", "touchmove"]) addEventListener(how, () => { byHand = true; }, { passive: true });
+const BESIDE = ".left, aside, dialog, input, textarea, select";
+for (const how of ["wheel", "touchmove", "keydown"]) {
+  addEventListener(how, (event) => {
+    if (!event.target.closest?.(BESIDE) && (!event.key || SCROLL_KEYS.includes(event.key))) byHand = true;
+  }, { passive: true });
+}
 addEventListener("pointerdown", (event) => { if (event.target === document.documentElement) byHand = true; }); // the scroll bar
-addEventListener("keydown", (event) => { if (SCROLL_KEYS.includes(event.key)) byHand = true; });
 
 function led(exchange) {
   if (!exchange) return;
