@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -78,9 +77,11 @@ def has_frameworks() -> bool:
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """What to say where a setting names a model that needs sentence-transformers, which is not installed."""
+    from indexer.installed import adding  # nearly nobody needs it
+
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
-        f"Add it: `{sys.executable} -m pip install sentence-transformers`. Or unset {setting}"
+        f"Add it: `{adding('sentence-transformers')}`. Or unset {setting}"
     )
 
 

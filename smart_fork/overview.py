@@ -70,11 +70,12 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """For which agents' new sessions it is on, and what came of it."""
+    """For which agents' new sessions it is on, and what came of it; in `late` of them the answer came too late."""
 
     on: tuple[str, ...]
     sessions: int
     told: int
+    late: int = rare(0)
 
 
 @value
@@ -134,8 +135,8 @@ def _service(service: Service | None) -> ServiceOverview:
 
 
 def _recall() -> RecallOverview:
-    asked = switch.asked()
-    return RecallOverview(tuple(one.name for one in READERS if switch.is_on(one.name)), asked.sessions, asked.told)
+    on = tuple(one.name for one in READERS if switch.is_on(one.name))
+    return RecallOverview(on, *switch.asked(), switch.late())
 
 
 def _memory(pid: int) -> int | None:

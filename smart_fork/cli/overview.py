@@ -70,6 +70,7 @@ def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
     if not recall.on:
         return []
     spoke = f"spoke in {recall.told:,} of {recall.sessions:,} new sessions"
+    spoke += f", too late in {recall.late:,}" if recall.late else ""
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 

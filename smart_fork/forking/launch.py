@@ -89,6 +89,22 @@ def fork_session(
         return replace(forked, ways=ways(session, point, budget or preview, matched=through is not None))
 
 
+def check_startable(
+    reference: str, options: Options, *, cwd: str | None, as_agent: AgentName | None = None, dry_run: bool = False
+) -> None:
+    """Refuse what a fork of a session would be refused for before anything is made: no program, no login, no place.
+
+    Raises:
+        SmartForkError: it could not be started.
+    """
+    with brought_back(sessions.locate(reference), dry_run=True) as located:
+        session = sessions.read(located)
+        check_forkable(session, cwd)
+        agent = session.agent if as_agent is None else named(as_agent)
+        spec = WorkerSpec("fork", agent, source_of(session), options, cwd=Path(cwd) if cwd else None)
+        prepare(told(spec, session), world_of(agent), dry_run=dry_run)
+
+
 def check_forkable(session: Session, cwd: str | None) -> None:
     """Refuse what results say cannot be forked to work in `cwd`, or where it worked.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def find_and_fork(
     try:
         told = engine.progress or (lambda *_: None)
         if unchosen:
-            fork_session_id = _meant(_own(answer, engine), request.min_score, ask, told)
+            tried = partial(_check_startable, options=options, request=request, as_agent=as_agent, dry_run=dry_run)
+            fork_session_id = _meant(_own(answer, engine), request.min_score, ask, told, tried)
             answer = _at_least(request.min_score, answer)
         results = answer.results if isinstance(answer, Found) else ()
         index, session_id = _chosen(results, fork_index, fork_session_id)
@@ -194,18 +196,50 @@ def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Eng
         return found
 
 
-def _meant(answer: Answer, min_score: float | None, ask: Ask | None, told: Progress) -> str:
+def _check_startable(
+    hit: Hit, *, options: Options, request: FindRequest, as_agent: AgentName | None, dry_run: bool
+) -> None:
+    """Refuse what could not be started. A teammate's session is not here yet."""
+    from smart_fork.forking.launch import check_startable
+
+    if hit.origin is None:
+        asked = replace(options, prompt=options.prompt or request.intent)
+        check_startable(hit.session_id, asked, cwd=request.project_path, as_agent=as_agent, dry_run=dry_run)
+
+
+def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
+    """Those whose agents could be started; each agent is tried once.
+
+    Raises:
+        SmartForkError: none could.
+    """
+    refused: dict[AgentName, SmartForkError] = {}
+    for agent in dict.fromkeys(hit.agent_type for hit in hits):
+        try:
+            check(next(hit for hit in hits if hit.agent_type == agent))
+        except SmartForkError as error:
+            refused[agent] = error
+    able = [hit for hit in hits if hit.agent_type not in refused]
+    if not able:
+        raise next(iter(refused.values()))
+    return able
+
+
+def _meant(
+    answer: Answer, min_score: float | None, ask: Ask | None, told: Progress, check: Callable[[Hit], None]
+) -> str:
     """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
-    scored is no chance: there nobody is asked.
+    scored is no chance: there nobody is asked. What would refuse the fork is tried before.
     """
     if ask is not None and isinstance(answer, Found) and answer.engine == OWN:
         least = 0.0 if min_score is None else min_score
         near = about_as_likely([hit for hit in answer.results if hit.can_fork and hit.score >= least])
         if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR:
+            able = _startable(near, check)
             told("waiting for a choice", 0, 1)
-            return ask(near)
+            return ask(able)
     return fitting(answer, 1, min_score).hits[0][1].session_id
 
 

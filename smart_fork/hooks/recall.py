@@ -14,7 +14,7 @@ import stat
 import time
 
 from smart_fork.handshake import SCHEME, endpoint, proof, same, secret_in
-from smart_fork.hooks import ASKED, RECALL
+from smart_fork.hooks import ASKED, LATE, RECALL
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 EVENT = "UserPromptSubmit"
 #: How long a prompt may wait, from the start of this process on, and the variable that says otherwise.
 MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
+#: Where the time is over before anything is asked, so many seconds are left to note that.
+NOTING = 0.02
 #: Of a prompt, what is asked; of a log, what is looked at; of an answer, what is read.
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
 #: As `indexer.switches` has it, which imports more than all of this.
@@ -40,11 +42,11 @@ class _LateError(BaseException):
 
 def tell(agent: str, body: bytes, state: str) -> None:
     """Print what the service says about the prompt in `body`, in the form that the agents take; or nothing."""
-    left = limit() - age()
-    if left <= 0 or os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
+    if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
         return
+    left = limit() - age()
     signal.signal(signal.SIGALRM, _late)
-    signal.setitimer(signal.ITIMER_REAL, left)
+    signal.setitimer(signal.ITIMER_REAL, max(left, NOTING))
     try:
         line = _line(agent, json.loads(body), state, time.monotonic() + left)
     except (_LateError, Exception):  # noqa: BLE001 - nobody is there to tell
@@ -83,19 +85,28 @@ def _line(agent: str, event: Any, state: str, until: float) -> str:
     if event["hook_event_name"] != EVENT or event.get("agent_id") or not (_is_id(session_id) and prompt):
         return ""
     note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
+    if note is None:
+        return ""
     try:
-        if note is None or _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
+        if _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
             return ""
         asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "prompt": prompt}
-        answer = _answer(state, asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
-        line = answer["line"]
-        if not isinstance(line, str) or not line.isprintable() or len(line) > LINE_CHARACTERS:
-            return ""
-        os.write(note, str(answer["session_id"]).encode())
-        return line
+        return _answered(state, asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until, note)
+    except (_LateError, TimeoutError):
+        os.write(note, LATE)
+        raise
     finally:
-        if note is not None:
-            os.close(note)
+        os.close(note)
+
+
+def _answered(state: str, asked: dict[str, object], until: float, note: int) -> str:
+    """The line that the service answers, if it is one; that it is told is written to `note`."""
+    answer = _answer(state, asked, until)
+    line = answer["line"]
+    if not isinstance(line, str) or not line.isprintable() or len(line) > LINE_CHARACTERS:
+        return ""
+    os.write(note, str(answer["session_id"]).encode())
+    return line
 
 
 def _is_id(text: object) -> bool:
@@ -135,7 +146,13 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """What the service answers. It is told nothing before it has shown that it is ours."""
+    """What the service answers. It is told nothing before it has shown that it is ours.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    if until <= time.monotonic():
+        raise TimeoutError
     with open(f"{state}/service.json", "rb") as file:  # noqa: PTH123 - nothing is imported for it
         service = json.loads(file.read(ANSWER_BYTES))
     host, port = str(service["host"]), int(service["port"])

@@ -13,7 +13,7 @@ from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
-from smart_fork.hooks import ASKED, RECALL
+from smart_fork.hooks import ASKED, LATE, RECALL
 
 #: So long it is known of a session that it was asked about.
 KEPT_SECONDS = 30 * 24 * 3600.0
@@ -59,8 +59,13 @@ def turn_off(agent: AgentName) -> None:
 
 def asked() -> AskedLately:
     """What came of it."""
-    sizes = [size for path in _notes() if (size := _size(path)) is not None]
-    return AskedLately(len(sizes), sum(size > 0 for size in sizes))
+    sizes = _sizes()
+    return AskedLately(len(sizes), sum(size > len(LATE) for size in sizes))
+
+
+def late() -> int:
+    """In how many of them the answer came too late."""
+    return _sizes().count(len(LATE))
 
 
 def forget() -> None:
@@ -69,6 +74,10 @@ def forget() -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 path.unlink()
+
+
+def _sizes() -> list[int]:
+    return [size for path in _notes() if (size := _size(path)) is not None]
 
 
 def _notes() -> list[Path]:

@@ -49,6 +49,10 @@ _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
     "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
 )
+_THEIRS = (
+    "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
+    "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+)
 
 
 def find(request: FindRequest, engine: Engine) -> Answer:
@@ -126,7 +130,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         notice=notice_of(shown, results.UNTRUSTED),
         project_notice=project_notice(asked.project),
         background_notice=state.background,
-        language_notice=_ENGLISH if _is_foreign(asked, engine.embedder) else "",
+        language_notice=_language_notice(asked, candidates, engine.embedder),
         count=len(shown),
         engine=found.engine,
         search_mode=found.mode,
@@ -180,10 +184,15 @@ def _damage(before: Collection[Path]) -> str:
     )
 
 
-def _is_foreign(asked: CheckedRequest, embedder: Embedder) -> bool:
-    """Whether the model is the default one, and every phrasing in a script that it was not made for."""
-    of_default = embedder.model.partition("@")[0] == DEFAULT_MODEL
-    return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
+def _language_notice(asked: CheckedRequest, found: Candidates, embedder: Embedder) -> str:
+    """What to say where the default model was not made for the script of the question, or for that of the sessions."""
+    if embedder.model.partition("@")[0] != DEFAULT_MODEL:
+        return ""
+    foreign = [is_mostly_not_latin(phrasing) for phrasing in (asked.intent, *asked.also)]
+    if all(foreign):
+        return _ENGLISH
+    theirs = [is_mostly_not_latin(f"{hit.session.title} {hit.text}") for hit in found.hits]
+    return _THEIRS if not any(foreign) and len(theirs) > 1 and sum(theirs) * 2 > len(theirs) else ""
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:

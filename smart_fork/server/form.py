@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -59,7 +59,8 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
 
 
 def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
-    choices = labels(hits) | {NONE: NONE_LABEL}
+    told = labels(hits)
+    choices = told | {NONE: NONE_LABEL}
     offered: dict[str, Any] = (
         {"oneOf": [{"const": value, "title": label} for value, label in choices.items()]}
         if version >= _ONE_OF
@@ -67,7 +68,12 @@ def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     )
     field = {"type": "string", "title": "Session", **offered}
     schema = {"type": "object", "properties": {FIELD: field}, "required": [FIELD]}
-    return ElicitRequest(params=ElicitRequestFormParams(message=QUESTION, requested_schema=schema))
+    return ElicitRequest(params=ElicitRequestFormParams(message=_message(told.values()), requested_schema=schema))
+
+
+def _message(labels: Iterable[str]) -> str:
+    """The question with the sessions, numbered: a client may show the choices only when they are opened."""
+    return "\n".join([QUESTION, *(f"{number}. {label}" for number, label in enumerate(labels, start=1))])
 
 
 def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:

@@ -9,6 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
+from smart_fork.forking.provisions import NotLoggedIn, Provisions
 from smart_fork.server import create_server
 from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.world import World
@@ -56,6 +57,49 @@ def test_what_is_chosen_is_forked(world, near, launched, mode):
     assert [list(offered)[1]] == [session_id for session_id, *_ in launched]
     assert list(offered)[1] == answer["forked_session"]["resume_session_id"]
     assert answer["results"][answer["forked_session"]["forked_index"]]["session_id"] == list(offered)[1]
+
+
+def test_the_sessions_stand_numbered_in_the_question(world, near, launched):
+    """A client may show the choices only when they are opened."""
+    person = Person(0)
+
+    ask(world, person)
+
+    (form,) = person.forms
+    _, *lines = form.message.splitlines()
+    offered = [label for one, label in choices(form).items() if one in near]
+    assert [f"{number}. {label}" for number, label in enumerate(offered, start=1)] == lines
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_nobody_is_asked_where_the_fork_would_be_refused(world, near, launched, monkeypatch, mode):
+    def refused(*_: object) -> None:
+        raise NotLoggedIn("Nothing was started: Claude Code is not logged in here")
+
+    monkeypatch.setattr("smart_fork.forking.start.provisions", refused)
+    person = Person(0)
+
+    answer = ask(world, person, mode)
+
+    assert ([], []) == (person.forms, launched)
+    assert "not logged in" in answer["error"]
+
+
+def test_only_sessions_of_agents_that_could_be_started_are_offered(world, near, launched, monkeypatch, shop):
+    other = world.codex(shop, f"{RETRY} another", DONE)
+
+    def refused(agent: str, *_: object) -> Provisions:
+        if agent == "codex":
+            raise NotLoggedIn("Nothing was started: Codex is not logged in here")
+        return Provisions()
+
+    monkeypatch.setattr("smart_fork.forking.start.provisions", refused)
+    person = Person(0)
+
+    ask(world, person, agent_type="both")
+
+    assert 1 == len(launched)
+    assert other not in choices(person.forms[0])
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

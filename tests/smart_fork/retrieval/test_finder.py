@@ -410,6 +410,15 @@ class TestOtherScripts:
         assert "SMART_FORK_MODEL" in world.find("повторять загрузку", shop)["language_notice"]
         assert "language_notice" not in world.find("retry the upload", shop)
 
+    def test_over_sessions_in_another_script_it_says_to_ask_in_their_language(self, world, shop):
+        world.model.model = f"{DEFAULT_MODEL}@0"
+        world.claude(shop, "повторять загрузку файлов", "Загрузка теперь повторяется пять раз")
+        world.claude(shop, "нарисовать логотип магазина", "Логотип нарисован")
+
+        assert "in their language" in world.find("retry the upload", shop)["language_notice"]
+        assert "Say it in English" in world.find("повторять загрузку", shop)["language_notice"]
+        assert "language_notice" not in world.find("retry the upload", shop, also=["повторять загрузку"])
+
     def test_another_model_may_know_it(self, world, shop):
         world.claude(shop, "повторять загрузку", "готово")
 

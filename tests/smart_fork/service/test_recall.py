@@ -288,9 +288,10 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
 
 @pytest.mark.parametrize("milliseconds", ["1500", "0"])
 def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds):
-    """It would never answer."""
+    """It would never answer. That it was late is counted."""
     with strange(token(), None):
         assert "" == run(prompt(shop), SMART_FORK_RECALL_MS=milliseconds)
+    assert ((1, 0), 1) == (switch.asked(), switch.late())
 
 
 def test_what_is_quoted_of_a_session_cannot_leave_its_quotation(announced, world, shop):

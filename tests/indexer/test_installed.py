@@ -1,0 +1,48 @@
+"""A further package is added by the program that has installed us."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from indexer import installed
+from indexer.installed import adding
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    folder = tmp_path / "tools/smart-fork"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(sys, "prefix", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("receipt", "source"),
+    [
+        ('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src/smart fork" }]\n', "'/src/smart fork'"),
+        ('[tool]\nrequirements = [{ name = "smart-fork", editable = "/src" }]\n', "--editable /src"),
+        ('[tool]\nrequirements = [{ name = "smart-fork" }]\n', "smart-fork"),
+        ("[tool]\nrequirements = [7]\n", "smart-fork"),
+        ("no TOML", "smart-fork"),
+    ],
+)
+def test_uv_installs_its_tool_again_with_the_package(root, receipt, source):
+    (root / "uv-receipt.toml").write_text(receipt)
+
+    assert f"uv tool install --with sentence-transformers {source}" == adding("sentence-transformers")
+
+
+def test_pipx_injects_it(root):
+    (root / "pipx_metadata.json").write_text("{}")
+
+    assert "pipx inject smart-fork sentence-transformers" == adding("sentence-transformers")
+
+
+def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
+    monkeypatch.setattr(installed, "find_spec", lambda name: name)
+    assert f"{sys.executable} -m pip install sentence-transformers" == adding("sentence-transformers")
+
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    assert f"uv pip install --python {sys.executable} sentence-transformers" == adding("sentence-transformers")
