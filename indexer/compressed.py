@@ -104,6 +104,19 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
     )  # fmt: skip
 
 
+def sampled(source: Path, most: int) -> tuple[int, int]:
+    """How many bytes the beginning of a file has, at most `most`, and about how many they take in a copy.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    import zstandard
+
+    with open_regular(source) as file:
+        data = file.read(most)
+    return len(data), len(zstandard.ZstdCompressor(level=_LEVEL).compress(data))
+
+
 def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:
     """What was copied, piece by piece.
 

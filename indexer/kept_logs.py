@@ -71,10 +71,20 @@ class _LetGo:
 
 
 def wanted(reader: AgentAdapter) -> bool:
-    """Whether copies of an agent's logs are kept: where ``SMART_FORK_KEEP_TRANSCRIPTS`` says so, and of one that loses
-    sessions unless that says no. Those that there are are used in any case.
+    """Whether copies of an agent's logs are kept: where ``SMART_FORK_KEEP_TRANSCRIPTS`` says so, and where a person has
+    switched that on or the agent loses sessions, unless that says no. Those that there are are used in any case.
     """
-    return is_on(_SWITCH) or (reader.loses and not is_off(_SWITCH))
+    return is_on(_SWITCH) or ((reader.loses or switch_of(reader.name).is_file()) and not refused())
+
+
+def refused() -> bool:
+    """Whether ``SMART_FORK_KEEP_TRANSCRIPTS`` says that none are kept."""
+    return is_off(_SWITCH)
+
+
+def switch_of(agent: AgentName) -> Path:
+    """The file that is there where a person wants copies of this agent's logs."""
+    return _root() / ".wanted" / agent
 
 
 def room() -> int:

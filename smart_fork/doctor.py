@@ -28,6 +28,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork.agent_roster import version_of
 from smart_fork.agents import READERS
+from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
 from smart_fork.engines.configured import configured_engine
@@ -76,6 +77,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "state folder": _state,
         "project": _project,
         "logs": _logs,
+        "deleted logs": _deleted_logs,
         "index": _database,
         "odd logs": _odd_logs,
         "vectors": _vectors,
@@ -170,6 +172,15 @@ def _logs() -> Iterator[Check]:
         else:
             step = f"Use {agent.name} once, or point {agent.variable} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
+
+
+def _deleted_logs() -> Iterator[Check]:
+    """What an agent deletes of its logs, before it does."""
+    for one in deletions(time.time()):
+        name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {room(one)}"
+        step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."
+        ok = one.kept or not (one.due or one.soon)
+        yield Check(name, ok=ok, detail=f"{in_words(one)}; {how}", next_step="" if one.kept else step, optional=True)
 
 
 def _odd_logs() -> Iterator[Check]:

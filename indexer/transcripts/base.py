@@ -42,6 +42,20 @@ class LogFile(NamedTuple):
         return Path(self.location)
 
 
+#: Longer ago nothing was written: a later limit is none.
+MOST_DAYS = 1_000_000
+
+
+class Retention(NamedTuple):
+    """An agent deletes its logs when it starts: those that nobody has written to for so many `days`.
+
+    `setting` says where a person can change that.
+    """
+
+    days: float
+    setting: str
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Where reading stopped: byte `offset`, lines read so far, a digest of the bytes around, the reader's `state`."""
@@ -116,6 +130,10 @@ class AgentAdapter(Protocol):
             except OSError:  # there is none
                 continue
         return ""
+
+    def retention(self) -> Retention | None:
+        """When it deletes its own logs, as its settings say; `None` where it does not."""
+        return None
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """The log as a file of its own that `read` takes, for a copy of it; nothing is lost that a session needs.

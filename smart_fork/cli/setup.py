@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +55,10 @@ def setup(  # noqa: PLR0917 - the command's options
         bool | None,
         typer.Option("--allow-reading/--no-allow-reading", help="Agents run our reading tools without asking."),
     ] = None,
+    keep: Annotated[
+        bool | None,
+        typer.Option("--keep-logs/--no-keep-logs", help="Keep compressed copies of logs that their agent deletes."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make smart-fork known to your agents: server, skill, hooks, first index, service; then try each."""
@@ -67,10 +71,11 @@ def setup(  # noqa: PLR0917 - the command's options
         raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
     options = SetupOptions(
         to_set_up(agent or ()), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
-        recall=recall is True, reading=reading is True,
+        recall=recall is True, reading=reading is True, keep=keep is True,
     )  # fmt: skip
-    off: tuple[What, ...] = (*(("recall",) if recall is False else ()), *(("reading",) if reading is False else ()))
-    if off and (recall or reading):
+    parts: Mapping[What, bool | None] = {"recall": recall, "reading": reading, "keep": keep}
+    off = tuple(what for what, said in parts.items() if said is False)
+    if off and any(parts.values()):
         raise Usage("One is to be added and the other taken away", "Do one after the other.")
     with nullcontext() if dry_run else alone():
         if remove or off:
@@ -78,7 +83,8 @@ def setup(  # noqa: PLR0917 - the command's options
         elif dry_run:
             _show(Ledger(), options, as_json=as_json)
         else:
-            _set_up(Ledger(), options, yes=yes, as_json=as_json)
+            asks = not (yes or as_json) and sys.stdin.isatty()
+            _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes, as_json=as_json)
 
 
 def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
@@ -91,6 +97,19 @@ def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
     else:
         _print_plan(plan)
     return plan
+
+
+def _with_copies(options: SetupOptions) -> SetupOptions:
+    """The same, and that copies are kept, where a person who is asked wants that."""
+    from smart_fork.agents.deletions import in_words, room
+    from smart_fork.setup.keeping import offered
+
+    lost = () if options.keep else offered(options.agents)
+    for one in lost:
+        _say_below(f"{in_words(one)}. Copies take {room(one)}; only you can read them.")
+    if not lost or not typer.confirm("Keep compressed copies?", default=True):
+        return options
+    return replace(options, keep=True)
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) -> None:

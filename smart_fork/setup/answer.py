@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from indexer.values import Value, rare, record, value
+from smart_fork.agents.deletions import Deletion
 
 
 @value
@@ -49,11 +50,12 @@ class Trial(Value):
 
 @record
 class SetUp(Value):
-    """What there is to do, and from `ok` on what was done."""
+    """What there is to do, and from `ok` on what was done. `deletes` is what the agents delete of their own logs."""
 
     program: str
     agents: tuple[AgentToSetUp, ...]
     steps: tuple[StepTold, ...]
+    deletes: tuple[Deletion, ...] = ()
     changed: bool = False
     ok: bool | None = rare()
     done: tuple[StepTold, ...] | None = rare()

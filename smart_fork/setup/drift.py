@@ -8,7 +8,7 @@ from pathlib import Path
 from smart_fork.agents.facets import registration_of
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
-from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
+from smart_fork.setup import background, entry, hook_entries, keeping, recall, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
@@ -19,6 +19,7 @@ _STANDING: Mapping[What, Callable[[LedgerLine], str]] = {
     "hooks": hook_entries.standing,
     "recall": recall.standing,
     "reading": tool_permission.standing,
+    "keep": keeping.standing,
     "service": background.standing,
 }
 

@@ -17,7 +17,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
 
-What = Literal["server", "skill", "hooks", "recall", "reading", "service"]
+What = Literal["server", "skill", "hooks", "recall", "reading", "keep", "service"]
 
 
 class LedgerLine(BaseModel):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.deletions import Deletion, deletions
 from smart_fork.agents.facets import registrations
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, skill_file, tool_permission
+from smart_fork.setup import background, entry, hook_entries, keeping, skill_file, tool_permission
 from smart_fork.setup import recall as reminding
 from smart_fork.setup.answer import AgentToSetUp, SetUp
 from smart_fork.setup.ledger import Ledger
@@ -35,6 +37,7 @@ class SetupOptions:
     index: bool = True
     recall: bool = False
     reading: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,12 @@ class SetupPlan:
     found: tuple[AgentHere, ...]
     absent: tuple[str, ...]
     steps: tuple[Step, ...]
+    deletes: tuple[Deletion, ...] = ()
 
     def told(self) -> SetUp:
         """The plan as it is answered: nothing is changed by it."""
         agents, steps = tuple(one.told() for one in self.found), tuple(one.told() for one in self.steps)
-        return SetUp(program=self.program, agents=agents, steps=steps)
+        return SetUp(program=self.program, agents=agents, steps=steps, deletes=self.deletes)
 
     @property
     def is_done(self) -> bool:
@@ -82,8 +86,14 @@ def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> Se
     if not found:
         step = "Install one and start it once, then run this again; `smart-fork demo` works without."
         raise ProgramMissing(missing(absent), step)
-    steps = tuple(_steps(options, [one.way for one in found], program, ledger, processes))
-    return SetupPlan(program, found, absent, steps)
+    deletes = deletions(time.time(), [one.way.agent for one in found])
+    keeps = [keeping.planned(one, wanted=options.keep) for one in deletes]
+    steps = (
+        *_of_agents(options, [one.way for one in found], program, ledger),
+        *keeps,  # before what makes the copies
+        *_of_machine(options, program, processes, copies=any(step.is_open for step in keeps)),
+    )
+    return SetupPlan(program, found, absent, steps, deletes)
 
 
 def missing(absent: Sequence[str]) -> str:
@@ -98,17 +108,18 @@ def _found(way: Registration) -> AgentHere | None:
         return AgentHere(way, "") if way.home().is_dir() else None
 
 
-def _steps(
-    options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger, processes: Processes
-) -> Iterator[Step]:
+def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger) -> Iterator[Step]:
     of_agents = [_of_agent(options, way, program, ledger) for way in ways]
     failures = [found for found in of_agents if isinstance(found, SmartForkError)]
     if len(failures) == len(ways):
         raise failures[0]
     for way, found in zip(ways, of_agents, strict=True):
         yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
+
+
+def _of_machine(options: SetupOptions, program: str, processes: Processes, *, copies: bool) -> Iterator[Step]:
     if options.index:
-        yield _index()
+        yield _index(copies=copies)
     if options.service:
         yield background.planned(program, processes)
 
@@ -139,14 +150,16 @@ def _failing(way: Registration, error: SmartForkError) -> Step:
     return Step("server", NAMES["server"], str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
 
 
-def _index() -> Step:
-    """The first index. Whatever is new later is indexed by the service, or by who asks."""
+def _index(*, copies: bool) -> Step:
+    """The first index, or the first `copies`. What is new later is indexed by the service, or by who asks."""
     from indexer.paths import index_db
 
     logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
         return Step("index", "first index", where, "left", why="there are no sessions yet")
+    if copies and _is_whole(index_db()):
+        return Step("index", f"copies, {logs:,} logs", where, "changed")
     return Step("index", f"first index, {logs:,} logs", where, "there" if _is_whole(index_db()) else "new")
 
 

@@ -10,7 +10,7 @@ from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
+from smart_fork.setup import background, entry, hook_entries, keeping, recall, skill_file, tool_permission
 from smart_fork.setup.answer import StepUndone
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
@@ -21,6 +21,7 @@ NAMES: Mapping[What, str] = {
     "hooks": "hooks",
     "recall": recall.NAME,
     "reading": tool_permission.NAME,
+    "keep": keeping.NAME,
     "service": "service",
 }
 _UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
@@ -29,6 +30,7 @@ _UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
     "hooks": hook_entries.undo,
     "recall": recall.undo,
     "reading": tool_permission.undo,
+    "keep": keeping.undo,
 }
 
 

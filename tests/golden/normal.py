@@ -6,7 +6,7 @@ The demo's own ids and times are the same every time and stay. In this order, ev
   the Python that runs is ``<python>``, the host is ``<host>``;
 * an id that the demo has not made is ``<id 1>``, a worker's is ``<claude 1>``, a commit is ``<commit 1>``, a snapshot's is
   ``<snapshot 1>``, numbered as they appear in the answer;
-* a time that is later than the demo is ``<time>``;
+* a time that is later than the demo is ``<time>``, a date ``<date>``;
 * a fraction is ``<number>``, also within a sentence: scores and seconds; so is the number of a process, and what stands under one of the keys in
   `MEASURED`;
 * our own version is ``<version>``.
@@ -33,7 +33,7 @@ from smart_fork.release import own_version
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 CHECKOUT = Path(__file__).parents[2]
 #: Whole numbers that depend on the machine, or on which version of a library made a file.
-MEASURED = frozenset({"bytes", "bytes_read", "pid", "port", "seed", "seconds", "size", "started_in_ms"})
+MEASURED = frozenset({"bytes", "bytes_read", "copy_bytes", "pid", "port", "seed", "seconds", "size", "started_in_ms"})
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _WORKER = re.compile(r"\b(claude|codex)-(?:fork-)?([0-9a-f]{6,})\b")
@@ -42,6 +42,7 @@ _COMMIT = re.compile(r"\b[0-9a-f]{40}\b|(?<=commit )[0-9a-f]{10}\b")
 _PROCESS = re.compile(r"\bprocess \d+\b")
 _FRACTION = re.compile(r"(?<![\w.-])\d\.\d\d\b(?!\.\d)")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ]\d\d[:-]\d\d(?:[:-]\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
+_DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
 class Normal:
@@ -110,5 +111,6 @@ class _Numbered:
         if isinstance(answer, float) or (key in MEASURED and isinstance(answer, int) and not isinstance(answer, bool)):
             return "<number>"
         if isinstance(answer, str):
-            return "<host>" if self._normal.is_host(answer) else self._normal.words(answer, self)
+            said = "<host>" if self._normal.is_host(answer) else self._normal.words(answer, self)
+            return _DATE.sub(lambda found: found[0] if found[0] <= f"{NOW:%Y-%m-%d}" else "<date>", said)
         return answer

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.slugs import slug
@@ -12,6 +14,10 @@ from smart_fork.agents.tree_log import TreeAdapter
 
 if TYPE_CHECKING:
     from smart_fork.agents.claude.fold import ClaudeTree
+
+
+#: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
+_DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
 
 
 class ClaudeAdapter(TreeAdapter):
@@ -30,6 +36,15 @@ class ClaudeAdapter(TreeAdapter):
 
     def home(self) -> Path:
         return claude_home()
+
+    def retention(self) -> Retention:
+        path = claude_home() / "settings.json"
+        try:
+            said = json.loads(path.read_bytes()).get(_DAYS)
+        except (OSError, ValueError, AttributeError, RecursionError):
+            said = None
+        is_number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
+        return Retention(float(min(said, MOST_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
 
     def slug(self, directory: str) -> str:
         return slug(directory)

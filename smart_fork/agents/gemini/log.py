@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import MOST_DAYS, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName, Session
@@ -24,6 +24,8 @@ _UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
 #: A log begins with whose it is: so much of it is looked at, and in that the first id.
 _HEAD_BYTES = 4096
 _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
+#: How it is said for how long logs are kept, and for how long where nothing is said.
+_AGE, _DAYS, _USUAL_DAYS = re.compile(r"(\d{1,9})([hdwm])"), {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}, 30.0
 #: How much of an id stands in the names of logs.
 SHORT = 8
 
@@ -41,6 +43,19 @@ class GeminiAdapter(AgentAdapter):
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return ((projects(), 2),)
+
+    def retention(self) -> Retention | None:
+        path = gemini_home() / "settings.json"
+        try:
+            said = orjson.loads(path.read_bytes())["general"]["sessionRetention"]
+        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+            said = None
+        said = said if isinstance(said, dict) else {}
+        if said.get("enabled") is False:
+            return None
+        age = _AGE.fullmatch(said["maxAge"]) if isinstance(said.get("maxAge"), str) else None
+        days = int(age[1]) * _DAYS[age[2]] if age else _USUAL_DAYS
+        return Retention(min(days, MOST_DAYS), f"general.sessionRetention in {path}")
 
     def discover(self) -> Iterator[LogFile]:
         return self._logs(_ENDINGS)

@@ -1,0 +1,100 @@
+"""What agents delete of their own logs when they start, before it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from indexer import kept_logs
+from indexer.compressed import sampled
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.model import AgentName
+from indexer.values import Value, value
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import title_of
+
+#: A log that goes within so many days is counted as one that goes soon.
+SOON_DAYS = 7.0
+_DAY = 86_400.0
+#: Logs whose beginnings are compressed to estimate what copies take, and how much of each.
+_SAMPLES, _SAMPLE_BYTES = 8, 1 << 20
+#: Later dates are none for a calendar.
+_LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+@value
+class Deletion(Value):
+    """What an agent deletes: logs that nobody has written to for `days`, at its next start after that.
+
+    Of its `logs`, which have `bytes`, `due` go at its next start, and `soon` more within a week; of those that are not
+    due the first goes on `next`. `kept` is whether we keep copies; where not, they would take about `copy_bytes`.
+    """
+
+    agent: str
+    days: float
+    setting: str
+    logs: int
+    due: int
+    soon: int
+    next: str | None
+    bytes: int
+    kept: bool
+    copy_bytes: int
+
+
+def deletions(now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
+    """What those of these agents, or of all, that delete logs by their age have, where they have any."""
+    readers = [reader for reader in READERS if agents is None or reader.name in agents]
+    return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
+
+
+def in_words(one: Deletion) -> str:
+    """The same in a sentence without a full stop."""
+    goes = f"{one.due:,} of {one.logs:,} at its next start" if one.due else f"none of {one.logs:,} today"
+    more = f", {one.soon:,} more within a week" if one.soon else ""
+    first = f", the next by {one.next}" if one.next else ""
+    return f"{title_of(one.agent)} deletes logs after {one.days:g} days without a change: {goes}{more}{first}"
+
+
+def room(one: Deletion) -> str:
+    """How much copies would take."""
+    return f"about {max(1, round(one.copy_bytes / 1e6)):,} MB"
+
+
+def _of(reader: AgentAdapter, now: float) -> Deletion | None:
+    told = reader.retention()
+    files = list(reader.discover()) if told else []
+    if told is None or not files:
+        return None
+    going = sorted(file.mtime_ns / 1e9 + told.days * _DAY for file in files)
+    later = [moment for moment in going if moment >= now]
+    kept = kept_logs.wanted(reader)
+    return Deletion(
+        agent=reader.name,
+        days=told.days,
+        setting=told.setting,
+        logs=len(files),
+        due=len(going) - len(later),
+        soon=sum(moment < now + SOON_DAYS * _DAY for moment in later),
+        next=_date(later[0]) if later else None,
+        bytes=sum(file.size for file in files),
+        kept=kept,
+        copy_bytes=0 if kept else _copies(files),
+    )
+
+
+def _date(moment: float) -> str | None:
+    return datetime.fromtimestamp(moment, UTC).date().isoformat() if moment < _LATEST else None
+
+
+def _copies(files: Sequence[LogFile]) -> int:
+    """About how many bytes copies of these take, as the beginnings of the largest tell."""
+    read = made = 0
+    for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
+        try:
+            length, compressed = sampled(file.path, _SAMPLE_BYTES)
+        except OSError:
+            continue
+        read, made = read + length, made + compressed
+    share = made / read if read else 1.0
+    return min(round(sum(file.size for file in files) * share), kept_logs.room())

@@ -1,0 +1,71 @@
+"""That copies are kept of logs that their agent deletes: as a step. Only if it is wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from functools import partial
+
+from indexer import kept_logs
+from indexer.files import remove, replace_file
+from indexer.paths import private_dir
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
+from smart_fork.agents.deletions import Deletion, deletions, in_words, room
+from smart_fork.errors import SmartForkError
+from smart_fork.setup.ledger import Ledger, LedgerLine
+from smart_fork.setup.step import Step, missing_folders, take_away
+
+NAME = "copies of logs"
+_STAYS = "Copies that were made stay; `smart-fork forget ID` takes one away."
+_REFUSED = "SMART_FORK_KEEP_TRANSCRIPTS says that none are kept"
+
+
+def planned(deletion: Deletion, *, wanted: bool) -> Step:
+    """The step that has copies kept of the logs of an agent that deletes them; left out where nobody wants that."""
+    path = kept_logs.switch_of(deletion.agent)
+    step = partial(Step, "keep", NAME, str(path.parent.parent), agent=deletion.agent)
+    said = f"{in_words(deletion)}."
+    if deletion.kept:
+        return step("there")
+    if kept_logs.refused():
+        return step("left", why=f"{said} {_REFUSED}")
+    if not wanted:
+        return step("left", why=f"{said} --keep-logs keeps compressed copies, {room(deletion)}")
+    return step("new", why=said, act=partial(_written, deletion))
+
+
+def offered(agents: Collection[AgentName]) -> list[Deletion]:
+    """What these agents delete without that copies are kept, where a person may still decide on it."""
+    found = deletions(time.time(), agents)
+    return [one for one in found if not one.kept and not kept_logs.refused()]
+
+
+def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
+    path = kept_logs.switch_of(deletion.agent)
+    ledger.write(LedgerLine(what="keep", agent=deletion.agent, path=path, folders=missing_folders(path)))
+    try:
+        private_dir(path.parent)
+        replace_file(path, [b""])
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose folder it is.") from error
+    return [f"Indexing makes them, {room(deletion)}. They are what the agent wrote: secrets are not masked in them."]
+
+
+def undo(line: LedgerLine) -> list[str]:
+    """Keep no more of them.
+
+    Raises:
+        SmartForkError: that cannot be written.
+    """
+    try:
+        remove(line.path)
+        take_away(line.path, line.folders)
+    except OSError as error:
+        raise SmartForkError(f"{line.path} cannot be removed: {error.strerror}", "See whose folder it is.") from error
+    return [_STAYS]
+
+
+def standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is."""
+    return "" if kept_logs.wanted(READERS[line.agent]) else "copies of logs are not kept any more"
