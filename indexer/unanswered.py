@@ -1,7 +1,7 @@
 """Prompts at a session's end that came to nothing: who was only asked something does not know it.
 
-The agent was stopped, could not ask its model, or has said nothing in reply, and has changed nothing before. A prompt
-that was typed again, or gone on from, is part of what came of it then.
+The agent was stopped, could not ask its model, or has said nothing in reply, and has changed nothing before. What was
+gone on from is part of what came of it then; what was only typed again had no answer before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def last_answered(session: Session) -> int | None:
     """The index of the last exchange that came to something, -1 for none; `None` where that is the last of all."""
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()
-    last = exchanges[-1] if exchanges else None
-    came_to_something = (
-        one.index for one in reversed(exchanges)
-        if _has_changed(one, done) or _is_answered(one, stopped=session.interrupted and one is last)
-    )  # fmt: skip
-    answered = next(came_to_something, -1)
-    return answered if answered < len(exchanges) - 1 else None
+    stopped, again = session.interrupted, None
+    for one in reversed(exchanges):
+        asked = _asked(one)
+        if _has_changed(one, done) or not (stopped or asked == again or not _is_answered(one)):
+            return one.index if one is not exchanges[-1] else None
+        stopped, again = False, asked
+    return -1 if exchanges else None
 
 
 def changes(turn: Turn) -> bool:
@@ -51,10 +51,14 @@ def _has_changed(exchange: Exchange, done: Collection[str]) -> bool:
     return any(call in done for turn in exchange.turns for call in _changing(turn))
 
 
-def _is_answered(exchange: Exchange, *, stopped: bool) -> bool:
+def _asked(exchange: Exchange) -> list[str]:
+    return [" ".join(turn.text.split()) for turn in exchange.turns if turn.prompt]
+
+
+def _is_answered(exchange: Exchange) -> bool:
     """Whether more than a greeting is asked, and the agent has the last word."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
-    if spoken is None or stopped or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
+    if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
     return not is_failure(spoken.text) and any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
 

@@ -15,13 +15,13 @@ MAX_COMPARED = 8
 
 
 def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
-    """`rows` without forks that know no more than another of these sessions, and without those that have only talked
-    about what is another one's title, too, and was done there.
+    """`rows` without forks that know no more than another of these sessions, and without those of one prompt that have
+    only talked about it where it was given again, so that two have one title, and was done there.
 
     Such a fork has only asked smart-fork something since, or was given a prompt and has done nothing about it.
     """
-    done = {row.title for row in rows.values() if row.acted >= 0}
-    rows = {number: row for number, row in rows.items() if row.acted >= 0 or not row.title or row.title not in done}
+    done = {row.title for row in rows.values() if row.acted >= 0 and row.title}
+    rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
     families: defaultdict[str, list[SessionRow]] = defaultdict(list)
     for row in rows.values():
         families[row.root_id or row.session_id].append(row)

@@ -52,6 +52,10 @@ ONLY_ASKED = {
     "too long": {"steps": (f"> {ASKED}",), "error": "Prompt is too long"},
     "no model": {"steps": (f"> {ASKED}",), "error": "API Error: 529 overloaded"},
     "asked twice": {"steps": (f"> {ASKED}", f"> {ASKED}"), "error": "API Error: Connection error."},
+    "stopped, asked again, stopped": {
+        "steps": (f"> {ASKED}", "I'll add retries to the uploader.", f"> {ASKED}"),
+        "stopped": True,
+    },
     "greeted before": {"steps": ("> Hi!", "Hello! How can I help?", f"> {ASKED}"), "stopped": True},
 }
 
@@ -104,6 +108,13 @@ def test_a_command_that_failed_was_run(world, shop):
 
     (hit,) = world.find(ASKED, shop)["results"]
     assert (ran, True) == (hit["session_id"], hit["score"] > FITS)
+
+
+def test_one_that_talked_about_more_than_what_another_one_did_is_found(world, shop):
+    talked = world.claude(shop, ASKED, "I shall see what can be done about that.", "And the downloader?", "It retries.")
+    world.worked("claude", shop, f"> {ASKED}", *WORKED[1:])
+
+    assert talked in world.ids(ASKED, shop)
 
 
 def test_of_two_that_were_asked_the_same_the_one_that_only_talked_gives_way(world, shop):
