@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import tempfile
 from pathlib import Path
 
 import apsw
@@ -48,7 +49,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
     elsewhere = None if indexing else _elsewhere(error, home)
     if is_full(error):
         then = "indexing goes on by itself then" if indexing else "then try again"
-        return f"Make room on the disk of {elsewhere or home}; {then}."
+        return f"Make room on the disk of {elsewhere or _full_of(home)}; {then}."
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return "Another process is writing to it; try again."
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError) or (
@@ -69,6 +70,12 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
         return None
     path = Path(named)
     return None if path.is_relative_to(home) or not path.is_absolute() else path
+
+
+def _full_of(home: Path) -> Path:
+    """Whose disk is full, where the error names no file: a temporary file may be on another one than ours."""
+    temporary = Path(tempfile.gettempdir())
+    return temporary if _has_no_room(temporary) and not _has_no_room(home) else home
 
 
 def _has_no_room(folder: Path) -> bool:

@@ -121,6 +121,10 @@ def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durabl
         finally:
             disk.close(descriptor)
         publish(staging)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+            error.filename = str(target)  # whose disk is full, the system does not say of an open file
+        raise
     finally:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             disk.remove(staging)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -24,18 +25,27 @@ BUSY_MILLISECONDS = 30_000
 OPEN_MILLISECONDS = 5_000
 #: As much of the file is read as memory, which halves the time of reading all vectors of a large index.
 MAPPED_BYTES = 1 << 30
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def connect(path: Path) -> apsw.Connection:
     """Open `path` (created with mode 0600 where it is missing), migrated, with sqlite-vec where it can be loaded.
 
+    Where nothing may be written, as on a read-only file system, one that is there is opened to be read.
+
     Raises:
         NewerIndexError: a newer smart-fork has written it.
         apsw.Error: it is not a database, or the disk refuses.
     """
-    private_dir(path.parent)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = _in_wal_mode(path)
+    try:
+        private_dir(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED or not path.is_file():
+            raise
+        db = _to_read(path)
+    else:
+        db = _in_wal_mode(path)
     db.set_busy_timeout(BUSY_MILLISECONDS)
     db.execute(
         "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
@@ -48,6 +58,21 @@ def connect(path: Path) -> apsw.Connection:
     except extension.VectorsUnavailableError as error:
         log.warning("%s. %s", error, error.hint)
     return db
+
+
+def _to_read(path: Path) -> apsw.Connection:
+    """As its writers have left it: where they may still write it, with what they have beside it."""
+    for how in ("mode=ro", "mode=ro&immutable=1"):
+        db = apsw.Connection(
+            f"{path.absolute().as_uri()}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):
+            db.close()
+        else:
+            return db
+    raise apsw.CantOpenError(f"{path} cannot be read")
 
 
 def _in_wal_mode(path: Path) -> apsw.Connection:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from operator import attrgetter
 
 from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
-from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.agents.programs import find_program
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 from smart_fork.retrieval.ranking import FITS
@@ -73,13 +76,24 @@ def none_answers(session_id: str, score: float) -> NotFound:
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
-    """What is said where no result can be forked at all."""
+    """What is said where no result can be forked at all: other words do not help where a program is missing."""
     reason = f"The reason: {results[0].warning if results else 'nothing was found'}."
+    if results and (install := _missing(results[0].agent_type)):
+        return NotFound("No forkable sessions found", f"{reason} {install}")
     widen = advice(
         "Say it in other words as well (--also); `smart-fork find` says what there is, and why not.",
         tool="Say it in other words as well (also), or widen the search with agent_type 'all', or no min_score.",
     )
     return NotFound("No forkable sessions found", f"{reason} {widen}")
+
+
+def _missing(agent: AgentName) -> str:
+    """How an agent's program is had, where it is missing."""
+    try:
+        find_program(agent, os.environ)
+    except SmartForkError as error:
+        return error.hint
+    return ""
 
 
 def _none_fits(best: Hit, results: Sequence[Hit], floor: float) -> NotFound:

@@ -15,6 +15,7 @@ from indexer.model_notice import telling
 from indexer.paths import index_db
 from indexer.project import resolve
 from indexer.store.base import SessionRow, Store
+from indexer.switches import is_off
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
@@ -252,7 +253,7 @@ def _engine_not_available(error: EngineUnavailable, asked: CheckedRequest) -> Un
 def _or_theirs(message: str, hint: str, asked: CheckedRequest, engine: Engine) -> Answer:
     """What is found elsewhere where nothing can be searched here, and why that is; else that alone."""
     told = engine.elsewhere.answer() if engine.elsewhere is not None else SaidElsewhere()
-    own = _not_available(message, hint, asked)
+    own = _not_available(message, hint, asked, off=is_off("SMART_FORK_INDEXING", engine.environment))
     request = asked.request
     hits = alone(
         replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents)), asked.intent, asked.also,
@@ -282,7 +283,7 @@ def _or_theirs(message: str, hint: str, asked: CheckedRequest, engine: Engine) -
     )  # fmt: skip
 
 
-def _not_available(message: str, hint: str, asked: CheckedRequest) -> Unsearched:
+def _not_available(message: str, hint: str, asked: CheckedRequest, *, off: bool) -> Unsearched:
     """What is said when nothing can be searched: why, what to do, and the most recent sessions."""
     log.warning("smart_fork is not available: %s", message)
     return Unsearched(
@@ -292,9 +293,14 @@ def _not_available(message: str, hint: str, asked: CheckedRequest) -> Unsearched
             hint
             or advice(
                 "Run `smart-fork index run` and read what it says; `smart-fork doctor` explains failures.",
+                tool="Tell the person to run smart-fork's doctor: it explains failures.",
+            ),
+            "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true."
+            if off
+            else advice(
+                "`smart-fork list` and `smart-fork show` work without it.",
                 tool="list_sessions and read_session work without it.",
             ),
-            "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true.",
             "Ask again once indexing has completed.",
         ),
         fallback_sessions=_fallback(asked),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections import namedtuple
+from pathlib import Path
 
 import apsw
 import pytest
@@ -34,6 +36,16 @@ def test_a_disk_that_cannot_be_asked_is_not_called_full(home, monkeypatch):
 
     assert not is_full(apsw.IOError("disk I/O error"))
     assert is_full(OSError(errno.ENOSPC, "No space left on device"))
+
+
+def test_the_disk_that_is_full_is_named_where_the_error_names_no_file(home, monkeypatch):
+    full = {Path(tempfile.gettempdir())}
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0 if folder in full else 1 << 40))
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert next_step(error).startswith(f"Make room on the disk of {tempfile.gettempdir()};")
+
+    full.add(state_home())
+    assert next_step(error).startswith(f"Make room on the disk of {state_home()};")
 
 
 def test_who_does_not_index_is_told_to_try_again_and_of_the_file_that_it_is_about(home):

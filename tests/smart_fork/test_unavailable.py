@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import apsw
@@ -153,6 +154,32 @@ class TestNotAvailable:
         monkeypatch.setenv("SMART_FORK_HOME", str(world.home / "file/state"))
 
         self.assert_unavailable(world.find(RETRY, shop), knows)
+
+    def test_a_complete_index_on_a_read_only_file_system_is_searched(self, world, shop, monkeypatch):
+        knows = world.claude(shop, RETRY, DONE)
+        assert world.find(RETRY, shop)["index"]["complete"]
+        really = os.open
+
+        def read_only(path, flags, *more, **how):
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+            return really(path, flags, *more, **how)
+
+        monkeypatch.setattr(os, "open", read_only)
+        answer = world.find(RETRY, shop)
+
+        assert [knows] == [hit["session_id"] for hit in answer["results"]]
+        assert answer["search_mode"] == "hybrid"
+
+    def test_indexing_that_is_not_switched_off_is_no_hint(self, world, shop, monkeypatch):
+        world.claude(shop, RETRY, DONE)
+        (world.home / "file").write_text("")
+        monkeypatch.setenv("SMART_FORK_HOME", str(world.home / "file/state"))
+
+        assert "SMART_FORK_INDEXING" not in str(world.find(RETRY, shop)["next_steps"])
+        monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+        monkeypatch.setenv("SMART_FORK_HOME", str(world.home / "new"))
+        assert "SMART_FORK_INDEXING" in str(world.find(RETRY, shop)["next_steps"])
 
     def test_indexing_switched_off_without_an_index(self, world, shop, monkeypatch, caplog):
         knows = world.claude(shop, RETRY, DONE)

@@ -54,17 +54,21 @@ def test_nothing_is_forked_unasked(world, shop, two, forks):
     assert forks.calls == []
 
 
-def test_an_id_wins_over_an_index_and_an_index_over_the_best(world, shop, two, forks):
+def test_an_id_or_an_index_wins_over_the_best_and_both_are_refused(world, shop, two, forks):
     """F-090, F-091."""
     chosen = [
         ask(world, shop, auto_fork=True),
         ask(world, shop, auto_fork=True, fork_index=1),
-        ask(world, shop, auto_fork=True, fork_index=0, fork_session_id=two[1]),
+        ask(world, shop, auto_fork=True, fork_session_id=two[1]),
         ask(world, shop, fork_session_id="another"),
     ]
 
     assert [answer["forked_session"]["resume_session_id"] for answer in chosen] == [two[0], two[1], two[1], "another"]
     assert [answer["forked_session"]["forked_index"] for answer in chosen] == [0, 1, 1, None]
+    with pytest.raises(Usage, match="fork_session_id and fork_index both"):
+        ask(world, shop, fork_index=0, fork_session_id=two[1])
+    with pytest.raises(Usage, match="fork_session_id is empty"):
+        ask(world, shop, fork_session_id="")
 
 
 def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, two, forks):
@@ -153,6 +157,18 @@ def test_an_index_beyond_the_results_is_said_with_the_results(world, shop, two, 
     assert answer["error"] == "fork_index is out of range"
     assert answer["hint"] == "There are 2 results, counted from 0."
     assert answer["count"] == 2
+
+
+def test_where_the_program_is_missing_it_is_said_how_it_is_had_and_not_to_say_it_in_other_words(world, shop, two, forks):
+    for name in ("claude", "codex"):
+        (world.home / "bin" / name).unlink()
+
+    answer = ask(world, shop, auto_fork=True)
+
+    assert answer["error"] == "No forkable sessions found"
+    assert "codex was not found" in answer["hint"]
+    assert "other words" not in answer["hint"]
+    assert "install" in answer["hint"].lower()
 
 
 @pytest.mark.parametrize("choice", [{"auto_fork": True}, {"fork_index": 0}])
