@@ -9,6 +9,7 @@ import re
 import stat
 import time
 from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -183,7 +184,7 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
 
 def changed_at(path: Path) -> str:
     """When the file last changed, as a log would write it."""
-    return utc(path.stat().st_mtime)
+    return utc(datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat())
 
 
 def open_regular(path: Path) -> IO[bytes]:

@@ -159,7 +159,9 @@ def test_an_index_beyond_the_results_is_said_with_the_results(world, shop, two, 
     assert answer["count"] == 2
 
 
-def test_where_the_program_is_missing_it_is_said_how_it_is_had_and_not_to_say_it_in_other_words(world, shop, two, forks):
+def test_where_the_program_is_missing_it_is_said_how_it_is_had_and_not_to_say_it_in_other_words(
+    world, shop, two, forks
+):
     for name in ("claude", "codex"):
         (world.home / "bin" / name).unlink()
 
