@@ -57,6 +57,12 @@ class NotSent(SmartForkError):
     code = "not_sent"
 
 
+class NothingToPush(ForkRefused):
+    """It has nothing complete yet."""
+
+    code = "nothing_to_push"
+
+
 @dataclass(frozen=True, slots=True)
 class Since:
     """What went out before: how many records of the log, and their digest as they are in it."""
@@ -163,11 +169,11 @@ def last_pair(session: Session) -> int:
     """The turn that a shared session ends with: its last answer, or the last result of a call.
 
     Raises:
-        ForkRefused: there is none.
+        NothingToPush: there is none.
     """
     if points := session.pairs():
         return points[-1]
-    raise ForkRefused(
+    raise NothingToPush(
         f"Nothing to push: {session.session_id} has no answer and no result of a call yet.",
         "Push it after the first one.",
     )

@@ -60,8 +60,7 @@ class Preview(Value):
         yield f"{what} of {title_of(self.agent)}: {printable(self.title) or 'without a title'}"
         yield f"  to        {self.project} on {self.server}"
         yield f"  readable  by {self.readers}"
-        records = "1 record" if self.pushed_records == 1 else f"{self.pushed_records} records"
-        yield f"  size      {records}, {_size(self.bytes)}"
+        yield f"  size      {_records(self.pushed_records)}, {_size(self.bytes)}"
         if self.files:
             yield f"  files     {_listed(self.files)}"
         if self.masked:
@@ -76,6 +75,15 @@ class Preview(Value):
             yield f"  left off  {self.left_off}"
         if not self.masked:
             yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
+
+    def line(self) -> str:
+        """The same in one line, beside others."""
+        size = f"{_records(self.pushed_records)}, {_size(self.bytes)}"
+        what = "new" if self.created else "more"
+        masked = f", {sum(self.masked.values())} masked" if self.masked else ""
+        off = f" (left off: {self.left_off})" if self.left_off else ""
+        title = printable(self.title) or "without a title"
+        return f"{what:<4}  {title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
         """What is asked, one after the other; each must be answered with yes. Nothing where nothing would change."""
@@ -113,6 +121,10 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _counted(what: str, number: int) -> str:
     return f"{number} {ONE.get(what, what) if number == 1 else what}"
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{number} records"
 
 
 def _size(size: int) -> str:

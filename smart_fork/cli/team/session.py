@@ -1,20 +1,15 @@
-"""``push``, ``pull``, ``branch`` and ``fork``."""
+"""``pull``, ``branch`` and ``fork``."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from indexer.project import resolve
-from smart_fork.agents import AGENTS
-from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
@@ -44,9 +39,7 @@ from smart_fork.cli.team.words import (
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent import Agent
     from smart_fork.team.project import Project
-    from smart_fork.team.push_plan import Plan
     from smart_fork.team.shared import Shared
 
 NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not write down that it is here.")]
@@ -54,77 +47,6 @@ LocalOption = Annotated[
     bool, typer.Option("--local", help="On this machine alone; the server has it with its first push.")
 ]
 NoPullOption = Annotated[bool, typer.Option("--no-pull", help="On the server alone.")]
-
-
-def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter `platforms`, a flag for each agent whose sessions are shared."""
-    agents = [agent for agent in AGENTS if agent.has("forms")]
-    shown: list[Parameter] = []
-    for one in inspect.signature(command, eval_str=True).parameters.values():
-        shown += map(_flag, agents) if one.name == "platforms" else [one]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        platforms = [agent.name for agent in agents if given.pop(f"of_{agent.name}")]
-        command(**given, platforms=platforms)
-
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in shown}
-    return run
-
-
-def _flag(agent: Agent) -> Parameter:
-    option = typer.Option(f"--{agent.name}", help=f"The newest session of {agent.title} in this project.")
-    return Parameter(f"of_{agent.name}", Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
-
-
-@app.command("push")
-@takes_platforms
-def push(
-    *,
-    session: Annotated[
-        str | None,
-        typer.Argument(metavar="[ID|PATH]", help="A session of this machine, its log, or an alias; the current one."),
-    ] = None,
-    platforms: list[str],
-    public: PublicOption = False,
-    private: PrivateOption = False,
-    title: TitleOption = None,
-    tags: TagsOption = None,
-    summary: SummaryOption = None,
-    images: Annotated[bool, typer.Option("--images", help="Images too: nobody can look for secrets in them.")] = False,
-    yes: YesOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
-    force: ForceOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Share a session, or what it has said since: masked, shown and asked for first. Private unless --public."""
-    from smart_fork.team.changes import opened
-    from smart_fork.team.push import send
-    from smart_fork.team.push_plan import PushAsked, plan
-
-    asked = PushAsked(
-        reference=session,
-        platforms=tuple(platforms),
-        visibility=visibility_of(public=public, private=private),
-        title=text_of(title, "--title", TEXT),
-        tags=tags_of(tags),
-        summary=text_of(summary, "--summary", SUMMARY),
-        images=images,
-        force=force,
-    )
-    with opened(server, project) as where:
-        made = plan(where, asked)
-        if dry_run:
-            _print_plan(where, made, as_json=as_json)
-            return
-        if not _agreed(where, made, yes=yes):
-            say("Nothing was sent.")
-            raise typer.Abort
-        done = send(where, made)
-    print_shared(done, as_json=as_json)
 
 
 @app.command("pull")
@@ -228,27 +150,6 @@ def _opened(server: str | None, project: str | None, into: Path | None, *, yes: 
         if not there and not agreed(f"{into} is not in {where.place.root}. Write it for there?", yes=yes):
             raise typer.Abort
         yield where
-
-
-def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
-    if yes:
-        return True
-    shown = made.preview(where)
-    questions = shown.questions()
-    for line in shown.lines() if questions else ():
-        say(line)
-    return all(agreed(question, yes=False) for question in questions)
-
-
-def _print_plan(where: Project, made: Plan, *, as_json: bool) -> None:
-    shown = made.preview(where)
-    if as_json:
-        session_id = made.alias.session_id if made.alias else None
-        about = {"verb": "push", "dry_run": True, "session_id": session_id, "alias": made.name or None}
-        print_json(about | shown.as_json())
-        return
-    for line in shown.lines():
-        out.print(plain(line))
 
 
 def _finish(done: Shared, *, resume: bool, as_json: bool) -> None:
