@@ -116,6 +116,11 @@ class Tree(ABC):
         """Who started it."""
         return "person"
 
+    def is_name(self, record: Record) -> bool:
+        """Whether a record says what the session is called, or whose copy it is: nothing was said or done in it then."""
+        del record
+        return False
+
     def is_aside(self, record: Record) -> bool:
         """Whether a record is a sub-agent's, which is no part of the conversation."""
         return record.get("isSidechain") is True
@@ -165,7 +170,7 @@ class Tree(ABC):
         if moment:
             if moment < facts.setdefault("started", moment):
                 facts["started"] = moment
-            if moment > facts.setdefault("last", moment):
+            if moment > facts.get("last", "") and not self.is_name(record):
                 facts["last"] = moment
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):

@@ -35,6 +35,10 @@ class ClaudeTree(Tree):
     shell = "Bash"
     not_run = _NOT_RUN
 
+    def is_name(self, record: Record) -> bool:
+        """See `Tree.is_name`."""
+        return record.get("type") in _TITLES
+
     def note_title(self, record: Record) -> None:
         """See `Tree.note_title`."""
         facts, kind = self.facts, record.get("type")

@@ -187,8 +187,9 @@ class _Fold:
             facts = self.facts
             if moment < facts.setdefault("started", moment):
                 facts["started"] = moment
-            # A header's is the only time in old versions.
-            if kind != "session_meta" and moment > facts.setdefault("last", moment):
+            # A header's is the only time in old versions; and a name says nothing of when something was done.
+            named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
+            if kind != "session_meta" and not named and moment > facts.setdefault("last", moment):
                 facts["last"] = moment
         identity = str(ordinal_of(line))
         raw = line.raw if self.keep_raw else b""

@@ -74,6 +74,10 @@ class CopilotTree(Tree):
             said["version"] = data.get("copilotVersion")
         super().feed(line._replace(record=said))
 
+    def is_name(self, record: Record) -> bool:
+        """See `Tree.is_name`."""
+        return bool(forked_from(record))
+
     def note_title(self, record: Record) -> None:
         """See `Tree.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
         if parent := forked_from(record):

@@ -183,7 +183,7 @@ class _Fold:
             title=self._title(turns),
             version=_str(info.get("version")),
             started=utc(when.get("created")),
-            last_activity=max(utc(when.get("updated")), self._last),
+            last_activity=self._last or utc(when.get("updated")),
             origin=self._origin(),
             root_id=root_of(self._messages),
             compactions=self._compactions,

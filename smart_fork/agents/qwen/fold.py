@@ -51,6 +51,10 @@ class QwenTree(Tree):
     shell = "run_shell_command"
     not_run = _NOT_RUN
 
+    def is_name(self, record: Record) -> bool:
+        """See `Tree.is_name`."""
+        return record.get("subtype") == "custom_title"
+
     def note_title(self, record: Record) -> None:
         """See `Tree.note_title`."""
         given = record.get("systemPayload")

@@ -87,7 +87,7 @@ def test_a_session_says_where_it_worked_what_it_is_called_and_what_was_done(path
 
     assert ("/work/depot", "1.18.33", "automated") == (found.cwd, found.version, found.origin)
     assert found.title.startswith("PONG 2: read")
-    assert ("2026-11-23T00:07:00.818Z", "2026-11-23T00:07:24.629Z") == (found.started, found.last_activity)
+    assert ("2026-11-23T00:07:00.818Z", "2026-11-23T00:07:24.611Z") == (found.started, found.last_activity)
     actions = [call.action for turn in found.turns for call in turn.tool_calls]
     assert ["read /work/depot/upload.py", "edit /work/depot/upload.py", "run false"] == actions
     (edit,) = [call for turn in found.turns for call in turn.tool_calls if call.edits]
