@@ -12,6 +12,7 @@ from smart_fork.sharing.digest import digest_of
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import ahead
+from smart_fork.team.local_branch import copied
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project, has_moved
 from smart_fork.team.pull import FILE, TakenAs, free_alias, named, now, told, track, tracked_as, writing
@@ -74,6 +75,8 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         raise Usage("--local and --no-pull leave nothing to be made", "Give one of them.")
     project = project.at(taken_as.into)
     taken_as = taken_as.within(project.place.root)
+    if project.away is not None:
+        return copied(project, source_id, taken_as, at=asked.at, title=asked.title, visibility=asked.visibility)
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:

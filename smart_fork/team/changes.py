@@ -67,11 +67,14 @@ class Taken:
 
 @contextmanager
 def opened(
-    server: str | None = None, project: str | None = None, *, directory: Path | None = None
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[Project]:
     """A project and its server, after what was withdrawn has been taken over, if it is time to ask for that."""
-    with project_opened(server, project, directory=directory) as one:
-        take_over(one.client)
+    with project_opened(server, project, directory=directory, ask=ask) as one:
+        if one.away is None:
+            take_over(one.client)
+        else:
+            settle()
         yield one
 
 

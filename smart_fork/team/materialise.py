@@ -75,18 +75,19 @@ class Arrived:
         if not 1 <= number <= len(said):
             raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
         index, message = said[number - 1]
-        end = self._complete(index)
+        end = complete(self.session, index)
         counted = forms_of(self.session.agent).records_of(self.session, end)
         return End(self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id)
 
-    def _complete(self, start: int) -> int:
-        """The turn that completes the exchange of turn `start`; of an unfinished one, its last pair."""
-        try:
-            return branch_point(self.session, self.session.turns[start].id)
-        except ForkRefused:
-            if (end := last_pair(self.session)) < start:
-                raise
-            return end
+
+def complete(session: Session, start: int) -> int:
+    """Return the turn that completes the exchange of turn `start`; of an unfinished one, its last pair."""
+    try:
+        return branch_point(session, session.turns[start].id)
+    except ForkRefused:
+        if (end := last_pair(session)) < start:
+            raise
+        return end
 
 
 @contextmanager

@@ -21,11 +21,12 @@ HINT = "A teammate's session is taken with `smart-fork team fork`; a private one
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What every verb is about."""
+    """What every verb is about. `away` is why the server does not answer, where that was asked first."""
 
     client: Client
     place: ProjectFolder
     tracking: Tracking
+    away: ServerUnavailable | None = None
 
     @property
     def key(self) -> str:
@@ -109,9 +110,11 @@ class Project:
 
 @contextmanager
 def opened(
-    server: str | None = None, project: str | None = None, *, directory: Path | None = None
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[Project]:
     """A project and its server: the one that is named, that the environment names, that is tracked, or the last one.
+
+    With `ask` it is found out first whether the server answers, for what can be done without it.
 
     Raises:
         NotAuthenticated: nobody has logged in there.
@@ -119,7 +122,17 @@ def opened(
     """
     place = place_of(project, directory)
     with Client(_account(server, Tracking(place))) as client:
-        yield Project(client, place, Tracking(place, client.account.origin))
+        yield Project(client, place, Tracking(place, client.account.origin), _away(client.account) if ask else None)
+
+
+def _away(account: login.Account) -> ServerUnavailable | None:
+    """Why a server does not answer now."""
+    try:
+        with away.quick(account) as client:
+            client.hello()
+    except ServerUnavailable as error:
+        return error
+    return None
 
 
 def has_moved(one: Alias, info: SessionInfo) -> bool:

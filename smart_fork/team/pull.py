@@ -125,7 +125,7 @@ def writing(
     """
     agent = wanted.platform or taken.info.agent
     forms_of(agent)  # says what it cannot have
-    new, directory = starter_of(agent).new_id(), _directory(project, wanted)
+    new, directory = starter_of(agent).new_id(), directory_of(project, wanted)
     with unfinished.copy(agent, new, project.place):
         made = _write(project, taken, wanted, directory, new, others=others, count=count)
         try:
@@ -135,8 +135,8 @@ def writing(
             raise
 
 
-def _directory(project: Project, wanted: TakenAs) -> Path:
-    """Where the session is to work; it and the clone have names that logs and files of ours can say."""
+def directory_of(project: Project, wanted: TakenAs) -> Path:
+    """Return the directory that the session is to work in; logs and files of ours can say its name and the clone's."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")

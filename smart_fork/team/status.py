@@ -20,6 +20,7 @@ class AliasStatus(Value):
     """One alias. `ahead` counts records of this machine that are not pushed, `behind` those that are not here.
 
     `changed`: what was pushed is not as it was. `pending`: the server does not have it yet. `missing`: its log is gone.
+    `seen` is when the server was last asked; where it does not answer `behind` is `None`, and `state` is as of then.
     """
 
     alias: str
@@ -30,8 +31,9 @@ class AliasStatus(Value):
     visibility: str
     state: State
     ahead: int
-    behind: int
+    behind: int | None
     files: tuple[str, ...]
+    seen: str = ""
 
 
 def status(project: Project) -> tuple[AliasStatus, ...]:
@@ -41,10 +43,22 @@ def status(project: Project) -> tuple[AliasStatus, ...]:
 
 
 def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
-    info = _there(project, one)
-    state, more, behind = _state(one, info, ahead(one, project.place.root))
+    info = None if project.away else _there(project, one)
+    more = ahead(one, project.place.root)
+    state, more, behind = _state(one, info, more) if project.away is None else _as_seen(one, more)
     title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
-    return AliasStatus(name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files)
+    return AliasStatus(
+        name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
+    )
+
+
+def _as_seen(one: Alias, more: int | None) -> tuple[State, int, int | None]:
+    """The state as far as it is known without the server."""
+    if one.session_id is None:
+        return "pending", max(more or 0, 0), None
+    if more is None or more < 0:
+        return "missing" if more is None else "changed", 0, None
+    return "ahead" if more else "up_to_date", more, None
 
 
 def _there(project: Project, one: Alias) -> SessionInfo | None:

@@ -13,7 +13,9 @@ from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import CurrentArgument, KeyOption, ServerOption, SessionArgument, number_of
 
 if TYPE_CHECKING:
+    from smart_fork.errors import SmartForkError
     from smart_fork.team.lineage import Side, TeamMessage
+    from smart_fork.team.project import Project
 
 #: States that are no words for a person.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "not on the server any more"}
@@ -43,7 +45,10 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     from smart_fork.team.project import opened
 
     asked = {"owner": owner, "tag": tag, "agent": agent, "page": page, "mine": "true" if mine else None}
-    with opened(server, project) as where:
+    with opened(server, project, ask=True) as where:
+        if where.away is not None:
+            _list_tracked(where, where.away, agent=agent, unknown=owner or tag or page, as_json=as_json)
+            return
         found = where.client.page(where.key, limit=str(limit), **{key: one for key, one in asked.items() if one})
         if as_json:
             said = found.model_dump(mode="json")
@@ -59,6 +64,41 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         say("Nothing is shared here that you may read.")
     if found.next_page:
         say(f"There are more: --page {found.next_page}")
+
+
+def _list_tracked(
+    where: Project, away: SmartForkError, *, agent: str | None, unknown: str | None, as_json: bool
+) -> None:
+    """List the shared sessions that are tracked here, as they were last seen.
+
+    Raises:
+        SmartForkError: the server alone knows what was asked for.
+    """
+    if unknown:
+        raise away
+    tracked = where.tracking.read().aliases.values()
+    found = [one for one in tracked if one.session_id and agent in (None, one.platform)]
+    user = where.client.account.user
+    if as_json:
+        rows = [
+            {
+                "id": one.session_id, "project": where.key, "owner": user, "agent": one.platform,
+                "visibility": one.visibility, "record_count": one.base_count, "title": one.title,
+                "root_id": one.root_id, "parent_id": one.parent_id, "seen": one.last_pulled_at,
+            }
+            for one in found
+        ]  # fmt: skip
+        head = {"server": where.server, "project": where.key, "count": len(rows)}
+        print_json({**head, "sessions": rows, "next_page": None, "server_error": away.message})
+        return
+    for one in found:
+        out.row(
+            plain((one.session_id or "")[:13], "bold"),
+            plain(f"{user:<10} {one.platform:<8} {one.visibility:<7} {one.base_count:>6} records"),
+            plain(one.title or "untitled"),
+        )
+    say(f"{away.message} These are your own that are tracked here, as of the last push or pull.")
+    say(away.hint)
 
 
 @app.command("show")
@@ -137,10 +177,11 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
     from smart_fork.team.project import opened
     from smart_fork.team.status import status as states
 
-    with opened(server, project) as where:
-        found, failed = states(where), failed_jobs(where.client)
+    with opened(server, project, ask=True) as where:
+        found, failed = states(where), failed_jobs(where.client) if where.away is None else None
         if as_json:
             told = {} if failed is None else {"failed_jobs": json_of(failed)}
+            told |= {} if where.away is None else {"server_error": where.away.message}
             print_json({"server": where.server, "project": where.key, "aliases": json_of(found)} | told)
             return
     for one in found:
@@ -149,6 +190,9 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
         out.print(plain(f"{'*' if one.current else ' '} {one.alias}", "bold") + plain(f"  {said}  {one.title}"))
         if way := _NEXT.get(one.state):
             out.print(plain(f"    {way.format(one.alias)}", "dim"))
+    if where.away is not None:
+        say(f"{where.away.message} This is as of the last push or pull; what is new there is not known.")
+        say(where.away.hint)
     if failed:
         say(f"{in_words(failed)} {NEXT}")
     if not found:

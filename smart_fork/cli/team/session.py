@@ -101,7 +101,7 @@ def branch(  # noqa: PLR0917 - typer's way
     seen = visibility_of(public=public, private=private)
     called, about = text_of(title, "--title", TEXT), text_of(summary, "--summary", SUMMARY)
     asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
-    with _opened(server, project, into, yes=yes) as where:
+    with _opened(server, project, into, yes=yes, ask=local) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias))
     _finish(done, resume=resume, as_json=as_json)
 
@@ -141,11 +141,13 @@ def fork(  # noqa: PLR0917 - typer's way
 
 
 @contextmanager
-def _opened(server: str | None, project: str | None, into: Path | None, *, yes: bool) -> Iterator[Project]:
+def _opened(
+    server: str | None, project: str | None, into: Path | None, *, yes: bool, ask: bool = False
+) -> Iterator[Project]:
     """The project of which a session is written here. It is asked before that is done for another directory."""
     from smart_fork.team.changes import opened
 
-    with opened(server, project) as where:
+    with opened(server, project, ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
         if not there and not agreed(f"{into} is not in {where.place.root}. Write it for there?", yes=yes):
             raise typer.Abort
