@@ -6,8 +6,8 @@ settings and records say. A file has the messages that are theirs, each on a lin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from indexer.files import replace_file
@@ -35,6 +35,25 @@ def there_are() -> bool:
 def is_taken(session_id: str) -> bool:
     """Whether the log of a session was written here from what a teammate, or another machine, has shared."""
     return (state_home() / "team" / "pulled" / f"{session_id}.idx").is_file()
+
+
+#: Copies that are here while somebody looks at them, and the shared sessions that they were written from.
+_LOOKED_AT: dict[str, str] = {}
+
+
+@contextmanager
+def looked_at(session_id: str, shared_id: str) -> Iterator[None]:
+    """The time in which a copy is here that is taken away again: nothing names it that is read later."""
+    _LOOKED_AT[session_id] = shared_id
+    try:
+        yield
+    finally:
+        del _LOOKED_AT[session_id]
+
+
+def shared_as(session_id: str) -> str | None:
+    """Return the shared session that such a copy was written from."""
+    return _LOOKED_AT.get(session_id)
 
 
 def is_known(session_id: str | None, messages: Collection[str] = ()) -> bool:

@@ -117,7 +117,7 @@ class Tree(ABC):
         return "person"
 
     def is_name(self, record: Record) -> bool:
-        """Whether a record says what the session is called, or whose copy it is: nothing was said or done in it then."""
+        """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
         del record
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
+from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.price import loaded_within, price_of
@@ -82,6 +84,8 @@ def fork_session(
         within_it = loaded_within(session, selection) if selection is not None and spec.excerpt else None
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
+        if dry_run and (shared := shared_as(session.session_id)):
+            forked = _named_as_shared(forked, session.session_id, shared, spec.options.prompt)
         if not dry_run or spec.handover:
             return forked
         from smart_fork.forking.ways import ways
@@ -103,6 +107,13 @@ def check_startable(
         agent = session.agent if as_agent is None else named(as_agent)
         spec = WorkerSpec("fork", agent, source_of(session), options, cwd=Path(cwd) if cwd else None)
         prepare(told(spec, session), world_of(agent), dry_run=dry_run)
+
+
+def _named_as_shared(forked: Forked, copy: str, shared: str, prompt: str | None) -> Forked:
+    """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
+    command = shlex.join(("smart-fork", "fork", shared, *filter(None, (prompt,))))
+    note = f"A copy of the team's session is written then, and this runs: {forked.command.replace(copy, '<its id>')}"
+    return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:

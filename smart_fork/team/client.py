@@ -289,6 +289,12 @@ def _away(origin: str, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(
             f"{origin} answers, and not over TLS.", "On its own machine it is at http://127.0.0.1:…"
         )
+    if isinstance(error, httpx2.ReadError | httpx2.WriteError) or "disconnected" in said or "peer closed" in said:
+        hint = (
+            "Give the command again: nothing is done twice. If the server has a certificate, its address is https://…"
+        )
+        hint = hint if origin.startswith("http:") else hint.partition(" If ")[0]
+        return ServerUnavailable(f"{origin} has ended the connection before its answer was complete.", hint)
     if origin.startswith("http:") and isinstance(error, httpx2.RemoteProtocolError):
         return ServerUnavailable(f"{origin} does not answer in plain HTTP.", "Over TLS it is at https://…")
     message = f"The server does not answer: {origin} ({type(error).__name__})"

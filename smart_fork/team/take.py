@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.foreign_sessions import refuse_owing
+from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.team import away, login
 from smart_fork.team.branch import BranchAsked, branch, fork
 from smart_fork.team.changes import take_over, take_over_of
@@ -64,8 +64,10 @@ def taken(
     with opened(server, project, directory=directory) as where:
         one = _by_alias(where, reference) or _there(where, reference)
     refuse_owing(one.session_id)
+    passes = looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
     try:
-        yield one
+        with passes:
+            yield one
     except BaseException:
         keep = False
         raise

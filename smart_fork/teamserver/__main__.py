@@ -68,7 +68,7 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
 
     if not 1 <= options.workers <= MOST_WORKERS:
         raise Usage(f"--workers is a number from 1 to {MOST_WORKERS}.")
-    account = Account.named(options.run_as)
+    account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     transport = Transport(options.certificate, options.key, options.behind_proxy)
     stop = threading.Event()
     _end_with_signals(stop)

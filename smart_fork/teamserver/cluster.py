@@ -110,24 +110,24 @@ class Account:
     name: str
 
     @classmethod
-    def named(cls, name: str | None) -> Account:
-        """The one of that name, or who runs this.
+    def named(cls, name: str | None, what: str = "PostgreSQL") -> Account:
+        """The one of that name, or who runs this; `what` is to run as that.
 
         Raises:
             Usage: There is none of that name, it is root, or only root could become it.
         """
         if name is None:
             if os.geteuid() == 0:
-                raise Usage("PostgreSQL does not run as root.", "Name the user as whom it shall run: --run-as USER")
+                raise Usage(f"{what} does not run as root.", "Name the user as whom it shall run: --run-as USER")
             return cls(os.geteuid(), os.getegid(), str(os.geteuid()))
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
             raise Usage(f"There is no user {name!r} on this machine.", "Name one that exists: --run-as USER") from None
         if entry.pw_uid == 0:
-            raise Usage("PostgreSQL does not run as root.", "Name another user: --run-as USER")
+            raise Usage(f"{what} does not run as root.", "Name another user: --run-as USER")
         if os.geteuid() not in (0, entry.pw_uid):
-            raise Usage(f"Only root can run PostgreSQL as {name}.", "Leave out --run-as")
+            raise Usage(f"Only root can run {what} as {name}.", "Leave out --run-as")
         return cls(entry.pw_uid, entry.pw_gid, name)
 
     def popen(self) -> dict[str, Any]:

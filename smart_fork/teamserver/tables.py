@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from smart_fork.teamserver.schema import make_database, migrate
 
 #: The oldest PostgreSQL that has what is needed.
 OLDEST = 160_000
+_PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
+_EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
+_REACHED = "--dsn is written like postgresql://USER@HOST/DATABASE: try it with psql."
 #: Connections of others than the processes that answer: of the worker, of commands, of a backup.
 SPARE_CONNECTIONS = 30
 
@@ -63,14 +67,16 @@ def up_to_date(conninfo: str) -> list[str]:
             _fits(db)
             return migrate(db)
     except psycopg.errors.InsufficientPrivilege as error:
+        if "extension" in str(error):
+            raise ProgramFailed(f"{_called(conninfo)} has no pgvector yet: {_told(error)}", _EXTENSION) from error
         raise ProgramFailed(
             f"The tables cannot be brought up to date: {_told(error)}",
             "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
         ) from error
     except psycopg.OperationalError as error:
-        raise ProgramFailed(f"The database cannot be reached: {_told(error)}", "See --dsn") from error
+        raise ProgramFailed(f"The database cannot be reached: {_told(error)}", _REACHED) from error
     except psycopg.ProgrammingError as error:
-        raise ProgramFailed(f"That is no database to connect to: {_told(error)}", "See --dsn") from error
+        raise ProgramFailed(f"That is no database to connect to: {_told(error)}", _REACHED) from error
 
 
 @contextmanager
@@ -88,8 +94,19 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
             f"Nobody answers for {where}: {_told(error)}",
             "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
         ) from error
-    with connection:
-        yield connection
+    name, user = connection.info.dbname, connection.info.user
+    try:
+        with connection:
+            yield connection
+    except psycopg.errors.UndefinedTable as error:
+        serve = f"smart-fork team serve{' --dsn DSN' if dsn else ''}"
+        raise ProgramFailed(
+            f"{name} has no tables of the team server yet.", f"{serve} makes them at its start."
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ProgramFailed(
+            f"{user} may not do that in {name}: {_told(error)}", "Name the user in --dsn who owns the tables."
+        ) from error
 
 
 def address(folder: Path) -> str:
@@ -133,8 +150,27 @@ def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
     if db.info.server_version < OLDEST:
         version = db.info.server_version // 10_000
         raise ProgramFailed(f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST // 10_000} or newer")
-    if db.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'").fetchone() is None:
-        raise ProgramFailed("This PostgreSQL has no pgvector.", "Install the extension pgvector 0.8 or newer there")
+    row = db.execute(
+        "SELECT coalesce(installed_version, default_version), installed_version IS NOT NULL"
+        " FROM pg_available_extensions WHERE name = 'vector'"
+    ).fetchone()
+    if row is None:
+        raise ProgramFailed(
+            f"The PostgreSQL of {db.info.dbname} has no pgvector.",
+            f"Install pgvector {_PGVECTOR} or newer on its machine. Then as a superuser: CREATE EXTENSION vector;",
+        )
+    known, made = str(row[0]), bool(row[1])
+    if tuple(map(int, _NUMBERS.findall(known)[:2])) < tuple(map(int, _PGVECTOR.split("."))):
+        update = "ALTER EXTENSION vector UPDATE;" if made else "CREATE EXTENSION vector;"
+        raise ProgramFailed(
+            f"pgvector {known} in {db.info.dbname} is too old.",
+            f"Install {_PGVECTOR} or newer on its machine. Then as a superuser: {update}",
+        )
+
+
+def _called(conninfo: str) -> str:
+    """The name of a database."""
+    return str(psycopg.conninfo.conninfo_to_dict(conninfo).get("dbname") or "The database")
 
 
 def _told(error: psycopg.Error) -> str:

@@ -118,11 +118,11 @@ class _Fold:
                 facts["parent"] = origin["sessionId"]
                 if isinstance(root := origin.get("root"), str) and root:  # it may leave out what the family began with
                     facts["root"] = root
-        said, begun = utc(record.get("timestamp")), utc(record.get("startTime"))
-        for moment in filter(None, (said, begun)):
-            facts["started"] = min(moment, facts.get("started", moment))
-        if said:
-            facts["last"] = max(said, facts.get("last", said))
+        moment, begun = utc(record.get("timestamp")), utc(record.get("startTime"))
+        for one in filter(None, (moment, begun)):
+            facts["started"] = min(one, facts.get("started", one))
+        if moment:
+            facts["last"] = max(moment, facts.get("last", moment))
         if record.get("type") in ("user", "gemini"):
             facts["interrupted"] = False
         elif record.get("type") == "info" and record.get("content") == CANCELLED:
@@ -146,7 +146,7 @@ class _Fold:
             cwd=cwd,
             title=title_of("", (turn.text for turn in turns if turn.prompt), by_agent=facts.get("summary", "")),
             started=facts.get("started", ""),
-            last_activity=facts.get("last", facts.get("started", "")),
+            last_activity=facts.get("last") or facts.get("started", ""),
             parent_id=facts.get("parent"),
             root_id=facts.get("root", ""),
             compactions=facts.get("compactions", 0),

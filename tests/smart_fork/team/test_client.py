@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+from unittest.mock import Mock
 
 import httpx2
 import pytest
@@ -135,16 +136,41 @@ def test_why_tls_is_not_spoken_is_told(monkeypatch, waited, reason, said, hint):
     assert hint in refused.value.hint
 
 
-def test_a_server_that_speaks_no_plain_http_is_told_to(monkeypatch, waited):
-    client = Client(Account("http://127.0.0.1:1", "", ""), wait=waited.append)
-
-    def refuse(*_given, **_more):
-        raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
-
-    monkeypatch.setattr(client._http, "stream", refuse)
-    with client, pytest.raises(ServerUnavailable, match="does not answer in plain HTTP") as refused:
+def refused_with(monkeypatch, waited, origin, error):
+    client = Client(Account(origin, "", ""), wait=waited.append)
+    monkeypatch.setattr(client._http, "stream", Mock(side_effect=error))
+    with client, pytest.raises(ServerUnavailable) as refused:
         client.hello()
-    assert "https://" in refused.value.hint
+    return refused.value
+
+
+def test_a_server_that_speaks_no_plain_http_is_told_to(monkeypatch, waited):
+    error = httpx2.RemoteProtocolError("illegal status line: bytearray(b'\\x15\\x03\\x03\\x00\\x02\\x022')")
+    refused = refused_with(monkeypatch, waited, "http://127.0.0.1:1", error)
+
+    assert "http://127.0.0.1:1 does not answer in plain HTTP." == refused.message
+    assert "https://" in refused.hint
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:1", "https://forks.example.org"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx2.RemoteProtocolError("Server disconnected without sending a response."),
+        httpx2.RemoteProtocolError("peer closed connection without sending complete message body"),
+        httpx2.ReadError("[Errno 104] Connection reset by peer"),
+        httpx2.WriteError("[Errno 32] Broken pipe"),
+    ],
+    ids=["no answer", "half an answer", "reset", "broken pipe"],
+)
+def test_a_connection_that_ends_is_told_as_that_with_the_command_again_as_the_next_step(
+    monkeypatch, waited, origin, error
+):
+    refused = refused_with(monkeypatch, waited, origin, error)
+
+    assert f"{origin} has ended the connection before its answer was complete." == refused.message
+    assert refused.hint.startswith("Give the command again")
+    assert origin.startswith("http:") == ("certificate" in refused.hint)
 
 
 @pytest.mark.parametrize("origin", ["https://127.0.0.1:1", "https://forks.example.org"])

@@ -405,6 +405,7 @@ def family(alice, bob):
     """Her session, his fork of it that goes on, and one of his that is not pushed."""
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes", "--public")
     his = bob.team("fork", hers["session_id"], "--at", "2", "--title", "his", "--public")
+    bob.world._minutes = 60  # he goes on in it an hour later
     go_on(bob, his["files"][0], "claude", "and the tests", "They pass.")
     bob.team("push", "--yes")
     bob.team("fork", hers["session_id"], "--local", "--alias", "draft")
@@ -486,3 +487,16 @@ def test_aliases_are_given_used_and_taken_away(alice):
 def alice_name(machine):
     (one,) = json.loads((machine.home / ".smart-fork/team/tokens.json").read_text())["servers"].values()
     return one["user"]
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_dry_run_of_a_teammate_s_session_prints_a_command_that_can_be_given(alice, bob, more):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+
+    shown = bob.do("fork", pushed, "do the same", "--dry-run", *more)
+
+    assert 0 == shown.code, shown.err
+    assert f"smart-fork fork {pushed} 'do the same'" in shown.out
+    assert "this runs: " in shown.out + shown.err
+    assert "<its id>" in shown.out + shown.err
+    assert [] == list(bob.home.glob(".claude/**/*.jsonl"))
