@@ -72,3 +72,16 @@ def test_the_note_and_the_price_of_a_teammate_s_session_count_from_its_last_reco
     assert "is as of 2026-01-01 00:" in command
     assert "- up.py (+1 -1)" in command
     assert "may still be in its model's cache" not in bob.do("fork", pushed["session_id"], "go", "--dry-run").out
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_dry_run_of_a_teammate_s_session_prints_a_command_that_can_be_given(alice, bob, more):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+
+    shown = bob.do("fork", pushed, "do the same", "--dry-run", *more)
+
+    assert 0 == shown.code, shown.err
+    assert f"smart-fork fork {pushed} 'do the same'" in shown.out
+    assert "this runs: " in shown.out + shown.err
+    assert "<its id>" in shown.out + shown.err
+    assert [] == list(bob.home.glob(".claude/**/*.jsonl"))

@@ -487,16 +487,3 @@ def test_aliases_are_given_used_and_taken_away(alice):
 def alice_name(machine):
     (one,) = json.loads((machine.home / ".smart-fork/team/tokens.json").read_text())["servers"].values()
     return one["user"]
-
-
-@pytest.mark.parametrize("more", [(), ("--json",)])
-def test_a_dry_run_of_a_teammate_s_session_prints_a_command_that_can_be_given(alice, bob, more):
-    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
-
-    shown = bob.do("fork", pushed, "do the same", "--dry-run", *more)
-
-    assert 0 == shown.code, shown.err
-    assert f"smart-fork fork {pushed} 'do the same'" in shown.out
-    assert "this runs: " in shown.out + shown.err
-    assert "<its id>" in shown.out + shown.err
-    assert [] == list(bob.home.glob(".claude/**/*.jsonl"))
