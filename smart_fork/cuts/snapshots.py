@@ -47,8 +47,9 @@ class Snapshot:
 class Noted:
     """One change of one file, as it was noted (see `note`). What the note does not have is empty.
 
-    `keys` are those of the records that went, `masked` those of records that lost their secrets. `beside` says that it
-    is no transcript: a file that lay beside one and went with it.
+    `keys` are those of the records that went, `masked` those of records that lost their secrets. `below` and
+    `above` are the sessions that were made of this one, and those that it was made of. `beside` says that it is no
+    transcript: a file that lay beside one and went with it.
     """
 
     ts: str = ""
@@ -63,6 +64,8 @@ class Noted:
     orphaned: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+    above: tuple[str, ...] = ()
     beside: bool = False
     size_after: int | None = None
 
@@ -237,6 +240,8 @@ def _noted(line: bytes) -> Noted | None:
         orphaned=_words(entry, "orphaned"),
         keys=_words(entry, "keys"),
         masked=_words(entry, "masked"),
+        below=_words(entry, "below"),
+        above=_words(entry, "above"),
         beside=bool(_word(entry, "beside")),
         size_after=size if isinstance(size, int) else None,
     )

@@ -22,6 +22,9 @@ from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.replacement import write_lines, written_path, written_size
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.writers import nobody_writing, writer_of
+from smart_fork.families.descent import Descent
+
+NOTHING = Descent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,8 @@ def change_of(planned: Plan, command: str, disk: Disk, now: datetime, *, follows
     return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
 
-def write(planned: Plan, change: Change, command: str = "") -> Written:
-    """Cut one transcript, and take away what lies beside it and goes.
+def write(planned: Plan, change: Change, command: str = "", descent: Descent = NOTHING) -> Written:
+    """Cut one transcript, and take away what lies beside it and goes. Its `descent` is noted.
 
     Raises:
         ForkRefused: it is running, or has changed.
@@ -75,6 +78,7 @@ def write(planned: Plan, change: Change, command: str = "") -> Written:
                 seed_ids=[turn.id for turn in planned.removed if turn.id in planned.seeds],
                 orphaned=sorted(planned.orphaned),
                 keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
+                below=sorted({one.session_id for one in descent.below}), above=sorted(descent.above),
             )  # fmt: skip
             beside = [_noted(session, path, change) for path in beside_of(planned)] if change.follows else []
             write_lines(session, gone, planned.edits, disk=disk)

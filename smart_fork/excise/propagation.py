@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable
+from operator import attrgetter
 from pathlib import Path
 
 from indexer import kept_logs
@@ -28,12 +29,13 @@ from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
-from smart_fork.cuts import titles
+from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
-from smart_fork.families.descent import Descendant, Descent, descent
+from smart_fork.excise.replacement import written_path
+from smart_fork.families.descent import Descendant, Descent, Known, descent
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.index_access import opened
@@ -41,6 +43,7 @@ from smart_fork.whereabouts import permits
 
 log = logging.getLogger(__name__)
 
+_BELOW, _ABOVE = attrgetter("below"), attrgetter("above")
 #: How long the index is waited for, and vectors are made; what is left over is made by the next run.
 PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
@@ -50,11 +53,16 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
-    found = descent(agent, session.session_id, session.source_path, keys)
+    cuts = snapshots.cuts(written_path(session))
+    before = (
+        Known(*(frozenset(one for cut in cuts for one in some(cut)) for some in (_BELOW, _ABOVE))) if cuts else None
+    )
+    found = descent(agent, session.session_id, session.source_path, keys, before)
     known = {one.path.resolve() for one in found.below}
     copied = [path for path in _staged(session) if path.is_file() and path.resolve() not in {own, *known}]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
-    return Descent(*(tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside)))
+    below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
+    return Descent(below, unclear, beside, found.above)
 
 
 def copies(session: Transcript, keys: Collection[str] = ()) -> list[Path]:

@@ -77,12 +77,13 @@ def cut(
         return replace(outcome, aborted=True)
     moment = now or datetime.now(UTC)
     change = change_of(planned, request.command, disk, moment, follows=request.follow)
-    if not request.follow:
-        return _told(replace(outcome, snapshot=write(planned, change).snapshot), planned, {session.session_id})
     descent = propagation.descent_of(session, change.keys | change.masked)
+    if not request.follow:
+        written = write(planned, change, descent=descent)
+        return _told(replace(outcome, snapshot=written.snapshot), planned, {session.session_id})
     ids = {session.session_id, *(one.session_id for one in (*descent.below, *descent.unclear))}
     note = erasure.owe(session, ids, change.id)
-    written = write(planned, change)
+    written = write(planned, change, descent=descent)
     followed, left = follow(session, change, (one.path for one in descent.below if not one.told))
     if not left:
         erasure.owe_no_cut(note)

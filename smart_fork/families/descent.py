@@ -6,7 +6,7 @@ The logs themselves say it, and beside them the register of workers and the note
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from indexer.shapes import dataclass
@@ -38,38 +38,84 @@ class Descent:
     """The logs that have something of a session.
 
     `below` were made of it. `unclear` have records of it, and nothing says which of them was first. `beside` have the
-    same records from a session before: those that it was made of, and what else was made of these.
+    same records from a session before: those that it was made of, and what else was made of these. `above` are the ids
+    of those that it was made of.
     """
 
     below: tuple[Descendant, ...] = ()
     unclear: tuple[Descendant, ...] = ()
     beside: tuple[Descendant, ...] = ()
+    above: frozenset[str] = frozenset()
 
 
-def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known of a session before something was cut out of it: by its beginning it may look younger since."""
+
+    below: frozenset[str]
+    above: frozenset[str]
+
+
+def descent(
+    agent: AgentName, session_id: str, path: Path, keys: Collection[str] = (), known: Known | None = None
+) -> Descent:
+    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for.
+
+    Of a session that was cut, `known` is what was known before.
+    """
     if not AGENTS[agent].heads:
         return Descent()
     asked = Session(agent, session_id, path, ())
     found = crossings(asked, _workers())
     family = relatives(asked, "", found)
+    holders = list(_holders(agent, keys, path.resolve(), {kin.path for kin in family}))
+    for one in holders:
+        if one.session_id not in {kin.session_id for kin in family}:
+            family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
     guessed = parents(family, found.forks)
-    links = _links(family, guessed, found)
+    links = _links(family, guessed, found, session_id if known else "")
+    if known:
+        links[session_id] |= known.above
+        for child in known.below:
+            links[child].add(session_id)
     made = _inverted(links)
-    below = _reached({session_id}, made)
-    above = _reached({session_id}, links)
-    beside = _reached(above, made) - below
-    direct = _reached({session_id}, _of_one_agent(made, agent, family, found))
-    own = path.resolve()
-    logs = [kin for kin in family if kin.session_id in below and kin.path.resolve() != own]
-    told = [Descendant(kin.agent, kin.session_id, kin.path, kin.session_id not in direct) for kin in logs]
-    is_first = above == {session_id} and not _is_tied(session_id, guessed, links)
-    unclear, others = list[Descendant](), list[Descendant]()
-    seen = {own, *(kin.path.resolve() for kin in logs)}
-    for one in _holders(agent, keys, seen, {kin.path for kin in family}):
-        where = others if one.session_id in beside else told if is_first else unclear
-        where.append(one)
-    return Descent(tuple(told), tuple(unclear), tuple(others))
+    below, above = _reached({session_id}, made), _reached({session_id}, links) - {session_id}
+    tied = (_reached({session_id}, _uncertain(guessed, links)) - below - above) | (below & above)
+    below -= tied
+    beside = _reached({session_id, *above}, made) - below - _reached(tied, made)
+    strangers = {one.session_id for one in holders} - below - beside - tied
+    # Whose parent is gone has the records of this one, where this one has them of nobody.
+    orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied)} & strangers
+    logs = _Logs([kin for kin in family if kin.path.resolve() != path.resolve()], made, agent, found)
+    certain = [one for one in logs.of({session_id, *orphans}) if one.session_id not in tied]
+    unclear = [one for one in logs.of({*tied, *strangers} - orphans) if one not in certain]
+    return Descent(
+        tuple(certain),
+        tuple(unclear),
+        tuple(one for one in holders if one.session_id in beside),
+        frozenset(above - {session_id}),
+    )
+
+
+class _Logs:
+    """The logs of a family: those that were made of some of its sessions."""
+
+    def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, found: Crossings) -> None:
+        self._family, self._made = family, made
+        agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
+        #: Those of the same agent have records, the others are told.
+        self._direct = {
+            one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()
+        }
+
+    def of(self, sessions: set[str]) -> list[Descendant]:
+        """Those logs, of these sessions as well."""
+        below, direct = _reached(sessions, self._made), _reached(sessions, self._direct)
+        return [
+            Descendant(kin.agent, kin.session_id, kin.path, told=kin.session_id not in direct)
+            for kin in self._family
+            if kin.session_id in below
+        ]
 
 
 def _workers() -> list[WorkerRecord]:
@@ -79,12 +125,14 @@ def _workers() -> list[WorkerRecord]:
         return registry.workers()
 
 
-def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings) -> Links:
-    """All that is certain. Of two logs that share records and began at the same time, either may be the other's."""
+def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, cut: str) -> defaultdict[str, set[str]]:
+    """All that is certain. Of two logs that share records and began at the same time, either may be the other's, and
+    of one that was `cut` nobody knows when it began.
+    """
     known = {kin.session_id: kin for kin in family}
-    links: dict[str, set[str]] = defaultdict(set)
+    links: defaultdict[str, set[str]] = defaultdict(set)
     for child, parent in guessed.items():
-        if parent not in known or known[child].begun > known[parent].begun:
+        if parent not in known or (cut not in (child, parent) and known[child].begun > known[parent].begun):
             links[child].add(parent)
     for child, parent in (*((kin.session_id, kin.recorded) for kin in family), *found.forks.items()):
         if parent:
@@ -94,9 +142,14 @@ def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings) 
     return links
 
 
-def _is_tied(session_id: str, guessed: Mapping[str, str], links: Links) -> bool:
-    """Whether a session is another's, or another its own, without anything that says so."""
-    return any(session_id in pair and pair[1] not in links.get(pair[0], ()) for pair in guessed.items())
+def _uncertain(guessed: Mapping[str, str], links: Links) -> Links:
+    """Sessions one of which was made of the other, where nothing says which: in both directions."""
+    tied: dict[str, set[str]] = defaultdict(set)
+    for child, parent in guessed.items():
+        if parent not in links.get(child, ()):
+            tied[child].add(parent)
+            tied[parent].add(child)
+    return tied
 
 
 def _inverted(links: Links) -> Links:
@@ -105,12 +158,6 @@ def _inverted(links: Links) -> Links:
         for parent in above:
             made[parent].add(child)
     return made
-
-
-def _of_one_agent(made: Links, agent: AgentName, family: Iterable[Kin], found: Crossings) -> Links:
-    """Only those that have records: sessions of the same agent."""
-    agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
-    return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
 
 
 def _reached(first: set[str], links: Links) -> set[str]:
@@ -122,14 +169,12 @@ def _reached(first: set[str], links: Links) -> set[str]:
     return reached
 
 
-def _holders(
-    agent: AgentName, keys: Collection[str], seen: Collection[Path], family: Collection[Path]
-) -> Iterator[Descendant]:
-    """Further logs with one of these records: what stands between may be gone, or no log may say whose it is."""
+def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collection[Path]) -> Iterator[Descendant]:
+    """The other logs with one of these records: what stands between may be gone, or nothing may say whose a log is."""
     cutter = find_cutter(agent)
     if cutter is None or not keys:
         return
     for file in READERS[agent].discover():
         path = file.path
-        if path.resolve() not in seen and (path in family or cutter.may_have_others(path)) and cutter.holds(path, keys):
+        if path.resolve() != own and (path in family or cutter.may_have_others(path)) and cutter.holds(path, keys):
             yield Descendant(agent, READERS[agent].id_of(path), path)

@@ -1,0 +1,352 @@
+"""Families made at random, and one secret that is cut out of one of their sessions, killed at a random moment.
+
+After the next run no byte has it any more, but in snapshots and in what is not below that session; or who has it is
+named, and `verify` says so. ``SMART_FORK_DRILLS=all`` makes 300 families, else a few.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from indexer.freshness import complete
+from indexer.paths import index_db, state_home
+from smart_fork import handovers
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.options import Options
+from smart_fork.budget.wanted import Wanted
+from smart_fork.cuts.model import Transcript
+from smart_fork.errors import SmartForkError
+from smart_fork.excise import Request, check, cut, erasure
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.message_numbers import numbered
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.spending import Spending
+from smart_fork.registry import Registry
+from smart_fork.retrieval.index_access import opened
+from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+from tests.smart_fork.forks import FakeProcesses, codex_path, codex_records, write_log
+from tests.smart_fork.relatives import branch
+from tests.smart_fork.world import Did, WordsModel, World
+
+pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
+FAMILIES = 300 if os.environ.get("SMART_FORK_DRILLS") == "all" else 32
+#: One that nothing masks, and one that `cut --secrets` finds.
+SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
+CUTTABLE, TOLD = ("claude", "codex", "qwen"), ("claude", "codex", "qwen", "gemini", "copilot")
+#: A cut opens, renames and removes 2 to the power of about so many files.
+DEPTH, MOMENTS = 5, 8.5
+
+
+@dataclass
+class Member:
+    """A session, those that it was made of, and how far it is from the first."""
+
+    agent: str
+    session_id: str
+    above: tuple[Member, ...] = ()
+    depth: int = 0
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        return READERS[self.agent].locate(self.session_id)
+
+    def is_below(self, other: Member) -> bool:
+        return self is other or any(one.is_below(other) for one in self.above)
+
+
+@dataclass
+class Family:
+    """What happens to a family: each step is one of the product's own, or what an agent does."""
+
+    world: World
+    shop: Path
+    chance: random.Random
+    secret: str = SPOKEN
+    members: list[Member] = field(default_factory=list)
+
+    def begin(self) -> None:
+        agent = self.chance.choice(("claude", "codex"))
+        steps: list[str | Did] = ["> add retry to the uploader", "retries are there"]
+        steps += self.chance.choice((
+            [f"> the password is {self.secret}", "it is noted"],
+            ["> which password?", f"it is {self.secret}"],
+            ["> log in", Did("exec_command", {"cmd": f"login {self.secret}"}), "logged in"],
+            ["> read it", Did("exec_command", {"cmd": "cat secrets"}, f"password: {self.secret}"), "read"],
+        ))  # fmt: skip
+        steps += ["> and the docs", "they are there", "> go on", "done"]
+        if self.chance.random() < 0.2:
+            steps = [f"> my password is {self.secret}", "it is noted", *steps]
+        self.members.append(Member(agent, self.world.worked(agent, self.shop, *steps)))
+
+    def step(self) -> None:
+        steps = (
+            self.branched, self.branched, self.shortened, self.forked_upon, self.elsewhere, self.within, self.forked, self.forked_natively,
+            self.merged, self.handed_over, self.gone_on, self.said_again, self.lost, self.copied, self.with_sub_agent,
+        )  # fmt: skip
+        self.chance.choice(steps)()
+
+    def one(self, *agents: str) -> Member:
+        found = [one for one in self.members if one.depth < DEPTH and one.logs and (not agents or one.agent in agents)]
+        if not found:
+            raise SmartForkError("there is none")
+        return self.chance.choice(found[-3:] if self.chance.random() < 0.7 else found)
+
+    def add(self, agent: str, session_id: str, *above: Member) -> Member:
+        self.members.append(Member(agent, session_id, above, 1 + max(one.depth for one in above)))
+        return self.members[-1]
+
+    def branched(self, **how) -> None:
+        parent = self.one()
+        made = branch(parent.session_id, **how)
+        self.add(made["agent_type"], made["session_id"], parent)
+
+    def shortened(self) -> None:
+        self.branched(at=self.chance.randrange(4))
+
+    def elsewhere(self) -> None:
+        self.branched(cwd=str(self.world.repository(f"shop{len(self.members)}")))
+
+    def within(self) -> None:
+        self.branched(budget=Spending(Wanted(self.chance.choice((40, 80, 200)))))
+
+    def handed_over(self) -> None:
+        parent = self.one()
+        agent = self.chance.choice([one for one in TOLD if one != parent.agent])
+        made = branch(parent.session_id, as_agent=agent)
+        self.add(agent, made["session_id"], parent)
+
+    def merged(self) -> None:
+        parents = self.one(*CUTTABLE), self.one(*CUTTABLE)
+        forked = fork_merged(
+            [one.session_id for one in parents], Options("go on", place="process"), Spending(Wanted(600))
+        )
+        self.ended(forked.worker_id)
+        kept = {one.source_session_id for one in handovers.all_known() if one.session_id == forked.new_session_id}
+        others = (one for one in parents[1:] if one.session_id in kept)
+        self.add(forked.agent_type, forked.new_session_id, parents[0], *others)
+
+    def forked(self) -> None:
+        """Our fork of a session: its agent writes the log."""
+        parent = self.one("claude")
+        forked = fork_session(parent.session_id, Options("go on", place="process"))
+        self.ended(forked.worker_id)
+        self.written(parent, forked.new_session_id)
+
+    def forked_upon(self) -> None:
+        """A fork of Codex: its file goes on from its parent's."""
+        parent = self.one("codex")
+        path = parent.logs[0]
+        last = json.loads(path.read_text().rstrip().splitlines()[-1])
+        if "ordinal" not in last:
+            raise SmartForkError("its records have no numbers")
+        end = last["ordinal"] + 1
+        base = {"thread_id": parent.session_id, "end_ordinal_exclusive": end, "end_byte_offset": path.stat().st_size}
+        session_id = str(uuid.UUID(int=self.chance.getrandbits(128)))
+        records = codex_records(
+            session_id, self.shop, ["in blue"], end, forked_from_id=parent.session_id, history_base=base
+        )
+        write_log(codex_path(self.world.home, session_id), records)
+        self.add("codex", session_id, parent)
+
+    def forked_natively(self) -> None:
+        """A fork that only its agent knows of."""
+        self.written(self.one("claude"), "")
+
+    def written(self, parent: Member, session_id: str) -> None:
+        source = parent.logs[0]
+        old = [json.loads(line) for line in source.read_text().splitlines() if '"uuid"' in line]
+        now = {"timestamp": moment()}
+        own = self.world.claude_records("", self.shop, "in blue", "blue", **now)
+        own[0]["parentUuid"] = old[-1]["uuid"]
+        head = (
+            [{"type": "mode"}, {"type": "file-history-snapshot", "snapshot": now}]
+            if self.chance.random() < 0.5 or "forkedFrom" in old[0]
+            else []
+        )
+        made = self.world.claude(self.shop, "x", session_id=session_id)
+        records = [one | {"sessionId": made} for one in (*head, *old, *own)]
+        self.world.write_claude(made, self.shop, records)
+        self.add("claude", made, parent)
+
+    @staticmethod
+    def ended(worker_id: str) -> None:
+        with Registry() as registry:
+            registry.set_state(worker_id, "ended")
+
+    def gone_on(self, *said: str) -> None:
+        member = self.one("claude")
+        path = member.logs[0]
+        last = [one for one in map(json.loads, path.read_text().splitlines()) if "uuid" in one][-1]
+        more = self.world.claude_records(
+            member.session_id, last["cwd"], *(said or ("and more", "there it is")), timestamp=moment()
+        )
+        more[0]["parentUuid"] = last["uuid"]
+        with path.open("a") as file:
+            file.writelines(json.dumps(one) + "\n" for one in more)
+
+    def said_again(self) -> None:
+        if self.chance.random() < 0.5:
+            self.gone_on("which was it?", f"it was {self.secret}")
+
+    def lost(self) -> None:
+        if len(self.members) > 2 and self.chance.random() < 0.5:
+            log = self.one(*CUTTABLE).logs[0]
+            log.unlink()
+            shutil.rmtree(log.with_suffix(""), ignore_errors=True)
+
+    def copied(self) -> None:
+        """A copy for a fork in another directory."""
+        source = self.one("claude").logs[0]
+        copy = folder_of(self.world.home / f"copy{len(self.members)}") / source.name
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+
+    def with_sub_agent(self) -> None:
+        log = self.one("claude").logs[0].with_suffix("") / "subagents/agent-1a.jsonl"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(json.dumps({"uuid": "s1", "message": {"content": f"I found {self.secret}"}}) + "\n")
+
+    def can_be_cut(self) -> Iterator[tuple[Member, str]]:
+        """The sessions that have the secret in turns of their own, with the numbers of these."""
+        for member in self.members:
+            if member.agent in CUTTABLE and member.logs:
+                session = numbered(load_with_tool(member.agent, member.logs[0]))
+                if turns := numbers(session, self.secret):
+                    yield member, turns
+
+    def holders(self) -> list[Path]:
+        """The agents' own files that have the secret."""
+        folders = [one for one in self.world.home.glob(".*") if one.is_dir() and one != state_home()]
+        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+        return sorted(path.resolve() for path in files if self.secret.encode() in path.read_bytes())
+
+    def ours(self) -> list[Path]:
+        """Our own files that have a part of it, but snapshots: a word index keeps neither beginnings nor ends."""
+        part = self.secret[6:-4].lower().encode()
+        files = (path for path in state_home().rglob("*") if path.is_file() and "snapshots" not in path.parts)
+        return [path for path in files if part in unpacked(path).lower()]
+
+    def not_below(self, other: Member) -> dict[Path, bytes]:
+        """The logs of those that a cut of a session is not to touch."""
+        return {path: path.read_bytes() for one in self.members if not one.is_below(other) for path in one.logs}
+
+    def files(self, below: Member) -> set[str]:
+        """Which of the agents' own files have the secret, of what is below a session."""
+        logs = {path.resolve(): one for one in self.members for path in one.logs}
+        logs |= {path.with_suffix(""): one for path, one in logs.items()}  # what lies beside it
+        found = set()
+        for path in self.holders():
+            member = next((logs[one] for one in (path, *path.parents) if one in logs), None)
+            if member is None or member.is_below(below):
+                found.add(str(path))
+        return found
+
+
+def numbers(session: Transcript, secret: str) -> str:
+    pairs = zip(session.numbers, session.turns, strict=True)
+    found = [n for n, turn in pairs if n is not None and not turn.inherited and secret.encode() in turn.raw]
+    return ",".join(map(str, found))
+
+
+def unpacked(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data) if path.suffix == ".zst" else data
+
+
+def moment() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def indexed() -> None:
+    with opened() as store:
+        complete(store, READERS, WordsModel(), patience=5)
+
+
+def killed_at(number: int, request: Request, home: Path) -> None:
+    """Make a cut in a process that is killed when it opens, renames or removes so many files."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    seen = 0
+
+    def happens(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal seen
+        if event in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(str(home)):
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        sys.addaudithook(happens)
+        cut(request)
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.parametrize("seed", range(FAMILIES))
+def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
+    if seed % 4 == 3:
+        monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    chance = random.Random(seed)  # noqa: S311 - not a secret
+    family = Family(world, shop, chance, TOKEN if seed % 5 == 4 else SPOKEN)
+    family.begin()
+    for _ in range(chance.randint(2, 9)):
+        with suppress(SmartForkError):
+            family.step()
+        if seed % 2 and chance.random() < 0.3:
+            indexed()
+    if not (choices := list(family.can_be_cut())):
+        return  # it was lost
+    target, turns = choices[0] if chance.random() < 0.7 else chance.choice(choices)
+    request = Request(
+        target.session_id, "" if family.secret == TOKEN else turns, secrets=family.secret == TOKEN, force=True
+    )
+
+    before, others, left = family.holders(), family.not_below(target), None
+    if chance.random() < 0.5:
+        killed_at(round(2 ** chance.uniform(0, MOMENTS)), request, world.home)
+        next_run()
+    if str(target.logs[0].resolve()) in family.files(target):
+        assert before == family.holders()  # it was killed before anything was cut
+        left = {one["path"] for one in cut(request)["left"]}
+        next_run()
+
+    found, have = check(target.session_id), family.files(target)
+    named = {one["path"] for one in found["copies"]}
+    assert have <= found_in(named)
+    assert left is None or have <= found_in(left)
+    assert found["ok"] is not any(found[name] for name in ("copies", "remains", "words_found", "dangling"))
+    assert others == family.not_below(target)
+    assert family.holders() or [] == family.ours()
+
+
+def found_in(named: set[str]) -> set[str]:
+    """The same files, by the names that have no links in them."""
+    return {str(Path(one).resolve()) for one in named}
+
+
+def next_run() -> None:
+    erasure.settle()
+    if index_db().exists():
+        indexed()
