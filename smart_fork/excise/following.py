@@ -78,7 +78,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
                 seed_ids=[turn.id for turn in planned.removed if turn.id in planned.seeds],
                 orphaned=sorted(planned.orphaned),
                 keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
-                below=sorted({one.session_id for one in descent.below}), above=sorted(descent.above),
+                below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
             )  # fmt: skip
             beside = [_noted(session, path, change) for path in beside_of(planned)] if change.follows else []
             write_lines(session, gone, planned.edits, disk=disk)
