@@ -53,7 +53,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
-    cuts = snapshots.cuts(written_path(session))
+    cuts = snapshots.cuts(written_path(session)) if find_cutter(agent) else []
     before = (
         Known(*(frozenset(one for cut in cuts for one in some(cut)) for some in (_BELOW, _ABOVE))) if cuts else None
     )
