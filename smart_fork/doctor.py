@@ -175,7 +175,7 @@ def _logs() -> Iterator[Check]:
 
 
 def _deleted_logs() -> Iterator[Check]:
-    """What an agent deletes of its logs, before it does."""
+    """Say which logs an agent deletes, before it does."""
     for one in deletions(time.time()):
         name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {room(one)}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."

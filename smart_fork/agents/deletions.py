@@ -1,4 +1,4 @@
-"""What agents delete of their own logs when they start, before it happens."""
+"""Counts the logs that agents delete at their next start, and estimates what copies of them take."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 @value
 class Deletion(Value):
-    """What an agent deletes: logs that nobody has written to for `days`, at its next start after that.
+    """An agent deletes logs that nobody has written to for `days`, at its next start.
 
-    Of its `logs`, which have `bytes`, `due` go at its next start, and `soon` more within a week; of those that are not
-    due the first goes on `next`. `kept` is whether we keep copies; where not, they would take about `copy_bytes`.
+    It has `logs` of `bytes`. `due` of them go at its next start, `soon` more within a week, the next one on `next`.
+    `kept` says whether smart-fork keeps copies; where not, copies would take about `copy_bytes`.
     """
 
     agent: str
@@ -43,13 +43,13 @@ class Deletion(Value):
 
 
 def deletions(now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-    """What those of these agents, or of all, that delete logs by their age have, where they have any."""
+    """Return one `Deletion` for each of these agents, or of all, that deletes logs by age and has some."""
     readers = [reader for reader in READERS if agents is None or reader.name in agents]
     return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
 
 def in_words(one: Deletion) -> str:
-    """The same in a sentence without a full stop."""
+    """Say it in a sentence, without a full stop."""
     goes = f"{one.due:,} of {one.logs:,} at its next start" if one.due else f"none of {one.logs:,} today"
     more = f", {one.soon:,} more within a week" if one.soon else ""
     first = f", the next by {one.next}" if one.next else ""
@@ -57,7 +57,7 @@ def in_words(one: Deletion) -> str:
 
 
 def room(one: Deletion) -> str:
-    """How much copies would take."""
+    """Say how much room copies would take."""
     return f"about {max(1, round(one.copy_bytes / 1e6)):,} MB"
 
 
@@ -88,7 +88,7 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """About how many bytes copies of these take, as the beginnings of the largest tell."""
+    """Estimate the bytes that copies take, from the beginnings of the largest logs."""
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:

@@ -100,7 +100,7 @@ def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
 
 
 def _with_copies(options: SetupOptions) -> SetupOptions:
-    """The same, and that copies are kept, where a person who is asked wants that."""
+    """Ask whether to keep copies of logs that agents delete; return the options with the answer."""
     from smart_fork.agents.deletions import in_words, room
     from smart_fork.setup.keeping import offered
 

@@ -1,4 +1,4 @@
-"""That copies are kept of logs that their agent deletes: as a step. Only if it is wanted."""
+"""The setup step that keeps copies of logs that their agent deletes. Only if it is wanted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REFUSED = "SMART_FORK_KEEP_TRANSCRIPTS says that none are kept"
 
 
 def planned(deletion: Deletion, *, wanted: bool) -> Step:
-    """The step that has copies kept of the logs of an agent that deletes them; left out where nobody wants that."""
+    """Return the step that keeps copies of one agent's logs; it is left out where it is not wanted."""
     path = kept_logs.switch_of(deletion.agent)
     step = partial(Step, "keep", NAME, str(path.parent.parent), agent=deletion.agent)
     said = f"{in_words(deletion)}."
@@ -36,7 +36,7 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
 
 
 def offered(agents: Collection[AgentName]) -> list[Deletion]:
-    """What these agents delete without that copies are kept, where a person may still decide on it."""
+    """Return the deletions of these agents for which a person can still choose copies."""
     found = deletions(time.time(), agents)
     return [one for one in found if not one.kept and not kept_logs.refused()]
 
@@ -67,5 +67,5 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is."""
+    """Say that copies are off again; empty while they are kept."""
     return "" if kept_logs.wanted(READERS[line.agent]) else "copies of logs are not kept any more"
