@@ -148,21 +148,24 @@ def _is_cell(value: str) -> bool:
 
 def _codes(text: str) -> Iterator[Span]:
     """Codes of which each lets one in once: several behind words that say so, one like the other."""
-    lower = text.lower()
+    lower, done = text.lower(), 0
     for place in sorted(place for sign in _CODES_BEGIN_WITH for place in _places(lower, sign)):
-        if begin := _CODES_BEGIN.match(text, max(0, place)):
-            yield from (_span(code, 0, "recovery-code") for code in _alike(text, begin.end()))
+        if place >= done and (begin := _CODES_BEGIN.match(text, place)):
+            codes = _alike(text, begin.end())
+            done = codes[-1].end() if codes else done
+            yield from (_span(code, 0, "recovery-code") for code in codes)
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
     codes = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
-        if not is_code(code[0]):
-            continue
-        if code.start() - end > (24 if codes else 80) or (codes and len(code[0]) != len(codes[0][0])):
+        if code.start() - end > (24 if codes else 80):
             break
-        codes.append(code)
-        end = code.end()
+        if is_code(code[0]):
+            if codes and len(code[0]) != len(codes[0][0]):
+                break
+            codes.append(code)
+            end = code.end()
     return codes if len(codes) >= 2 else []
 
 

@@ -447,6 +447,33 @@ ADVERSARIAL = [
         "[REDACTED:",
         "[REDACTED:jwt]",
     ),
+    *(
+        "password is ",
+        "pw ist ",
+        "password:\n",
+        "api key ",
+        "token <<<",
+        "password: {",
+        "password || ",
+        "creds a:",
+        "creds ",
+    ),
+    *(
+        "kind: Secret\ndata:\n  a: b\n",
+        "recovery codes ",
+        "recovery codes: a1b2-c3d4 ",
+        "| password |\n|---|\n",
+        "a,password\n",
+    ),
+    *("insert into t (a, password) values ('a', 'b1c2d3e4'), ", "a\tTRUE\t/\tTRUE\t1\tb\ta1B2c3D4e5F6g7H8i9J0k1\n"),
+    *(
+        "a1B2c3D4e5F6g7H8i9J0k1\\\n",
+        '"a1B2c3D4e5F6g7H8i9J0k1"\n',
+        "cGFzc3dvcmQ9",
+        "$6$a$",
+        "login('a', ",
+        "$ cat password\n",
+    ),
     *("softlayer key ", "discord MMMMMMMMMMMMMMMMMMMMMMMMMM.", "glpat-", "SG.", "AKC"),
 ]
 
