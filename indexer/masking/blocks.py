@@ -157,16 +157,27 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    codes = list[re.Match[str]]()
+    """Codes of one length behind `end`; among and beside those with digits one may have none."""
+    near = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
-        if code.start() - end > (24 if codes else 80):
+        if code.start() - end > (24 if near else 80):
             break
-        if is_code(code[0]):
-            if codes and len(code[0]) != len(codes[0][0]):
-                break
-            codes.append(code)
-            end = code.end()
-    return codes if len(codes) >= 2 else []
+        near.append(code)
+        end = code.end()
+    digits = [number for number, code in enumerate(near) if is_code(code[0])]
+    alike = [number for number in digits if len(near[number][0]) == len(near[digits[0]][0])]
+    if len(alike) < 2:
+        return []
+    first = near[alike[0]][0]
+    return [
+        code
+        for number, code in enumerate(near[max(0, alike[0] - 1) : alike[-1] + 2], max(0, alike[0] - 1))
+        if number in alike or (_shape(code[0]) == _shape(first) and code[0].islower())
+    ]
+
+
+def _shape(code: str) -> list[int]:
+    return [len(part) for part in code.split("-")]
 
 
 def _places(text: str, word: str) -> Iterator[int]:

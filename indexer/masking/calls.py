@@ -29,6 +29,7 @@ CALLS = by_sign(
     _called("hashpw|crypt|password", 0, "hard"),
     _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "long", "secret", "jwt"),
     _called("getconnection", 2),
+    _called("passwordencoder.encode|encoder.encode", 0, words="passwordencoder encoder"),
     _called("basic_auth|basicauth", 1, words="basic basicauth"),
     _called("fernet|secretkeyspec", 0, "long", "secret"),
     _called("signwith", 1, "long", "secret"),

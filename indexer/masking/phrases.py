@@ -253,6 +253,9 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
         Phrase("secret", "gh secret", rf"gh secret set\s+\S+\s+(?:-b|--body)[ =]{VALUE}"),
     ),
+    b"token": (
+        Phrase("token", "aws configure", r"aws configure set\s+aws_session_token\s+[\"']?([A-Za-z0-9+/=]{40,}+)"),
+    ),
     b"sqlplus": (
         Phrase(
             "password",

@@ -81,6 +81,16 @@ PRINTED = by_sign(
     Phrase(
         "password", "--from-literal=", r"--from-literal=[\w.-]{1,60}=[\"']?([^\s\"']{6,256})", "hard", words="literal"
     ),
+    Phrase("password", "mysqladmin", rf"mysqladmin[^\n]{{0,120}}? password {VALUE}", "strong", words="mysqladmin"),
+    Phrase("password", "net user ", rf"net user \S{{1,64}} {VALUE}", "strong", words="net"),
+    Phrase("password", "poetry config", rf"poetry config http-basic\.\S{{1,64}} \S{{1,64}} {VALUE}", words="poetry"),
+    Phrase(
+        "secret",
+        "consul kv put|etcdctl put",
+        rf"(?:consul kv|etcdctl) put \S{{0,100}}(?:pass|secret|token|key)\S{{0,40}} {VALUE}",
+        "strong",
+        words="consul etcdctl",
+    ),
     Phrase("secret", "config set --secret", rf"config set --secret \S{{1,64}} {VALUE}", words="pulumi"),
     Phrase(
         "secret",

@@ -26,13 +26,13 @@ BEYOND_ASCII = {
 #: A noun behind it makes it a word of a program: what is said of that is no password.
 _NO_WORD = (
     r"(?![A-Za-z0-9_./(\[]|[ -](?:hash|manager|polic|field|reset|length|file|store|strength|prompt|check|column|table|"
-    r"type|generator|validat|encod|input|change|rotation|expir|database|hint|protect|authent|grant|flow|module|form))"
+    r"type|generator|validat|encod|input|change(?!d)|rotation|expir|database|hint|protect|authent|grant|flow|module|form))"
 )
 _NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
 #: What stands between the noun and what it is.
 _IS = (
-    r"(?=[ ,:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[ ](?:is|was|are|to|it's|it is|ist|war|"
-    rf"lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
+    r"(?=[ ,?:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[?,]?[ ](?:is|was|are|to|it's|it is|ist|"
+    rf"war|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
     r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
     "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
 )
@@ -147,16 +147,19 @@ _OTHERS = (
         reach=120,
         words="api secret",
     ),
-    Phrase(
-        "token",
-        "token",
-        rf"(?i:token)(?!\w){_GAP}{_IS}(?:{QUOTE})?([A-Za-z0-9_-]{{20,}}+)(?![.(\w])",
-        "opaque",
-        begins=True,
+    *(
+        Phrase(
+            kind,
+            kind,
+            rf"{noun}(?!\w){_GAP}{_IS}(?:{QUOTE})?([A-Za-z0-9_-]{{20,}}+)(?![(\w]|\.\w)",
+            "opaque",
+            begins=True,
+        )
+        for kind, noun in (("token", "(?i:token)"), ("secret", "(?<=[a-z] )(?i:secret)"))
     ),
     Phrase(
         "password",
-        " pin |passcode|lock code|zugangscode",
+        "pin|passcode|lock code|zugangscode",
         rf"(?<!\w)(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
         rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
         words="pin passcode unlock zugangscode",

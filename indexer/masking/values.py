@@ -17,6 +17,8 @@ from indexer.shapes import dataclass
 Form = Literal["literal", "string", "entry", "line", "code"]
 
 _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+#: Keys of one-time passwords.
+_BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
 #: A variable, a format, a path, an address, an object or a function that is asked for the value.
 _REFERENCE = late(
@@ -35,9 +37,9 @@ _WORDS = late(
 _CLASS = late(r"[\[\\]|\(\?")
 #: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
 _NO_PASSWORD = late(
-    r"(?i:v?\d+(?:\.\d+)+\S*|\d+-?[a-z]+|\d{4}-\d\d\S*|[0-9a-f]{7,64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
+    r"(?i:v?\d+(?:\.\d+)+\S*|\d+-?[a-z]+|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
     r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|ed255|p-?256)\S*)|"
-    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]+\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
+    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
@@ -82,8 +84,15 @@ def is_secret(value: SecretValue) -> bool:
         return _is_password(text, value.form)
     if value.form == "literal":
         return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
+    if value.kind == "secret" and value.form in ("string", "entry") and (_BASE32.fullmatch(text) or _is_chosen(text)):
+        return True
     least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
     return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
+
+
+def _is_chosen(text: str) -> bool:
+    """What somebody thought up as a secret."""
+    return len(text) >= 8 and is_mixed(text) and any(c in _STRONG_SIGNS for c in text[1:])
 
 
 def _is_password(text: str, form: Form) -> bool:
@@ -97,7 +106,7 @@ def _is_password(text: str, form: Form) -> bool:
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
     if form == "line":
-        return mixed or (signs and any(c.isdigit() for c in text))
+        return mixed or is_tangled(text) or (signs and any(c.isdigit() for c in text))
     return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
 
 
