@@ -203,17 +203,19 @@ def _print_next(answer: Found) -> None:
     from smart_fork.retrieval.results import suggested_fork
     from smart_fork.terminal.words import short
 
-    best = next((hit for hit in answer.results if not hit.warning), None)
-    if best is None:
-        return
-    if best.score < FITS and answer.engine == "builtin":
+    least = FITS if answer.engine == "builtin" else 0.0
+    fitting = [hit for hit in answer.results if hit.score >= least]
+    best = next((hit for hit in fitting if not hit.warning), None)
+    if answer.results and not fitting:
         say('Next: smart-fork new "what it is to do": begin without one, for nothing here fits')
         if answer.project_path is not None:
             say("      or look everywhere: --all-projects")
-        return
-    name = short(best.session_id)
-    say(f'Next: {suggested_fork(best, name)} "what it is to do"')
-    say(f"      smart-fork show {name} reads it first")
+    elif best is not None:
+        name = short(best.session_id)
+        say(f'Next: {suggested_fork(best, name)} "what it is to do"')
+        say(f"      smart-fork show {name} reads it first")
+    elif fitting:
+        say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
 
 
 def print_hits(hits: Sequence[Hit]) -> None:

@@ -124,6 +124,15 @@ class TestFind:
         assert "--all-projects" in done.err
         assert "--all-projects" not in run("find", "why is the mail server unreachable", "--all-projects").err
 
+    def test_where_the_one_that_fits_cannot_be_forked_next_is_to_read_it(self, run, world, shop, monkeypatch):
+        knows = world.claude(shop, RETRY, DONE)
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+
+        err = run("find", RETRY).err
+
+        assert f"Next: smart-fork show {knows[:8]} " in err
+        assert "smart-fork fork" not in err
+
     def test_next_is_the_fork_that_the_result_suggests(self, run, world, shop):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", 90_000))
 
