@@ -56,7 +56,7 @@ def is_there(cwd: str) -> bool:
 
 
 def unplaced(cwd: str) -> str:
-    """Why nobody can work where a session did, whose log names `cwd`; empty where that is an absolute path."""
+    """Say why `cwd`, as a log names it, is no place to work in; empty where it is an absolute path."""
     if recorded(cwd) is not None:
         return ""
     return (

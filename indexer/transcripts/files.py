@@ -42,8 +42,9 @@ def regular_file(
 
 
 def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
-    """What is named like a log in `folder` and `depth` levels below and is none, and folders that are closed: paths,
-    each with what it is.
+    """Yield files that are named like logs and are none, and closed folders, each with what it is.
+
+    `folder` is looked through with `depth` levels below it.
     """
     try:
         with os.scandir(folder) as listing:
@@ -62,7 +63,7 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
 
 
 def _odd(entry: os.DirEntry[str]) -> str:
-    """What an entry is that is no regular file; empty where it is one."""
+    """Say what an entry is; empty where it is a regular file."""
     try:
         if entry.is_file():
             return ""

@@ -66,7 +66,7 @@ def unread(adapters: Iterable[AgentAdapter]) -> tuple[str, ...]:
 
 
 def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
-    """What is named like a log of these agents and cannot be one. Paths are told only to who may ask everything."""
+    """Find files that are named like logs of these agents and are none. A client limited to projects gets no paths."""
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if permission.limited() else adapters)
