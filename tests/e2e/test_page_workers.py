@@ -203,18 +203,18 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     home.wait_for_selector("h1:has-text('Workers')")
     assert "answered" in home.inner_text("main .note")
     board.wait_for_selector("#column-idle .worker:has-text('the answer was 2.')")
-    field = board.locator("#column-idle").get_by_label("Go on with")
+    field = board.locator("#column-idle").get_by_label("Message")
     field.fill("and announce it")
     board.wait_for_selector("#asking", state="hidden")
     board.dblclick("#column-idle .tell button")
-    board.wait_for_selector(".note:has-text('Upload the release: said and announce it')")
+    board.wait_for_selector(".note:has-text('Upload the release: sent and announce it')")
     session = board.locator("#column-idle .worker >> text=Read").get_attribute("href")
     assert session
     heard = [line for line in served.log_of(session.rpartition("/")[2]).splitlines() if "and announce it" in line]
     assert 1 == len(heard)
     board.click("#column-idle .extra summary")
     board.click("#column-idle >> text=Close it")
-    board.wait_for_selector(".note:has-text('is ended')")
+    board.wait_for_selector(".note:has-text('has ended')")
     board.wait_for_selector("#column-ended .worker:has-text('Upload the release')")
 
 
@@ -285,7 +285,7 @@ def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     keys.press("Enter")
     tab_to(page, "Close it")
     keys.press("Enter")
-    page.wait_for_selector(".note:has-text('is ended')")
+    page.wait_for_selector(".note:has-text('has ended')")
 
 
 def test_a_service_that_ends_hangs_up_on_windows_that_listen_which_say_so_and_find_it_again(served, opened):

@@ -196,7 +196,7 @@ def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
         words in text for words in ("Make it larger &lt;i&gt;", "Drop it", "by the first alone", "size = 2 # &lt;b&gt;")
     )
     assert ["It holds two.", "Gone."] == re.findall(r"(?:removed|added): </span>(It holds two\.|Gone\.)", text)
-    assert "it ends where they part" in compared_with(first, fork)
+    assert "Nothing of its own." in compared_with(first, fork)
     assert all("Choose two different" in compared_with(*two) for two in ((fork, fork), (fork, "nobody")))
     assert "They share" not in served.get(f"/family/claude/{fork}")[1]
 

@@ -157,7 +157,7 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
     first, again = (send(served, worker=worker, do="close", form=form[1]) for _ in range(2))
 
     assert first == again == (303, f"/workers?told={form[1]}")
-    assert "is ended" in re.sub(r"\s+", " ", served.get(first[1])[1])
+    assert "has ended" in re.sub(r"\s+", " ", served.get(first[1])[1])
     assert 'class="worker ended"' in served.get("/board")[1]
     later = send(served, worker=worker, do="close", form=served.form("/worker"))
     assert "It had ended already" in served.get(later[1])[1]
