@@ -21,7 +21,7 @@ ADDRESSED = (
     "/sessions", "/families", "/open",
 )  # fmt: skip
 #: What two forks are asked, and what is asked for once more.
-ASKED = ("Count what waits", "Count what has left", "Count what has left")
+ASKED = ("Find the timer that keeps closed connections", "Which timer leaks?", "Which timer leaks?")
 
 
 def views(page: Page, served: DemoService) -> Iterator[str]:
