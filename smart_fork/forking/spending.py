@@ -92,7 +92,7 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
         )
     evidence = spending.evidence(session)
     if evidence is not None and evidence.score is not None and not fits(evidence):
-        if spending.wanted.budget == MATCH and not spending.wanted.keep:
+        if spending.wanted.budget == MATCH and not spending.wanted.changed():
             raise none_answers(session.session_id, evidence.score)
         why = f"nothing fits: the chance is {in_words(evidence.score)}, and {NAMED_FLOOR:.2f} is the least"
         evidence = ExchangeEvidence(why_not=why)
