@@ -216,7 +216,12 @@ def rollback(
         print_json(outcome.as_json())
     else:
         for restored in (outcome, *outcome.followed):
-            out.print(plain(f"Restored {restored.path} from {restored.restored}"))
+            how = (
+                f"Restored {restored.path} from {restored.restored}"
+                if restored.restored
+                else f"Removed {restored.path}"
+            )
+            out.print(plain(how))
         if outcome.snapshot:
             out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
         for other in outcome.left:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.transcripts.lines import decode_line, open_regular
+from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
@@ -101,7 +102,7 @@ class _Look:
 def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collection[str]) -> Iterator[CopyBehind]:
     """Compressed copies of logs that are gone."""
     cutter = find_cutter(session.tool)
-    for kept in kept_logs.copies() if cutter else ():
+    for kept in kept_logs.copies() if cutter and not permission.limited() else ():
         if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):
             continue
         with kept_logs.opened(kept) as path:

@@ -72,15 +72,28 @@ def _changed_with(entry: Noted, logged: Iterable[Noted]) -> list[Noted]:
     """What is noted of the other files that were changed together with one."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
-    return list({one.source_path: one for one in others if one.snapshot}.values())
+    return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
 
 
 def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
+    if not entry.snapshot:
+        return _taken_away(entry, undoing)
     snapshot = snapshots.find(entry.snapshot)
     session = _destination(snapshot, entry, None, undoing.disk)
     if session.stamp is None and not entry.beside:
         raise ForkRefused("it is not there any more")
     return _put_back(snapshot, session, entry, undoing)
+
+
+def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
+    """Take away once more what went beside a transcript, and came back with a rollback."""
+    session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
+    before = snapshots.take(path, entry.session_id, undoing.now, disk=undoing.disk)
+    snapshots.note(
+        session, snapshots.ROLLBACK, before, path, undoing.now, size_after=0, change=undoing.change, beside="yes"
+    )
+    path.unlink(missing_ok=True)
+    return Restored(session_id=entry.session_id, restored="", path=str(path), snapshot=before.id if before else None)
 
 
 def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
@@ -95,6 +108,7 @@ def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _U
         snapshots.note(
             session, snapshots.ROLLBACK, before, target, undoing.now,
             size_after=sum(map(len, snapshots.content(snapshot))), change=undoing.change, restored=snapshot.id,
+            beside="yes" if entry.beside else "",
         )  # fmt: skip
         replace_transcript(target, snapshots.content(snapshot), expected=session.stamp, disk=disk)
     return replace(done, snapshot=before.id if before else None)

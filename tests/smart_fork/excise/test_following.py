@@ -283,6 +283,23 @@ class TestBeside:
         assert (False, False) == (done["erased"], found["ok"])
         assert {str(other), str(copy)} == {one["path"] for one in found["copies"]}
 
+    def test_others_are_cut_by_their_paths_and_are_named_no_more(self, world, shop, log):
+        other = log.with_suffix("") / "subagents/agent-2b.jsonl"
+        other.write_text(json.dumps({"uuid": "s2", "type": "user", "message": {"content": f"found {SECRET}"}}) + "\n")
+        cut_secret(log.stem)
+        assert not check(log.stem)["ok"]
+        cut(Request(str(other), ids=("s2",), force=True))
+
+        assert ([], True) == (holders(world.home), check(log.stem)["ok"])
+
+    def test_an_undone_undoing_takes_them_away_once_more(self, world, shop, log):
+        done = cut_secret(log.stem)
+        undone = rollback(done["snapshot"])
+        assert 4 == len(holders(world.home))
+        rollback(undone["snapshot"])
+
+        assert ([], True) == (holders(world.home), check(log.stem)["ok"])
+
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
 def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent):
