@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -67,7 +68,8 @@ class _Look:
         if copy is None:
             said = self._gone & words_of(_lines(one))
             if any(map(_is_telling, said)):
-                yield CopyBehind(str(one.path), tuple(sorted(said)), _told(one))
+                reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
+                yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
         elif (own := self.said(copy)) or propagation.matching(copy, self._cut):
             reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
             yield CopyBehind(str(one.path), tuple(sorted(own)), reason)
@@ -105,7 +107,7 @@ def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collecti
     for kept in kept_logs.copies() if cutter and not permission.limited() else ():
         if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):
             continue
-        with kept_logs.opened(kept) as path:
+        with suppress(OSError), kept_logs.opened(kept) as path:
             copy = propagation.load_copy(session, path) if cutter and cutter.holds(path, keys) else None
             said = look.said(copy) if copy else set[str]()
             if said or (copy and propagation.matching(copy, cut)):
