@@ -82,6 +82,8 @@ def _written(project: Project, one: Alias, at: int | None, title: str, taken_as:
             yield branch
         except BaseException:
             branch.undo()
+            if (known := pulled.find(branch.path, branch.agent)) is not None:
+                known.forget()
             raise
 
 

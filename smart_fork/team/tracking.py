@@ -220,11 +220,11 @@ class Tracking:
     @contextlib.contextmanager
     def one_push(self) -> Iterator[None]:
         """Wait until no other process of this machine pushes from this clone."""
-        try:
-            folder = private_dir(self.path.parent)
-        except OSError as error:
-            raise login.unwritten(self.path, error) from error
-        with held(folder, fcntl.LOCK_EX):
+        with contextlib.ExitStack() as lock:
+            try:
+                lock.enter_context(held(private_dir(self.path.parent), fcntl.LOCK_EX))
+            except OSError as error:
+                raise login.unwritten(self.path, error) from error
             yield
 
     @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -253,3 +254,53 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
     assert "[REDACTED:anthropic-key]" in whole
     assert [] == [text for text in (str(alice.clone), str(alice.machine.home), SECRET, "\ue0f0") if text in whole]
     assert (fork["agent_type"], fork["resolved"], fork["warnings"]) == (agent, "team", [])
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_session_that_broke_off_after_a_result_is_forked_and_gone_on_with(people, agent: Protocol):
+    """The model gets the call and its result, which her session ended with, and then his prompt."""
+    alice, bob = people
+    hers = alice.ask(agent, unlike_any_other("Read the queue"), unlike_any_other("It is read"))
+    output = unlike_any_other("def queue")
+    (_broken_off_claude if agent == "claude" else _broken_off_codex)(hers, output)
+    pushed = alice.team("push", hers.session_id, "--public", "--yes")
+
+    (log,) = map(Path, bob.team("fork", pushed["session_id"])["files"])
+    prompt = unlike_any_other("Go on")
+    bob.ask(agent, prompt, unlike_any_other("Done"), Log(log).session_id)
+
+    body = json.dumps(bob.sent(prompt).body)
+    assert body.index("call_brokenoff") < body.index(output) < body.index(prompt)
+
+
+def _broken_off_claude(hers: Log, output: str) -> None:
+    prompt = next(one for one in hers.records if one["type"] == "user" and "uuid" in one)
+    said = next(one for one in reversed(hers.records) if one["type"] == "assistant")
+    call = {"type": "tool_use", "id": "call_brokenoff", "name": "Read", "input": {"file_path": "queue.py"}}
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": output}
+    answer = said["message"] | {"id": "msg_brokenoff", "content": [call], "stop_reason": "tool_use"}
+    parent = said["uuid"]
+    with hers.path.open("a") as log:
+        for record in (
+            prompt | {"message": {"role": "user", "content": "and now?"}},
+            said | {"message": answer},
+            prompt | {"message": {"role": "user", "content": [result]}},
+        ):
+            record |= {"uuid": str(uuid.uuid4()), "parentUuid": parent}
+            parent = record["uuid"]
+            log.write(json.dumps(record) + "\n")
+
+
+def _broken_off_codex(hers: Log, output: str) -> None:
+    last = hers.records[-1]
+    arguments = json.dumps({"command": ["cat", "queue.py"]})
+    call = {"type": "function_call", "name": "shell", "arguments": arguments, "call_id": "call_brokenoff"}
+    with hers.path.open("a") as log:
+        for number, item in enumerate((
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and now?"}]},
+            call,
+            {"type": "function_call_output", "call_id": "call_brokenoff", "output": output},
+        ), 1):  # fmt: skip
+            ordinal = {"ordinal": last["ordinal"] + number} if "ordinal" in last else {}
+            record = {"timestamp": last["timestamp"], **ordinal, "type": "response_item", "payload": item}
+            log.write(json.dumps(record) + "\n")
