@@ -119,7 +119,9 @@ class Withdrawn(Conflict):
 
 
 class ServerUnavailable(SmartForkError):
-    """The server of the team does not answer, or not as one does."""
+    """The server of the team does not answer, or not as one does; `answered` is whether it did."""
+
+    answered = True
 
     code = "server_unavailable"
     http_status = 502

@@ -248,7 +248,9 @@ class Client:
             ):
                 return self._read(answer, most)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise _Again(_away(self.account.origin, error)) from error
+            away = _away(self.account.origin, error)
+            away.answered = False
+            raise _Again(away) from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
         """The bytes of an answer that is one.

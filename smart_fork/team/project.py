@@ -126,12 +126,12 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Why a server does not answer now."""
+    """Why a server does not answer now; what it answers wrongly is told by who asks."""
     try:
         with away.quick(account) as client:
             client.hello()
     except ServerUnavailable as error:
-        return error
+        return None if error.answered else error
     return None
 
 

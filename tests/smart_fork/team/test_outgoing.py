@@ -217,7 +217,7 @@ def test_codex_arguments_stay_json_when_they_are_withheld(home, root):
     assert "LEAK" not in json.dumps(records)
 
 
-@pytest.mark.parametrize("text", ["*a*a*a*a*a*a*a*a*a*b", "x" * 400, "a\n" * 40_000])
+@pytest.mark.parametrize("text", ["x" * 400, "a\n" * 40_000])
 def test_a_file_that_cannot_be_kept_to_stops_everything(home, root, text):
     (root / ".smartforkignore").write_text(text)
     log = claude(home, root, *one_call(use("t1", "Bash", command="ls"), "x"))

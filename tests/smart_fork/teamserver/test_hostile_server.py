@@ -107,6 +107,7 @@ NOT_KNOWN = {"other ids", "counts", "another project's"}
 PLAUSIBLE = {
     "sync": NOT_KNOWN, "excise": NOT_KNOWN, "delete": {"nothing, and no content"},  # which is how it says that
     "audit": {"other types", "another project's"},
+    "list": {"slow"}, "status": {"slow"},  # what is known here is told, with why it is not the server's word
 }  # fmt: skip
 
 
