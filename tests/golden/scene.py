@@ -66,6 +66,7 @@ class Scene:
         """One command; what it printed, and its exit code."""
         said, complained = io.StringIO(), io.StringIO()
         self.patch.setattr("sys.argv", ["smart-fork", *words])
+        self.patch.setattr("__main__.__package__", None)  # as of a program, also under `python -m pytest`
         self.patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         with (
             contextlib.redirect_stdout(said),

@@ -27,6 +27,7 @@ def run(capsys, monkeypatch, shop, command_model):
 
     def command(*words: str) -> SimpleNamespace:
         monkeypatch.setattr("sys.argv", ["smart-fork", *words])
+        monkeypatch.setattr("__main__.__package__", None)  # as of a program, also under `python -m pytest`
         with pytest.raises(SystemExit) as ended:
             main()
         said = capsys.readouterr()
