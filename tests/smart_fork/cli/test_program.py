@@ -46,6 +46,31 @@ def test_it_completes_in_shells():
     assert b"find" in subprocess.run([program], capture_output=True, check=True, env=os.environ | asked).stdout.split()
 
 
+#: A command beside which one thread works that is waited for, and one that is in a library for good.
+BESIDE = """
+import atexit, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+class Library:
+    def __del__(self): print("taken down", flush=True)
+library, going = Library(), threading.Event()
+atexit.register(print, "last words")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+ThreadPoolExecutor(1).submit(lambda: (going.wait(), print("finished")))
+threading._register_atexit(going.set)
+sys.argv = ["smart-fork", "index", "path"]
+from smart_fork.__main__ import main
+main()
+"""
+
+
+def test_a_thread_that_is_in_a_library_at_the_end_does_not_abort_the_command_and_work_is_waited_for():
+    """What it has in memory is not taken down around it."""
+    done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=False)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ["finished", "last words"] == done.stdout.splitlines()[-2:]
+
+
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["index", "path"]])
 def test_a_reader_that_has_seen_enough_ends_it_quietly(world, shop, words):
     world.claude(shop, "one", "1")
