@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,10 @@ from smart_fork.excise.ranges import chosen
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import remaining
+from smart_fork.excise.traces import related, words_in
 from smart_fork.families.descent import Descendant
+from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]
@@ -150,9 +153,23 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
         if not one.copied  # else it is followed
     ]
     found += [f"session {one.session_id}, which has the same from before this one" for one in others]
+    found += _named_after(planned)
     if permission.limited():
         found.append("copies in projects that this client may not ask about, if there are any")
     return found
+
+
+def _named_after(planned: Plan) -> Iterator[str]:
+    """The worktrees of workers, with their git branches, that are named after a prompt which goes."""
+    words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
+    if not words or not has_registry():
+        return
+    with Registry() as registry:
+        workers = registry.workers()
+    for worker in workers:
+        name = Path(worker.worktree).name if worker.worktree else ""
+        if related(worker, {planned.session.session_id}) and words & words_in(name):
+            yield f"worktree {worker.worktree} and git branch {worker.branch}, named after what goes"
 
 
 def _planned(session: Transcript, request: Request) -> Plan:

@@ -69,6 +69,26 @@ def test_a_copy_without_its_first_prompt_is_named_after_one_that_it_has(session)
     assert "swordfish" not in made.path.read_text()
 
 
+def test_a_worktree_that_is_named_after_a_prompt_which_goes_is_named(session, world: World):
+    agent = sessions.locate(session).agent
+    with Registry() as registry:
+        for name in ("the-passphrase-of-swordfish-1", "add-retry-1"):
+            worktree = world.home / "shop/.worktrees" / name
+            registry.set_state(
+                registry.add(
+                    agent, source_session_id="", session_id=session, place="process", cwd=worktree, worktree=worktree,
+                    branch=f"smart-fork/{name}",
+                ).id,
+                "ended",
+            )  # fmt: skip
+
+    remains = cut(Request(session, "0-1"))["remains"]
+
+    assert [f"worktree {world.home}/shop/.worktrees/the-passphrase-of-swordfish-1 and git branch"] == [
+        one.partition(" smart-fork/")[0] for one in remains if "worktree" in one
+    ]
+
+
 def test_a_name_that_repeats_a_prompt_goes_with_it_and_another_stays(world: World, shop):
     named = {}
     for name in ("Vault", "The  passphrase of the vault is swordfish (Branch 3)"):
