@@ -46,12 +46,7 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
 
     `folder` is looked through with `depth` levels below it.
     """
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=attrgetter("name"))
-    except OSError:
-        return
-    for entry in entries:
+    for entry in _entries(folder):
         if entry.name.endswith(suffix):
             if kind := _odd(entry):
                 yield entry.path, kind
@@ -60,6 +55,15 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
                 yield from odd_files(entry.path, suffix, depth - 1)
             else:
                 yield entry.path, "a folder that is closed to you"
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    """List a folder by name; an unreadable one is empty."""
+    try:
+        with os.scandir(str(folder)) as listing:
+            return sorted(listing, key=attrgetter("name"))
+    except OSError:
+        return []
 
 
 def _odd(entry: os.DirEntry[str]) -> str:
@@ -97,12 +101,7 @@ def _are_folders(path: str, below: Iterable[str]) -> bool:
 
 
 def _list(folder: str, agent: AgentName, ends: tuple[str, str], depth: int, found: list[LogFile]) -> None:
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=attrgetter("name"))
-    except OSError:
-        return
-    for entry in entries:
+    for entry in _entries(folder):
         try:
             if entry.is_dir(follow_symlinks=False):
                 if depth > 0:

@@ -59,7 +59,7 @@ class TestIndex:
         other = world.repository("other")
         scopes, waiting = [], SqliteStore.waiting
         monkeypatch.setattr(
-            SqliteStore, "waiting", lambda store, first, limit: scopes.append(first) or waiting(store, first, limit)
+            SqliteStore, "waiting", lambda store, first, *more: scopes.append(first) or waiting(store, first, *more)
         )
         for folder, arguments in ((shop, ["--project", str(shop)]), (other, []), (shop, ["--project", "/gone"])):
             world.claude(folder, f"{RETRY} in {folder.name}", DONE)
