@@ -166,8 +166,8 @@ def scope_of(store: Store, asked: CheckedRequest) -> Scope:
 
 def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[str, float]:
     """Vectors for what is asked about, as far as time allows, and first for what its words find; where somebody goes
-    on, for the passages that find most.
-    Why there is no model for it, where there is none; and how many were made in a second.
+    on, for the passages that find most. Why there is no model for it, where there is none; and how many were made in a
+    second.
     """
     scope = scope_of(store, asked)
     counts = store.counts(scope)
