@@ -171,12 +171,15 @@ def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Progress of a call, what hooks said of it, the files as they were before a message; a title of a prompt."""
+    """Progress of a call, what hooks said of it, what was shown in place of its result; files before a message; a title."""
     places = [record, record.get("attachment")]
     named = [
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
     ]
     keys = [f"call:{one}" for one in named if isinstance(one, str)]
+    shown = record.get("replacements")
+    named = [one.get("toolUseId") for one in shown if isinstance(one, dict)] if isinstance(shown, list) else []
+    keys += [f"call:{one}" for one in named if isinstance(one, str)]
     if isinstance(record.get("messageId"), str):
         keys.append(f"turn:{record['messageId']}")
     name = _TITLES.get(str(record.get("type")))

@@ -292,6 +292,16 @@ class TestBeside:
 
         assert ([], True) == (holders(world.home), check(log.stem)["ok"])
 
+    def test_what_was_shown_in_place_of_a_long_result_goes_with_it(self, world, shop, log):
+        shown = [{"kind": "tool-result", "toolUseId": "toolu_1", "replacement": f"it begins with {SECRET}"}]
+        with log.open("a") as file:
+            file.write(json.dumps({"type": "content-replacement", "sessionId": log.stem, "replacements": shown}) + "\n")
+        branch(log.stem)
+        assert 9 > len(holders(world.home)) > 4
+        cut_secret(log.stem)
+
+        assert [] == holders(world.home)
+
     def test_an_undone_undoing_takes_them_away_once_more(self, world, shop, log):
         done = cut_secret(log.stem)
         undone = rollback(done["snapshot"])
