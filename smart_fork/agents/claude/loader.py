@@ -171,7 +171,7 @@ def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Progress of a call, what hooks said of it, what was shown in place of its result; files before a message; a title."""
+    """Progress of a call, what hooks said of it, what was shown for its result; files before a message; a title."""
     places = [record, record.get("attachment")]
     named = [
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
