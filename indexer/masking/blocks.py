@@ -40,14 +40,8 @@ _CODES_BEGIN = late(
     r"codes? de (?:r\w{1,2}cup\w{1,2}ration|secours)|\w{0,3}digos? de recupera\w{2,4}|codici di (?:recupero|backup)"
 )
 _CODES_BEGIN_WITH = (
-    "recovery",
-    "backup",
-    "wiederherstellung",
-    "codes de",
-    "code de",
-    "digos de",
-    "digo de",
-    "codici di",
+    *("recovery", "backup", "wiederherstellung", "scratch"),
+    *("codes de", "code de", "digos de", "digo de", "codici di"),
 )
 _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
 _COOKIE = late(

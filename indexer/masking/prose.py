@@ -52,27 +52,12 @@ _KEY = (
 )
 
 _IT_IS = rf"{_NO_WORD}{_GAP}{_IS}{_TOLD}"
+#: The word right before a password that is told without a verb: "and password …".
 _LAST = (
-    "with",
-    "mit",
-    "avec",
-    "con",
-    "com",
-    "and",
-    "und",
-    "et",
-    ",",
-    "/",
-    ";",
-    "#",
-    "the",
-    "das",
-    "mot de",
-    " la",
-    " le",
-    " a",
+    *("with", "mit", "avec", "con", "com", "and", "und", "et", " e", " y", ",", "/", ";", "#"),
+    *("the", "das", "mot de", " la", " le", " a", " o", " il"),
 )
-_BESIDE = "|".join(f"(?<={word} )" for word in (*_LAST, " e", " y", " o", " il"))
+_BESIDE = "|".join(f"(?<={word} )" for word in _LAST)
 #: What a key is, beside being told: it stands in commas, or alone in the next line.
 _KEY_IS = rf"(?:{_IS}|,[ ]|:[ \t]{{0,4}}\n\s{{0,12}})"
 #: How a program of a test types it into a field.
