@@ -84,7 +84,8 @@ _ELSE = (
 #: What makes bytes, or a secret, of a string.
 _MAKES = (
     r"(?:\w{1,24}\((?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|"
-    r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|Secret\w{0,12}\(|@|\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?\("
+    r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|(?:new )?[A-Za-z:]{0,16}(?:[Ss]tring|Secret\w{0,12})(?:::(?:from|new))?\(|@|"
+    r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?\("
 )
 _SEPARATOR = late(
     _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_&*][\w.\[\]|&'<>]{0,40}+(?:[ ][\w&]{1,12})?\??[ \t]{0,4}+"
@@ -97,7 +98,7 @@ _SEPARATOR = late(
     r",[ \t]{0,24}+(?:default\s{0,2}=\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+|"
     # an element, its attribute or the one behind it
     r"(?:>(?:\s{0,8}<value>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
-    r"(?:[bfru]?(?P<quote>\"\\{1,3}\"|\\{0,3}[\"'`]))?"
+    r"(?:[bfru]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
 )
 _BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
 _INSIDE = {

@@ -100,6 +100,13 @@ _PASSWORDS = (
     ),
     Phrase(
         "password",
+        _ANCHORS,
+        rf"{_NOUN}{_NO_WORD}{_GAP}{_IS}(?:{QUOTE})((?=(?:[a-z]+[ -]){{3}}){_WORDS})(?:{QUOTE})",
+        "worded",
+        begins=True,
+    ),
+    Phrase(
+        "password",
         "wifi|wi-fi|wlan",
         rf"(?i:wi-?fi|wlan)[ -]{_NOUN}{_IS}(?:{QUOTE})?([^{_ENDS}]{{8,63}})",
         "worded",

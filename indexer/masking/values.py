@@ -156,8 +156,9 @@ def is_worded(text: str) -> bool:
     """A password, or several words that make one: no sentence."""
     if is_strong(text):
         return True
-    if len(re.findall("[ -]", text)) >= 2:
-        return not _FUNCTION_WORDS.search(text.lower()) and not _WORDS.search(text)
+    words = re.split("[ -]", text)
+    if len(words) > 2:
+        return not _FUNCTION_WORDS.search(text.lower()) and not any(map(_WORDS.fullmatch, words))
     return len(text) >= 6 and text.isalpha() and not _WORDS.search(text)
 
 

@@ -91,6 +91,12 @@ ASSIGNMENTS = {
         ("DB_PWD=", "swordfish", "\n"),
         ('passphrase: "', "Tr0ub4dor&3", '"'),
         ("mysql_pass = '", "hunter2x", "'"),
+        ('password = """', "hunter2x", '"""'),
+        ("password = '''", "hunter2x", "'''"),
+        ('let password = String::from("', "hunter2x", '");'),
+        ('String password = new String("', "hunter2x", '");'),
+        ("the password for staging is '", "amber lanterns drift north", "'"),
+        ("the wifi password is '", "purple monkey dishwasher lamp", "'"),
     ],
     "api-key": [
         ("api_key=", made_up(32, HEX), "\n"),
