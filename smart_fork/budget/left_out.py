@@ -25,7 +25,7 @@ def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -
     ]
     return (
         f"… {' and '.join(counted)} left out here.\n"
-        f"They are in session {session} from message {first} on: smart-fork show {session} --at {first}"
+        f"They are in session {session} from message {first} on: smart-fork shows them."
     )
 
 

@@ -179,7 +179,7 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
         made = embed_first(
             store, engine.embedder, scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,
-            wanted=found_by_words(store, Query(asked.intent, scope, asked.limit, also=asked.also)),
+            wanted=_wanted(store, Query(asked.intent, scope, asked.limit, also=asked.also)),
         )  # fmt: skip
         return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
@@ -190,3 +190,14 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
         log.warning("no new vectors: %s", error)
         return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else "", 0.0
     return "", 0.0
+
+
+def _wanted(store: Store, query: Query) -> frozenset[int]:
+    """The passages that the question's words find; none where words cannot be searched."""
+    try:
+        return found_by_words(store, query)
+    except Exception as error:
+        if is_damage(error):
+            raise
+        log.info("no passages by words: %s", error)
+        return frozenset()

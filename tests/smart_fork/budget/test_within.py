@@ -140,7 +140,7 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
     assert any(f"{repo}/upload.py" in action for action in actions[: actions.index(f"edit {repo}/upload.py")])
     log = Path(back.source_path).read_text()
     assert f"3 exchanges left out here.\\nThey are in session {SESSION} from message" in log
-    assert f"smart-fork show {SESSION} --at" in log
+    assert f"They are in session {SESSION} from message" in log
 
 
 def results_of(session) -> list[str]:

@@ -226,7 +226,7 @@ def test_what_is_too_much_for_the_others_model_is_told_from_an_exchange_on(world
     assert "step 5 of the work" == words(copy)[0]
     raw = READERS["codex"].read(copy.source_path, keep_raw=True).session.turns[0].raw.decode()
     assert "… 5 exchanges left out here." in raw
-    assert f"They are in session {parent} from message 0 on: smart-fork show {parent} --at 0" in raw
+    assert f"They are in session {parent} from message 0 on: smart-fork shows them." in raw
     assert "step 0 of the work" not in raw
     assert forked.handed.tokens < 2_000
 
