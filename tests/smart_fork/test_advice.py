@@ -71,8 +71,7 @@ def wrongly_told(names: re.Pattern[str], heard: tuple[str, ...], *other_rooms: s
 
 
 def test_no_command_is_named_to_whoever_has_tools():
-    in_logs = "budget/left_out.py"  # a marker is read in a session, by agents and people alike
-    assert [] == wrongly_told(COMMAND, ("", "tool"), in_logs)
+    assert [] == wrongly_told(COMMAND, ("", "tool"))
 
 
 def test_no_tool_is_named_to_whoever_has_commands():
