@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 #: How often, and after how long, a process without any environment is looked at again.
 _LOOKS, _LOOK_SECONDS = 100, 0.01
 _STATUS_SECONDS = 2.0
-#: What ends a group of processes when nobody holds its standard input any more.
+#: Ends a group of processes when its standard input is closed. Starting it costs processor time, so only a program that
+#: may take longer than so many seconds gets one.
+_BRIEF_SECONDS = 240.0
 _GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"
 
 
@@ -178,7 +180,10 @@ class SystemProcesses:
         timeout: float,
         input: bytes = b"",  # noqa: A002
     ) -> Completed:
-        """See `Processes.run`. What is late, or is waited for no more, is ended with everything that it started."""
+        """See `Processes.run`. A program that is late, or is waited for no more, is ended with everything it started.
+
+        One that may take minutes ends with us as well, however we end.
+        """
         with _CtrlC() as ctrl_c:
             try:
                 process = subprocess.Popen(
@@ -192,7 +197,7 @@ class SystemProcesses:
                 )
             except (OSError, ValueError) as error:
                 raise _not_started(argv, cwd, error) from error
-            with process, _ended_with_us(process.pid):
+            with process, _ended_with_us(process.pid) if timeout > _BRIEF_SECONDS else contextlib.nullcontext():
                 try:
                     ctrl_c.counts()
                     stdout, stderr = process.communicate(input, timeout=timeout)

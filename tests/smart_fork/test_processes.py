@@ -142,7 +142,7 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
 
 def test_nothing_is_left_of_a_program_that_has_ended(processes):
     before = set(psutil.Process().children(recursive=True))  # of tests in this process
-    processes.run(["true"], timeout=90)
+    processes.run(["true"], timeout=600)
 
     assert set() == set(psutil.Process().children(recursive=True)) - before
 
