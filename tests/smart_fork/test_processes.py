@@ -112,7 +112,8 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
 def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_killed(tmp_path, number):
     pid_file = tmp_path / "pid"
     waits = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # nohup has hang-ups ignored
+        "sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
         "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
         "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
