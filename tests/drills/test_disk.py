@@ -178,8 +178,9 @@ def test_a_state_folder_that_becomes_read_only_is_said_and_indexing_goes_on_when
             eventually(lambda: "failing" == service.ask("/healthz")[1]["indexing"], "it to be said")
             assert service.process.poll() is None
             answer = found("uploader", SMART_FORK_SERVICE="off")
-            assert "index_not_available" == answer["error"]
-            assert answer["fallback_sessions"]
+            assert "Read-only file system" in answer["index"]["problem"]
+            assert not answer["index"]["complete"]
+            assert answer["results"]
             disk("rw")
             until_right(tmp_path / "after")
     assert index_db().exists()

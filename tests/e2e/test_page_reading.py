@@ -141,6 +141,7 @@ def test_ctrl_k_asks_from_everywhere(served, opened, path):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_selector(f"h1:has-text({ANSWER!r})")
+    page.wait_for_load_state()  # its scripts listen by then
     page.keyboard.press("Control+k")
     page.keyboard.type(INTENT)
     page.keyboard.press("Enter")
