@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -21,11 +22,14 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
-from smart_fork.excise.traces import own_words, searched
+from smart_fork.excise.traces import own_source, own_words, searched
 from smart_fork.families.descent import Descendant, Descent
 
 #: Words that a search could be made for.
 _WORD = re.compile(r"\w{3,64}")
+_LETTERS = re.compile(r"[^\W\d_]+")
+#: So many words in a row tell a text, however ordinary each of them is.
+_RUN = 4
 
 
 def all_words(some: Iterable[str]) -> set[str]:
@@ -38,10 +42,21 @@ def words_of(lines: Iterable[bytes]) -> set[str]:
     return all_words(text for line in lines for text in _texts(line))
 
 
+def runs_of(lines: Iterable[bytes]) -> set[str]:
+    """The runs of words in the texts of lines, each with single blanks."""
+    return {run for line in lines for text in _texts(line) for run in _runs(text)}
+
+
+def said_in(lines: Iterable[bytes]) -> set[str]:
+    """Words and runs of words: those have a blank."""
+    some = list(lines)
+    return words_of(some) | runs_of(some)
+
+
 def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, each with what to do about it.
 
-    `gone` are the words that were cut, as far as they are known.
+    `gone` are the words that were cut and the runs of them, as far as they are known.
     """
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
@@ -66,10 +81,10 @@ class _Look:
         """A log, and what lies beside it."""
         copy = None if one.told else propagation.load_copy(self._session, one.path)
         if copy is None:
-            said = self._gone & words_of(_lines(one))
+            said = self._gone & said_in(_lines(one))
             if any(map(_is_telling, said)):
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
-                yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
+                yield CopyBehind(str(one.path), tuple(sorted(all_words(said))), reason)
         elif (own := self.said(copy)) or propagation.matching(copy, self._cut):
             reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
             yield CopyBehind(str(one.path), tuple(sorted(own)), reason)
@@ -79,9 +94,9 @@ class _Look:
         """The files beside a log."""
         cutter = find_cutter(agent or self._session.tool)
         for path in cutter.files_of(log) if cutter else ():
-            said = self._gone & words_of(_read(path))
+            said = self._gone & said_in(_read(path))
             if any(map(_is_telling, said)):
-                yield CopyBehind(str(path), tuple(sorted(said)), f"It lies beside the log. {_beside(path)}")
+                yield CopyBehind(str(path), tuple(sorted(all_words(said))), f"It lies beside the log. {_beside(path)}")
 
     def said(self, copy: Transcript) -> set[str]:
         """The words in a copy. What it says itself as well is none of it, unless it is no ordinary word."""
@@ -140,8 +155,21 @@ def _cut_it(reference: str, session_id: str) -> str:
 
 
 def _is_telling(word: str) -> bool:
-    """Whether it is no ordinary word, such as our own messages have."""
+    """Whether it is no ordinary word, and no run of words, such as our own messages have."""
+    if " " in word:
+        return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(searched([word]) - own_words())
+
+
+@cache
+def _own_text() -> str:
+    """All that our own messages say."""
+    return " ".join(_LETTERS.findall(own_source().lower()))
+
+
+def _runs(text: str) -> Iterator[str]:
+    words = _LETTERS.findall(text.lower())
+    return (" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:

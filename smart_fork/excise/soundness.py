@@ -17,7 +17,7 @@ from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
-from smart_fork.excise.remnants import all_words, behind, words_of
+from smart_fork.excise.remnants import all_words, behind, runs_of, words_of
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, traces
 from smart_fork.retrieval.index_access import opened
@@ -37,7 +37,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gaps = broken_links(session)
     gone = cut_words(session)
     words = words_found(session, gone)
-    copies = behind(session, gone)
+    copies = behind(session, gone | cut_runs(session))
     remains = traces(agent_of(session.tool), {session.session_id}, gone)
     held, unknown = still_kept(session)
     return Soundness(
@@ -59,7 +59,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 def remaining(session: Transcript) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, just after one."""
     now = load_with_tool(session.tool, session.source_path)
-    return behind(now, cut_words(now))
+    return behind(now, cut_words(now) | cut_runs(now))
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
@@ -111,18 +111,26 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 
 def cut_words(session: Transcript) -> set[str]:
     """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
-    lines: set[bytes] = set()
-    cuts = snapshots.cuts(written_path(session))
-    if not cuts:
-        return set()
     staying = {turn.raw for turn in session.turns}
+    gone = words_of(_cut_lines(session, staying))
+    return gone and gone - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
+
+
+def cut_runs(session: Transcript) -> set[str]:
+    """The runs of words of all cuts so far that no line which stays has."""
+    staying = {turn.raw for turn in session.turns}
+    gone = runs_of(_cut_lines(session, staying))
+    return gone and gone - runs_of(staying)
+
+
+def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
+    lines: set[bytes] = set()
     known = {one.id: one for one in snapshots.snapshots(session.session_id)}
-    for entry in cuts:
-        snapshot = known.get(entry.snapshot)
-        if snapshot is not None:
+    for entry in snapshots.cuts(written_path(session)):
+        if (snapshot := known.get(entry.snapshot)) is not None:
             whole = b"".join(snapshots.content(snapshot))
             lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)
-    return words_of(lines) - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
+    return lines
 
 
 def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:

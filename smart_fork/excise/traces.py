@@ -86,12 +86,14 @@ def words_in(text: str) -> set[str]:
 @cache
 def own_words() -> frozenset[str]:
     """The words that our own messages are made of, and the names of our folders."""
+    return frozenset(words_in(str(state_home())) | words_in(own_source()))
+
+
+def own_source() -> str:
+    """The text of our own modules, which has all that our messages say."""
     package = Path(__file__).parents[1]
-    found = words_in(str(state_home()))
-    for folder in (package, package.with_name("indexer")):
-        for path in folder.rglob("*.py"):
-            found |= words_in(path.read_text(encoding="utf-8"))
-    return frozenset(found)
+    folders = (package, package.with_name("indexer"))
+    return "\n".join(path.read_text(encoding="utf-8") for one in folders for path in one.rglob("*.py"))
 
 
 class _Search:

@@ -324,6 +324,26 @@ def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent)
     assert (False, 2) == (found["ok"], len(found["copies"]))
 
 
+@pytest.mark.parametrize("agent", ["codex", "gemini"])
+def test_a_told_session_that_has_a_cut_sentence_of_ordinary_words_is_named(world, shop, agent):
+    first = world.claude(shop, *SAID[:2], "nobody may read that session before the next cut", "I will remember that")
+    told = branch(first, as_agent=agent)
+    done = cut(Request(first, "2-3", force=True))
+
+    assert ([told["path"]], False) == ([one["path"] for one in done["left"]], check(first)["ok"])
+
+
+def test_a_told_session_that_never_had_what_was_cut_is_not_named(world, shop):
+    first = world.claude(shop, *SAID[:2])
+    branch(first, as_agent="codex")
+    more = world.claude_records(first, shop, "nobody may read that session", "I will remember")
+    more[0]["parentUuid"] = json.loads(world.log_of(first).read_text().splitlines()[-1])["uuid"]
+    world.write_claude(first, shop, more, mode="a")
+    done = cut(Request(first, "2-3", force=True))
+
+    assert ([], True) == (done["left"], check(first)["ok"])
+
+
 def test_a_told_session_that_was_cut_itself_is_behind_no_more(world, shop):
     first = world.claude(shop, *SAID)
     told = branch(first, as_agent="codex")["session_id"]
