@@ -9,6 +9,7 @@ from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, found_in
 from indexer.masking.printed import PRINTED
 from indexer.masking.prose import PROSE
 from indexer.masking.spans import HIDDEN, Span
+from indexer.masking.wrapped import WRAPPED
 
 #: These are known by several literals.
 _PIPED = (
@@ -30,6 +31,17 @@ _PASSWORD_FILE = (
         "password",
         ":5432:|:6432:|:*:",
         r"(?m:^)\s{0,8}[^\s:#]{1,256}:(?:\d{4,5}|\*):[^\s:]{1,128}:[^\s:]{1,128}:([^\s:]{3,256}+)(?m:$)",
+    ),
+)
+_SALTED = (
+    Phrase("password-hash", "{ssha|{smd5}|{sha}", r"\{(?:SSHA(?:256|384|512)?|SMD5|SHA)\}([A-Za-z0-9+/]{22,}+={0,2})"),
+)
+_WORDPRESS = (
+    Phrase(
+        "secret",
+        "_salt|auth_key|logged_in_key|nonce_key",
+        r"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?\s{0,4}[,=:]\s{0,20}(?:'([^'\n]{32,256}+)'|\"([^\"\n]{32,256}+)\")",
+        "mixed",
     ),
 )
 _WORDS = (
@@ -249,6 +261,21 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         *_PIPED,
     ),
     b"| sudo": _PIPED,
+    b"<<<": (
+        Phrase(
+            "password",
+            "<<<",
+            r"(?:sudo -S|-stdin|-with-token|passphrase-fd|passwd|\blogin\s[^<\n]{0,60}-\s)"
+            rf"[^<\n]{{0,120}}<<<\s{{0,4}}{VALUE}",
+        ),
+    ),
+    b"{ssha": _SALTED,
+    b"{smd5}": _SALTED,
+    b"{sha}": _SALTED,
+    b"_salt": _WORDPRESS,
+    b"auth_key": _WORDPRESS,
+    b"logged_in_key": _WORDPRESS,
+    b"nonce_key": _WORDPRESS,
     b"secret": (
         Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
         Phrase("secret", "gh secret", rf"gh secret set\s+\S+\s+(?:-b|--body)[ =]{VALUE}"),
@@ -299,7 +326,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
 }
 #: The same of all rooms, by the literal.
 _ALL: dict[bytes, tuple[Phrase, ...]] = {}
-for _rows in (PHRASES, CALLS, PRINTED, PROSE):
+for _rows in (PHRASES, CALLS, PRINTED, PROSE, WRAPPED):
     for _sign, _phrases in _rows.items():
         _ALL[_sign] = (*_ALL.get(_sign, ()), *_phrases)
 _KNOWN_BY_WORDS = frozenset(

@@ -12,6 +12,7 @@ IDENTITY = str(uuid.UUID(int=2**127 + 777))
 LOWER = string.ascii_lowercase + string.digits
 URL64, BASE64 = ALNUM + "_-", ALNUM + "+/"
 LINE = made_up(64, BASE64)
+SALT = made_up(64, ALNUM + "!#%*+-_?@^~|;:,.<>{}[]()&")
 
 PASTED = [
     ("FCM={}", made_up(22) + ":APA" + "91b" + made_up(134, URL64)),
@@ -62,10 +63,24 @@ PASTED = [
     ("-Dsonar.login={} -Dsonar.host.url=https://host", made_up(40, HEX)),
     ("api_secret={}\n", "0mQGTB2IqoiEdCiE"),
     (f"     1→{KEY_BEGIN.format('RSA ')}\n     2→{{}}\n     3→", LINE),
+    ("olcRootPW: {{SSHA}}{}", made_up(32, BASE64)),
+    ("the hash is {{SSHA512}}{} of it", made_up(96, BASE64)),
+    ("anna:{{SHA}}{}", made_up(27, BASE64) + "="),
+    ("define( 'AUTH_SALT',        '{}' );", SALT),
+    ("define('LOGGED_IN_KEY', '{}');", SALT),
+    ("NONCE_SALT='{}'", SALT),
+    ("sudo -S ls <<< '{}'", "hunter2x"),
+    ("vault login -no-print - <<< {}", made_up(20)),
+    ('docker login -u anna --password-stdin <<< "{}"', "hunter2x"),
     (f"> so it begins\n> {{}}\n> {KEY_END.format('RSA ')}", LINE),
 ]
 
 LEFT_ALONE = [
+    "define( 'AUTH_SALT', 'put your unique phrase here' );",
+    'sudo -S ls <<< "$PASSWORD"',
+    "userPassword is {SSHA} and base64",
+    "wc -l <<< hunter2x",
+    f"a token begins with gh{'p_'}\n{made_up(36)[:20]}",
     f"session={IDENTITY}",
     f"claude --resume {IDENTITY}",
     f'{{"nextPageToken": "{IDENTITY}"}}',
@@ -128,3 +143,23 @@ def test_what_only_looks_like_it_is_left_alone(text: str):
 def test_a_token_that_no_word_begins_like_is_masked_right_behind_a_word(token):
     assert token not in mask(f"/proc/self/environ{token} there")
     assert token[-12:] not in mask(f"export TOKEN_{token}")
+
+
+@pytest.mark.parametrize(
+    ("beginning", "length"), [("gh" + "p_", 36), ("github" + "_pat_", 82), ("gl" + "pat-", 20), ("AI" + "za", 35)]
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n    ", "\n> ", "\n+"])
+def test_what_is_missing_of_a_token_at_a_line_end_is_masked_in_the_next_line(beginning, length, line_end):
+    token = made_up(length)
+    for first in (4, length // 2, length - 4):
+        masked = mask(f"use {beginning}{token[:first]}{line_end}{token[first:]} for it")
+
+        assert token[:first] not in masked
+        assert token[first:] not in masked
+        assert masked.endswith(" for it")
+
+
+def test_a_word_below_a_whole_token_is_left_alone():
+    token = "gh" + "p_" + made_up(36)
+
+    assert mask(f"{token}\nharbor42").endswith("\nharbor42")
