@@ -50,6 +50,10 @@ _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
     "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
 )
+_SAME = (
+    "The default model hardly knows the script of the question and of the sessions here: their meaning was hardly "
+    "searched. Set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+)
 _THEIRS = (
     "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
     "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
@@ -190,10 +194,11 @@ def _language_notice(asked: CheckedRequest, found: Candidates, embedder: Embedde
     if embedder.model.partition("@")[0] != DEFAULT_MODEL:
         return ""
     foreign = [is_mostly_not_latin(phrasing) for phrasing in (asked.intent, *asked.also)]
-    if all(foreign):
-        return _ENGLISH
     theirs = [is_mostly_not_latin(f"{hit.session.title} {hit.text}") for hit in found.hits]
-    return _THEIRS if not any(foreign) and len(theirs) > 1 and sum(theirs) * 2 > len(theirs) else ""
+    mostly = sum(theirs) * 2 > len(theirs)
+    if all(foreign):
+        return _SAME if mostly else _ENGLISH
+    return _THEIRS if mostly and not any(foreign) else ""
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:

@@ -25,7 +25,7 @@ def after_search(answer: Answer) -> str:
     from smart_fork.agents.selection import ALL, readable, word_for
     from smart_fork.engines.configured import OWN
     from smart_fork.forking.floor import in_words
-    from smart_fork.retrieval.ranking import LIKELY
+    from smart_fork.retrieval.ranking import FITS, LIKELY
 
     again = f" {answer.background_notice} Ask again then." if answer.background_notice else ""
     best = max((hit.score for hit in answer.results), default=0.0)
@@ -37,6 +37,8 @@ def after_search(answer: Answer) -> str:
         return _cheaper(answer.results[0]) if answer.results else ""
     if not answer.also:
         return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
+    if best < FITS:
+        return f"None fits: the best chance is {in_words(best)}. Fork none of them; work without one.{again}"
     return f"The best chance is {in_words(best)}: read it before you rely on it, or work without.{again}"
 
 

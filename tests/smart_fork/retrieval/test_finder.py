@@ -408,7 +408,7 @@ class TestOtherScripts:
         monkeypatch.setattr(world.model, "model", f"{DEFAULT_MODEL}@1234", raising=False)
 
         assert "SMART_FORK_MODEL" in world.find("повторять загрузку", shop)["language_notice"]
-        assert "language_notice" not in world.find("retry the upload", shop)
+        assert "in their language" in world.find("retry the upload", shop)["language_notice"]
 
     def test_over_sessions_in_another_script_it_says_to_ask_in_their_language(self, world, shop):
         world.model.model = f"{DEFAULT_MODEL}@0"
@@ -416,8 +416,22 @@ class TestOtherScripts:
         world.claude(shop, "нарисовать логотип магазина", "Логотип нарисован")
 
         assert "in their language" in world.find("retry the upload", shop)["language_notice"]
-        assert "Say it in English" in world.find("повторять загрузку", shop)["language_notice"]
         assert "language_notice" not in world.find("retry the upload", shop, also=["повторять загрузку"])
+
+    def test_over_sessions_in_its_own_script_no_other_language_is_asked_for(self, world, shop):
+        world.model.model = f"{DEFAULT_MODEL}@0"
+        world.claude(shop, "повторять загрузку файлов", "Загрузка теперь повторяется пять раз")
+
+        notice = world.find("повторять загрузку", shop)["language_notice"]
+
+        assert "Say it in" not in notice
+        assert "SMART_FORK_MODEL" in notice
+
+    def test_over_english_sessions_it_says_to_ask_in_english(self, world, shop):
+        world.model.model = f"{DEFAULT_MODEL}@0"
+        world.claude(shop, RETRY, DONE)
+
+        assert "Say it in English" in world.find("повторять загрузку", shop)["language_notice"]
 
     def test_another_model_may_know_it(self, world, shop):
         world.claude(shop, "повторять загрузку", "готово")
