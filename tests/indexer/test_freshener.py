@@ -483,8 +483,9 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
         store = SqliteStore(index_db())
         assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
         store.close()
-    fresh()
+    one = fresh()
     until(lambda: holds()[0] == 44 and holds()[1] == holds()[2], runs)
+    assert one.stop(SECONDS)  # it would index in the new home as well
     actual = content(index_db())
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
     with freshener.open_index() as store:
