@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,9 +34,10 @@ def is_away(origin: str) -> bool:
 
 
 def note_away(origin: str) -> None:
-    """Let others know for a while that it does not answer."""
-    private_dir(_mark(origin).parent)
-    _mark(origin).touch(mode=0o600)
+    """Let others know for a while that it does not answer, where that can be written down."""
+    with suppress(OSError):
+        private_dir(_mark(origin).parent)
+        _mark(origin).touch(mode=0o600)
 
 
 def quick(account: Account) -> Client:

@@ -473,8 +473,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
     for attempt in range(4):
         process = subprocess.Popen([sys.executable, "-c", FRESHEN], cwd=ROOT, stdin=-1, stdout=-1, text=True)
         assert "started\n" == process.stdout.readline()
-        grown = claude_log(identity(50 + attempt), "/work/new", f"attempt {attempt}")
-        append(grown, b'{"torn')
+        append(claude_log(identity(50 + attempt), "/work/new", f"attempt {attempt}"), b'{"torn')
         deadline = time.monotonic() + SECONDS
         while not (index_db().exists() and _sessions() > 10 * attempt):
             assert time.monotonic() < deadline
@@ -485,7 +484,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
         store.close()
     one = fresh()
     until(lambda: holds()[0] == 44 and holds()[1] == holds()[2], runs)
-    assert one.stop(SECONDS)  # it would index in the new home as well
+    assert one.stop(SECONDS), "it would index in the new home as well"
     actual = content(index_db())
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
     with freshener.open_index() as store:

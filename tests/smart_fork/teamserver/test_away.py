@@ -140,6 +140,14 @@ def hers(alice, team):
     return pushed
 
 
+def test_that_a_server_is_away_is_no_error_where_it_cannot_be_written_down(monkeypatch):
+    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
+
+    away.note_away("http://127.0.0.1:9")
+
+    assert not away.is_away("http://127.0.0.1:9")
+
+
 def test_a_copy_and_an_alias_are_forked_where_the_server_is_away(bob, hers, forks):
     copy = Path(bob.team("fork", hers, "--alias", "hers")["files"][0]).stem
     with bob.here():
