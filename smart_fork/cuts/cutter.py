@@ -103,6 +103,11 @@ class Cutter(ABC):
         del path
         return []
 
+    def stores(self, session_id: str) -> list[Path]:
+        """Other places of the agent with text of a session, which a cut leaves as they are."""
+        del session_id
+        return []
+
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The files beside a transcript that hold what goes."""
         del path, removed

@@ -13,7 +13,7 @@ from indexer.paths import index_db
 from indexer.shapes import dataclass
 from smart_fork import handovers, permission
 from smart_fork.advice import advice
-from smart_fork.agents.facets import title_of
+from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Transcript
@@ -142,6 +142,8 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
         names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
         found += [str(home / name) for name in names if (home / name).is_file()]
         found += sorted(map(str, home.glob("thread_history_*.sqlite")))
+    if any(turn.tool_calls for turn in planned.removed) or planned.masked:
+        found += map(str, cutter(session.tool).stores(session.session_id))
     changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
     after = session.turns[min(changed) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]

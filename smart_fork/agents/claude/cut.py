@@ -12,6 +12,7 @@ from indexer.transcripts.lines import decode_line
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.loader import LINKS, ClaudeLoader
 from smart_fork.agents.claude.newest import discover_newest_claude
+from smart_fork.agents.claude.side_files import file_history
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import names_one_of
@@ -53,6 +54,11 @@ class ClaudeCutter(Cutter):
     def files_of(self, path: Path) -> list[Path]:
         folder = path.with_suffix("")
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
+
+    def stores(self, session_id: str) -> list[Path]:
+        """The versions of files from before its edits."""
+        folder = file_history(session_id)
+        return [folder] if folder.is_dir() else []
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Long results, and the sub-agents of calls."""
