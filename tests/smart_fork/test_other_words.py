@@ -105,7 +105,9 @@ def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     )
     assert blank["next"] == unsure["next"]
     assert "next" not in sure
-    assert again["next"].startswith(f"The best chance is {in_words(again['results'][0]['score'])}: read it before")
+    assert again["next"] == (
+        f"None fits: the best chance is {in_words(again['results'][0]['score'])}. Fork none of them; work without one."
+    )
 
 
 def test_where_nothing_was_found_other_words_may_find_it(world, shop):
