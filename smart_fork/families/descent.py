@@ -93,7 +93,7 @@ def descent(
         tuple(certain),
         tuple(unclear),
         tuple(one for one in holders if one.session_id in beside),
-        frozenset(above - {session_id}),
+        frozenset(above),
     )
 
 
