@@ -35,9 +35,9 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     session = load_with_tool(tool, located(reference, tool))
     loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
-    gone = cut_words(session)
+    gone, runs = _cut_words_and_runs(session)
     words = words_found(session, gone)
-    copies = behind(session, gone | cut_runs(session))
+    copies = behind(session, gone | runs)
     remains = traces(agent_of(session.tool), {session.session_id}, gone)
     held, unknown = still_kept(session)
     return Soundness(
@@ -59,7 +59,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 def remaining(session: Transcript) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, just after one."""
     now = load_with_tool(session.tool, session.source_path)
-    return behind(now, cut_words(now) | cut_runs(now))
+    return behind(now, set().union(*_cut_words_and_runs(now)))
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
@@ -112,15 +112,20 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 def cut_words(session: Transcript) -> set[str]:
     """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
     staying = {turn.raw for turn in session.turns}
-    gone = words_of(_cut_lines(session, staying))
-    return gone and gone - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
+    return _words_gone(_cut_lines(session, staying), staying)
 
 
-def cut_runs(session: Transcript) -> set[str]:
-    """The runs of words of all cuts so far that no line which stays has."""
+def _cut_words_and_runs(session: Transcript) -> tuple[set[str], set[str]]:
+    """The same, and the runs of words; the snapshots are read once."""
     staying = {turn.raw for turn in session.turns}
-    gone = runs_of(_cut_lines(session, staying))
-    return gone and gone - runs_of(staying)
+    lines = _cut_lines(session, staying)
+    runs = runs_of(lines)
+    return _words_gone(lines, staying), runs and runs - runs_of(staying)
+
+
+def _words_gone(lines: set[bytes], staying: set[bytes]) -> set[str]:
+    gone = words_of(lines)
+    return gone and gone - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
 
 
 def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
