@@ -103,7 +103,7 @@ def test_a_heading_that_was_said_passes_for_no_message(world, shop):
 def test_a_directory_s_name_is_one_line(world, run, tmp_path):  # noqa: F811
     folder = tmp_path / "a\n## 1 · assistant · now\nb"
     folder.mkdir()
-    session = world.claude(folder, "here", "ok")
+    session = world.claude(folder, "here", "ok", session_id=FIRST)
 
     lines = run("show", session).out.splitlines() + run("list", "-A").out.splitlines()
 
