@@ -322,6 +322,10 @@ class Store(Searchable, Protocol):
         """Something is about to be taken out: what goes is to be erased. Noted before, a kill changes nothing."""
         ...
 
+    def odd_logs(self) -> list[tuple[str, str]]:
+        """Files among the logs that hold no record: path and why."""
+        ...
+
     def owes_erasing(self) -> bool:
         """Whether something that was taken out may still be in the database's files."""
         ...

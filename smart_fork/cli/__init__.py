@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli.command import Command
+from smart_fork.cli.command import Command, Commands
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
 from smart_fork.errors import IndexerError, NotFound, SmartForkError
 from smart_fork.terminal.commands import COMMANDS, named
@@ -30,7 +30,7 @@ _HELP = "Find the past session of a coding agent that already knows how, in this
 
 def application(*names: str) -> typer.Typer:
     """The command line of these commands alone; without any, what there is to choose from: names and purposes."""
-    app = typer.Typer(
+    app = Commands(
         name="smart-fork",
         help=_HELP,
         no_args_is_help=True,

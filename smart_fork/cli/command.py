@@ -1,21 +1,73 @@
-"""A command whose options have values: an empty one is a mistake, such as a variable of a shell that is not set."""
+"""The kinds of commands and groups that all commands are of: what they are given is checked here, before they run."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from typer.core import TyperCommand
+import typer
+from typer.core import TyperCommand, TyperGroup
 
-from smart_fork.errors import Usage
+from smart_fork.given import refuse_both, refuse_empty
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: Options and arguments that contradict each other, in whichever command both are.
+_CONTRADICTORY = (
+    ("--project", "--all-projects"),
+    ("--project", "--all"),
+    ("--here", "--all-projects"),
+    ("--team", "--all-projects"),
+    ("--team", "--include-automated"),
+    ("--team", "--explain"),
+    ("SESSION", "--session"),
+    ("SNAPSHOT", "--list"),
+    ("--to", "--list"),
+    ("--mine", "--owner"),
+    ("--server", "--data"),
+    ("--server", "--dsn"),
+    ("--data", "--dsn"),
+    ("--public", "--private"),
+    ("--remove", "--print"),
+    ("--remove", "--recall"),
+    ("--remove", "--allow-reading"),
+    ("--remove", "--keep-logs"),
+)
+
+
+def _check(command: Any, ctx: Any, args: list[str]) -> None:
+    values, _, _ = command.make_parser(ctx).parse_args(args=list(args))
+    named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in command.params}
+    refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
+    refuse_both({name: values.get(one.name) for one, names in named.items() for name in names}, _CONTRADICTORY)
 
 
 class Command(TyperCommand):
-    """Refuses options with an empty value."""
+    """Refuses empty values, and such as contradict each other."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click."""
-        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-        for one in self.params:
-            if one.param_type_name == "option" and given.get(one.name or "") == "":
-                raise Usage(f"{one.opts[0]} is empty", "Give it a value, or leave it out.")
+        _check(self, ctx, args)
         return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """A group that does the same with what it is given itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        _check(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+
+class Commands(typer.Typer):
+    """Commands of these kinds."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(cls=Group, **how)
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **how: Any
+    ) -> Callable[[_Function], _Function]:
+        """See typer."""
+        return super().command(name, cls=cls or Command, **how)

@@ -13,6 +13,7 @@ import typer
 
 from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
 from smart_fork.cli.agents import among, option
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from smart_fork.cuts.answer import Excised, Soundness
     from smart_fork.excise.plan import Plan
 
-app = typer.Typer(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
+app = Commands(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
 
 
 SessionArgument = Annotated[

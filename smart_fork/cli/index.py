@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.writer import IndexBusyError, give_way
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.cli.search import JsonOption
@@ -28,7 +29,7 @@ SAY_SECONDS = 10.0
 #: Logs that failed, named one by one.
 MAX_SHOWN = 5
 
-app = typer.Typer(help="The search index: bring it up to date, look at it.", no_args_is_help=True)
+app = Commands(help="The search index: bring it up to date, look at it.", no_args_is_help=True)
 
 
 @app.command("run")

@@ -12,6 +12,7 @@ from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
+from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
     from smart_fork.retrieval.elsewhere import Elsewhere
 
+#: The team's server lists so many at once.
+_MOST_SHARED = 100
 
 ProjectOption = Annotated[
     Path | None,
@@ -62,6 +65,8 @@ def find(  # noqa: PLR0917 - typer's way
     if team:
         from smart_fork.cli.team.search import find_shared
 
+        if agent != EVERYBODY:
+            raise Usage("--agent and --team are mutually exclusive", "The team's server searches those of all agents.")
         find_shared(
             intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets, as_json=as_json,
             project=str(project) if project else None,
@@ -116,7 +121,11 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.team.look import list_sessions as list_shared
 
         whose = None if agent == EVERYBODY else str(agent)
-        list_shared(agent=whose, limit=min(limit, 100), project=str(project) if project else None, as_json=as_json)
+        if limit > _MOST_SHARED:
+            raise Usage(
+                f"--limit is at most {_MOST_SHARED} with --team, not {limit}", "`smart-fork team list --page` goes on."
+            )
+        list_shared(agent=whose, limit=limit, project=str(project) if project else None, as_json=as_json)
         return
     from smart_fork.retrieval.results import inferred
     from smart_fork.retrieval.session_list import list_recent
@@ -335,6 +344,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     ):  # fmt: skip
         if notice:
             say(notice)
+    say_passed_over(answer.passed_over)
     if answer.rerank_error:
         say(f"Not reranked: {answer.rerank_error}")
     if state.problem:

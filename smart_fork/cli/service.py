@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, ProgramFailed
@@ -14,7 +15,7 @@ from smart_fork.errors import NotFound, ProgramFailed
 if TYPE_CHECKING:
     from smart_fork.service.units.installation import ServiceState
 
-app = typer.Typer(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
+app = Commands(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
 
 class KindChoice(StrEnum):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.selection import titles, to_set_up
+from smart_fork.cli.command import Commands
 from smart_fork.cli.first_index import first_index
 from smart_fork.cli.hooks import AgentOption, hooks
 from smart_fork.cli.output import out, plain, print_json, say
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from smart_fork.setup.removal import Undone
     from smart_fork.setup.step import Step
 
-app = typer.Typer(help="Make smart-fork known to your agents; --remove undoes it.", invoke_without_command=True)
+app = Commands(help="Make smart-fork known to your agents; --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}

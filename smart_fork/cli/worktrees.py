@@ -10,7 +10,6 @@ import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption, ProjectOption
-from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.workers.worktrees import WorkersTree
@@ -29,8 +28,6 @@ def worktrees(
     from smart_fork.retrieval.request import current_project
     from smart_fork.workers import worktrees as trees
 
-    if everywhere and project:
-        raise Usage("Either --project or --all")
     within = None if everywhere else current_project(str(project) if project else None)
     gone: list[WorkersTree] = []
     copies: list[Path] = []

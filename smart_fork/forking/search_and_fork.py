@@ -26,6 +26,7 @@ from smart_fork.forking.match import MATCH, message_for
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
 from smart_fork.forking.which import Ask, Later, about_as_likely
+from smart_fork.given import refuse_both, refuse_empty
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
 from smart_fork.retrieval.finder import find
@@ -132,10 +133,9 @@ def _check(
     merge: Sequence[str],
 ) -> None:
     """Refuse what cannot be forked so, before anything is read."""
-    if fork_session_id is not None and not fork_session_id.strip():
-        raise Usage("fork_session_id is empty", "Give the id of a session, or leave it out.")
-    if fork_session_id is not None and fork_index is not None:
-        raise Usage("fork_session_id and fork_index both say what is to be forked", "Give one of them.")
+    given = {"fork_session_id": fork_session_id, "fork_index": fork_index}
+    refuse_empty(given)
+    refuse_both(given, (("fork_session_id", "fork_index"),))
     if fork_index is not None and fork_index < 0:
         raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
     if isinstance(at, str) and at != MATCH:

@@ -27,6 +27,7 @@ from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, directory, launch, prepare
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.world import Clock, SystemClock, World, world_of
+from smart_fork.given import refuse_both, refuse_empty
 from smart_fork.places import choose_place
 from smart_fork.processes import Processes
 from smart_fork.registry import Kind
@@ -129,11 +130,10 @@ def checked(said: Any) -> dict[str, Any]:
     for key, value in given.items():
         if type(value) not in KEYS[key].types:  # exactly: true is a number to Python
             raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key].types)}, not {shown(value)}")
+    refuse_empty(given)
     if not given.get("project_path"):
         raise Usage("missing required 'project_path'", "The directory that it is to work in.")
-    for one, other in _EXCLUSIVE:
-        if given.get(one) and given.get(other):
-            raise Usage(f"{one} and {other} are mutually exclusive")
+    refuse_both(given, _EXCLUSIVE)
     return given
 
 

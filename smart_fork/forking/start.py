@@ -36,6 +36,7 @@ from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.started import StartedWorker
 from smart_fork.forking.world import World, world_of
+from smart_fork.given import refuse_empty
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
 from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
@@ -74,7 +75,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         SmartForkError: it could not be started.
     """
     _check_told(spec)
-    _check_named(spec.options)
+    refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, world.processes, world.env)
     source, written, target = spec.source, spec.written, _target(spec)
     note = note_for(spec, target, world.processes)
@@ -292,13 +293,6 @@ def directory(path: str | Path) -> Path:
     if not there:
         raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
     return target
-
-
-def _check_named(options: Options) -> None:
-    """Refuse names without a character: a worktree would not be made, without a word."""
-    for what, name in (("worktree", options.worktree), ("name", options.name)):
-        if isinstance(name, str) and not name.strip():
-            raise Usage(f"{what} is empty", "Give it a name, or leave it out.")
 
 
 def _check_told(spec: WorkerSpec) -> None:

@@ -250,6 +250,7 @@ class Found(Value):
     team_error: str = rare("")
     agents_notice: str = rare("")
     unread: tuple[str, ...] = rare(())
+    passed_over: tuple[FailedLog, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
     forked_session: Mapping[str, Any] | None = rare()

@@ -41,6 +41,7 @@ from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
+from smart_fork.retrieval.status import passed_over
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
@@ -125,6 +126,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         works_in=request.works_in,
         nearness=near if asked.outside is None and found.mode in ("hybrid", "vector") else None,
     )
+    readers = [READERS[agent] for agent in asked.agents] if asked.outside is None else []
     shown = together(own, merged, query, asked.limit, snippets=request.include_snippets is not False)
     return Found(
         query=results.title(asked.intent),
@@ -150,7 +152,8 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
         team=told.state if told else None,
         team_error=told.error if told else "",
-        unread=unread(READERS[agent] for agent in asked.agents) if asked.outside is None else (),
+        unread=unread(readers),
+        passed_over=passed_over(store, readers) if readers else (),
     )
 
 

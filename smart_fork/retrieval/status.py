@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import orjson
@@ -10,8 +11,9 @@ from indexer.last_run import FailedLog, LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
-from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import AgentAdapter
 from indexer.versions import VERSION
+from smart_fork import permission
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd
 from smart_fork.retrieval.answer import BrokenLog, IndexStatus
@@ -52,10 +54,13 @@ def index_status() -> IndexStatus:
         )
 
 
-def passed_over(store: SqliteStore | None) -> tuple[FailedLog, ...]:
-    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them."""
-    read = store.odd_logs() if store is not None else []
-    return (*odd(READERS), *(FailedLog(printable(path), why) for path, why in read))
+def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
+    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them.
+
+    A client that is limited to its projects gets no paths.
+    """
+    read = store.odd_logs() if store is not None and not permission.limited() else []
+    return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
 def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:

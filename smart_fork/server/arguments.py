@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
+from smart_fork.given import empty_among
 from smart_fork.snippets import shown
 
 #: Of parameters that are not known, how many are named.
@@ -72,8 +73,9 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
     if wrong and (still := _wrong(mended, model)):
         name = still[0]
         raise ToolError(f"{name} must be {allowed(known[name])}, not {shown(given[name])}")
-    if empty := [name for name, value in mended.items() if value == "" and known[name].get("default") != ""]:
-        raise ToolError(f"{empty[0]} is empty: give {allowed(known[empty[0]])}, or leave it out")
+    # A blank element of a list says nothing: models fill lists up.
+    if (empty := empty_among({name: one for name, one in mended.items() if not isinstance(one, list)})) is not None:
+        raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or leave it out")
     return mended
 
 

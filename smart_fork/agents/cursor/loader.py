@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import apsw
 import orjson
 
 from indexer.paths import config_home
 from indexer.transcripts.model import Role, estimate_tokens
+from smart_fork.agents.foreign_database import read_only
 from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
 from smart_fork.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
 from smart_fork.cuts.snapshots import cuts
@@ -114,14 +114,13 @@ def _added(
 def _rows(path: Path) -> list[tuple[str, bytes]]:
     if not path.is_file() or not path.stat().st_size:
         raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
-    problem: Exception | None = None
-    for how in ("mode=ro", "mode=ro&immutable=1"):  # where Cursor has locked it, as it stands on the disk
-        try:
-            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=2)) as db:
-                return [(str(key), _bytes(value)) for key, value in db.execute(_BUBBLES)]
-        except sqlite3.Error as error:
-            problem = error
-    raise SmartForkError(f"Cursor's database cannot be read: {path}: {problem}", "Close Cursor and try again.")
+    try:
+        with read_only(path, locked=True) as db:
+            return [(str(key), _bytes(value)) for key, value in db.execute(_BUBBLES)]
+    except (apsw.Error, OSError, UnicodeDecodeError) as error:
+        raise SmartForkError(
+            f"Cursor's database cannot be read: {path}: {error}", "Close Cursor and try again."
+        ) from error
 
 
 def _bytes(value: object) -> bytes:

@@ -6,11 +6,9 @@ prints and ``opencode import`` takes.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +17,10 @@ import apsw
 import orjson
 
 from indexer.transcripts.long_lines import abridged
+from smart_fork.agents.foreign_database import read_only
 
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
-#: How long a writer is waited for.
-BUSY_MILLISECONDS = 2000
 #: Of a larger part of a message the long texts are not read.
 MAX_BYTES = 16 << 20
 _TABLES = ("session", "message", "part")
@@ -80,42 +77,11 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
         OSError: it cannot be opened or read, or is none of OpenCode's.
     """
     try:
-        with closing(_connection(path)) as db:
+        with read_only(path) as db:
             _check(db, path)
             yield db
     except (apsw.Error, UnicodeDecodeError) as error:
         raise OSError(f"{path} cannot be read: {error}") from error
-
-
-def _connection(path: Path) -> apsw.Connection:
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"not a regular file: {path}")
-    if not _size(f"{path}-wal"):  # without anything to replay nobody writes: so no file is made beside it
-        return _begun(path, "immutable=1")
-    with suppress(apsw.CantOpenError, apsw.ReadOnlyError):
-        # Who is the first to read a `-shm` locks it for a moment to write it anew. The program, if it starts in that
-        # moment, ends with "database is locked". So the `-shm` is read only, and without one that fits we make our own.
-        return _begun(path, "readonly_shm=1")
-    return _begun(path, "")
-
-
-def _begun(path: Path, how: str) -> apsw.Connection:
-    uri = f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&{how}"
-    db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    try:
-        db.set_busy_timeout(BUSY_MILLISECONDS)
-        db.execute("PRAGMA trusted_schema = OFF; BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116 - as text
-    except OSError:
-        return 0
 
 
 def _check(db: apsw.Connection, path: Path) -> None:

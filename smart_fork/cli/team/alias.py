@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ForceOption, KeyOption, ServerOption, SessionArgument
 
-aliases = typer.Typer(help="What shared sessions are called on this machine.", no_args_is_help=True)
+aliases = Commands(help="What shared sessions are called on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")
 
 NameArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="Letters, digits, dots, dashes and underscores.")]

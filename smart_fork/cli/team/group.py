@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import typer
+from smart_fork.cli.command import Commands
 
-app = typer.Typer(
+app = Commands(
     help="Share sessions with a team: push, pull, branch and fork them, and find those of others.",
     no_args_is_help=True,
 )

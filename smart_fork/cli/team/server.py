@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
@@ -21,10 +22,10 @@ from smart_fork.errors import ProgramMissing, Usage
 if TYPE_CHECKING:
     from smart_fork.teamserver.database import Connection
 
-people = typer.Typer(
+people = Commands(
     help="Who may use the server. On its own machine this needs no token, else an admin's.", no_args_is_help=True
 )
-tokens = typer.Typer(help="The tokens of all machines.", no_args_is_help=True)
+tokens = Commands(help="The tokens of all machines.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 

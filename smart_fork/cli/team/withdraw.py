@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smart_fork.team.changes import Taken
     from smart_fork.team.withdraw import Done
 
-excise = typer.Typer(help="Withdraw messages of a shared session from everybody who has them.", no_args_is_help=True)
+excise = Commands(help="Withdraw messages of a shared session from everybody who has them.", no_args_is_help=True)
 app.add_typer(excise, name="excise")
 
 

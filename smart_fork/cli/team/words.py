@@ -91,13 +91,7 @@ def text_of(text: str | None, option: str, most: int) -> str | None:
 
 
 def visibility_of(*, public: bool, private: bool) -> Visibility | None:
-    """Who may read it, if that was said.
-
-    Raises:
-        Usage: both were.
-    """
-    if public and private:
-        raise Usage("--public and --private do not go together")
+    """Who may read it, if that was said."""
     return "public" if public else "private" if private else None
 
 

@@ -94,15 +94,14 @@ class TestFind:
         assert refused.code == 2
         assert said in refused.err
 
-    def test_other_words_that_are_blank_say_nothing_and_hostile_ones_are_words(self, run, world, shop):
+    def test_other_words_that_are_blank_are_refused_and_hostile_ones_are_words(self, run, world, shop):
         knows = world.claude(shop, RETRY, DONE)
-        alone = json.loads(run("find", RETRY, "--json").out)
-        blank = json.loads(run("find", RETRY, "--also", "", "--also", " \n\t", "--json").out)
+        blank = run("find", RETRY, "--also", " \n\t")
         hostile = run(
             "find", RETRY, "--also", '" OR part: p1 NOT "', "--also", "\x1b[2J; DROP TABLE sessions", "--explain"
         )
 
-        assert alone == blank
+        assert (2, True) == (blank.code, "--also is empty" in blank.err)
         assert hostile.code == 0
         assert knows[:8] in hostile.out
         assert "\x1b[2J" not in hostile.out + hostile.err
@@ -257,7 +256,7 @@ class TestErrors:
         ("words", "code", "text"),
         [
             (["find"], 2, "Missing argument"),
-            (["find", " "], 2, "intent is required"),
+            (["find", " "], 2, "INTENT is empty"),
             (["find", "x", "--limit", "0"], 2, "limit must be at least 1"),
             (["find", "x", "--limit", "many"], 2, "--limit"),
             (["find", "x", "--min-score", "nan"], 2, "min_score must be a finite number"),

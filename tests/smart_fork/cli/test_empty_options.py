@@ -1,31 +1,91 @@
-"""An option with an empty value is refused: it is a variable of a shell that was not set."""
+"""What a command is given is looked at before it runs: nothing is empty, out of range, or contradicts something else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
+from smart_fork.cli import command_line
+from smart_fork.errors import Usage
+from smart_fork.terminal.commands import COMMANDS
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 
+def with_values() -> Iterator[tuple[list[str], Any]]:
+    """Every option and argument of every command that takes a value."""
+
+    def below(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+        yield from ((path, one) for one in command.params if not getattr(one, "is_flag", False))
+        for name, one in getattr(command, "commands", {}).items():
+            yield from below(one, [*path, name])
+
+    for name in COMMANDS:
+        command: Any = command_line(name)
+        yield from below(getattr(command, "commands", {name: command})[name], [name])
+
+
+def given(*words: str) -> str:
+    """What is refused of a command line, before the command runs."""
+    with pytest.raises(Usage) as refused, command_line(words[0]).make_context("smart-fork", [*words]) as ctx:
+        ctx.command.invoke(ctx)
+    return refused.value.message
+
+
+@pytest.mark.parametrize("value", ["", " \t"])
+def test_an_empty_option_is_refused_by_every_command(value):
+    options = [(path, one) for path, one in with_values() if one.param_type_name == "option"]
+
+    said = [given(*path, one.opts[0], value) for path, one in options]
+
+    assert len(options) > 190
+    assert [f"{one.opts[0]} is empty" for _, one in options] == said
+
+
+def test_an_empty_argument_is_refused_by_every_command():
+    """A session that is not named is often the newest one: a cut of it would be a cut of another."""
+    first = {tuple(path): one for path, one in reversed([*with_values()]) if one.param_type_name == "argument"}
+
+    said = [given(*path, "--", "") for path in first]
+
+    assert [f"{one.human_readable_name} is empty" for one in first.values()] == said
+    assert given("excise", "cut", "1", "") == "SESSION is empty"
+
+
 @pytest.mark.parametrize(
-    ("command", "option"),
+    ("words", "pair"),
     [
-        (("fork", "60309e1e", "go on", "--worktree-name="), "--worktree-name"),
-        (("fork", "60309e1e", "go on", "--worktree", "--worktree-name", ""), "--worktree-name"),
-        (("fork", "60309e1e", "go on", "--cwd="), "--cwd"),
-        (("fork", "60309e1e", "go on", "--name="), "--name"),
-        (("fork", "60309e1e", "go on", "--keep="), "--keep"),
-        (("new", "go on", "--project="), "--project"),
-        (("resume", "60309e1e", "--name="), "--name"),
-        (("find", "retry", "--project="), "--project"),
-        (("list", "--project="), "--project"),
+        ("find x --project . --all-projects", "--project and --all-projects"),
+        ("list -p . -A", "--project and --all-projects"),
+        ("active --project . --all-projects", "--project and --all-projects"),
+        ("active --here --all-projects", "--here and --all-projects"),
+        ("stop --project . --all", "--project and --all"),
+        ("worktrees --project . -A", "--project and --all-projects"),
+        ("list --team --all-projects", "--team and --all-projects"),
+        ("find x --team --explain", "--team and --explain"),
+        ("find x --team --agent codex", "--agent and --team"),
+        ("excise list 60309e1e --session 60309e1f", "SESSION and --session"),
+        ("excise cut 1 60309e1e --session 60309e1f", "SESSION and --session"),
+        ("excise rollback 20260101 --list", "SNAPSHOT and --list"),
+        ("team list --mine --owner ann", "--mine and --owner"),
+        ("team privacy 60309e1e --public --private", "--public and --private"),
+        ("team jobs --server https://x.example --data .", "--server and --data"),
+        ("team user list --data . --dsn postgresql:///x", "--data and --dsn"),
+        ("setup --remove --recall", "--remove and --recall"),
+        ("setup hooks --remove --print", "--remove and --print"),
     ],
 )
-def test_it_is_said_which(run, command, option):  # noqa: F811
-    done = run(*command)
+def test_what_contradicts_something_else_is_refused(run, words, pair):  # noqa: F811
+    done = run(*words.split())
 
     assert 2 == done.code
-    assert f"{option} is empty" in done.err
+    assert f"{pair} are mutually exclusive" in done.err
+
+
+@pytest.mark.parametrize("words", ["excise rollback --list", "excise list --session 60309e1e", "find x --no-team -A"])
+def test_what_goes_together_is_not(run, words):  # noqa: F811
+    assert "mutually exclusive" not in run(*words.split()).err
 
 
 def test_more_results_than_there_ever_are_is_refused(run):  # noqa: F811
@@ -33,3 +93,10 @@ def test_more_results_than_there_ever_are_is_refused(run):  # noqa: F811
 
     assert 2 == done.code
     assert "limit must be at most 50, not 51" in done.err
+
+
+def test_more_shared_sessions_than_the_server_lists_are_refused(run):  # noqa: F811
+    done = run("list", "--team", "--limit", "101")
+
+    assert 2 == done.code
+    assert "--limit is at most 100 with --team, not 101" in done.err

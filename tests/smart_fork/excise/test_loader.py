@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -269,6 +272,62 @@ def test_cursors_database_is_never_written_what_stays_goes_beside_it(database):
     assert ["b1"] == [json.loads(line)["bubble"].get("bubbleId") for line in side.read_bytes().splitlines()]
     rollback(again["snapshot"])
     assert (first, before) == (side.read_bytes(), database.read_bytes())
+
+
+#: Adds a bubble as Cursor does, with a `-wal`, then is killed, or holds the database until its input ends.
+WRITES = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for said in sys.argv[2:]:
+    db.execute(said)
+db.execute("INSERT INTO cursorDiskKV VALUES ('bubbleId:c1:b6', '{\\"type\\": 1, \\"text\\": \\"and go\\"}')")
+db.commit()
+print("written", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+WITH_WAL = "PRAGMA journal_mode = WAL"
+
+
+@pytest.fixture
+def written(database):
+    """Cursor, which has begun so and writes; ended where that is asked for."""
+    with ExitStack() as stack:
+
+        def write(*begun: str) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-c", WRITES, str(database), *begun]
+            cursor = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            stack.enter_context(cursor)
+            assert b"written" in cursor.stdout.readline()
+            return cursor
+
+        yield write
+
+
+@pytest.mark.parametrize("begun", [(WITH_WAL,), (WITH_WAL, "PRAGMA locking_mode = EXCLUSIVE", "DELETE FROM cursorDiskKV WHERE 0")])  # fmt: skip
+@pytest.mark.parametrize("left", ["it runs", "it was killed", "its -shm is gone"])
+def test_reading_cursors_database_makes_no_file_and_reads_the_newest(database, written, monkeypatch, begun, left):
+    monkeypatch.setattr("smart_fork.agents.foreign_database.BUSY_MILLISECONDS", 1)
+    cursor = written(*begun)
+    if left != "it runs":
+        cursor.communicate()
+    if left == "its -shm is gone":
+        Path(f"{database}-shm").unlink(missing_ok=True)
+    before = {one.name: one.read_bytes() for one in database.parent.iterdir()}
+
+    read = [turn.id for turn in CursorLoader.load(database, "c1").turns]
+
+    assert "b6" == read[-1]
+    assert before == {one.name: one.read_bytes() for one in database.parent.iterdir()}
+
+
+def test_reading_cursors_database_that_was_closed_makes_no_file(database):
+    with closing(sqlite3.connect(database)) as db:
+        db.execute(WITH_WAL)
+
+    CursorLoader.load(database, "c1")
+
+    assert [database.name] == [one.name for one in database.parent.iterdir()]
 
 
 def test_a_database_that_cannot_be_read_is_named(tmp_path):

@@ -197,7 +197,7 @@ def test_commands_name_what_is_no_log(home, run, kind):
     why = why.replace("64", "256")
     run("index", "run", "--no-vectors")
 
-    for words in (["list"], ["index", "run", "--no-vectors"], ["index", "status"]):
+    for words in (["list"], ["find", "retry"], ["index", "run", "--no-vectors"], ["index", "status"]):
         named = json.loads(run(*words, "--json").out)["passed_over"]
         assert [str(path)] == [one["path"] for one in named]
         said = run(*words)
@@ -212,7 +212,8 @@ def test_commands_name_what_is_no_log(home, run, kind):
 def test_where_all_is_well_nothing_is_said_of_it(run, world, shop):
     world.claude(shop, "mend it", "done")
 
-    assert "passed_over" not in json.loads(run("list", "--json").out)
+    for words in (["list"], ["find", "mend it"]):
+        assert "passed_over" not in json.loads(run(*words, "--json").out)
     assert [] == [one.name for one in doctor.run_checks(WordsModel()) if one.name == "odd logs"]
 
 

@@ -19,8 +19,8 @@ from indexer.paths import index_db
 from indexer.prerequisites import check
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
+from smart_fork.agents import foreign_database
 from smart_fork.agents.opencode import OpenCode
-from smart_fork.agents.opencode import database as known
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from tests.smart_fork.agents.opencode.database import (
     ALL,
@@ -259,7 +259,7 @@ def test_a_database_that_cannot_be_read_is_said_to_be_one_with_what_to_do(path, 
 
 
 def test_a_database_that_is_locked_is_said_to_be(path, reader, monkeypatch):
-    monkeypatch.setattr(known, "BUSY_MILLISECONDS", 1)
+    monkeypatch.setattr(foreign_database, "BUSY_MILLISECONDS", 1)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as held:

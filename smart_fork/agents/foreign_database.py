@@ -1,0 +1,84 @@
+"""Opens the SQLite database of another program: nothing is written in it or beside it, and it need not be closed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import apsw
+
+#: How long a writer is waited for.
+BUSY_MILLISECONDS = 2000
+#: The two bytes of a database's head that say that it has a ``-wal``, and where they are.
+_WAL, _AT = b"\2\2", 18
+
+
+@contextmanager
+def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
+    """The database as it is at one moment, with what its writer has in its ``-wal``; also a `locked` one, where wanted.
+
+    Raises:
+        OSError: it is no regular file, or cannot be copied.
+        apsw.Error: it cannot be opened or read.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"not a regular file: {path}")
+    try:
+        db = _as_it_is(path)
+    except apsw.BusyError:
+        if not locked:
+            raise
+        db = None
+    if db is not None:
+        with closing(db):
+            yield db
+        return
+    with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:  # which nobody else can enter
+        copy = Path(folder, "copy.db")
+        for ending in ("", "-wal"):
+            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        with closing(_begun(copy, "")) as db:
+            yield db
+
+
+def _as_it_is(path: Path) -> apsw.Connection | None:
+    """The database at its place; `None` where SQLite would have to make a file beside it."""
+    if not _size(f"{path}-wal"):
+        if not _has_wal(path):  # with a rollback journal no file is made; where it is locked it is read as it is
+            with suppress(apsw.Error):
+                return _begun(path, "")
+        return _begun(path, "immutable=1")  # without anything to replay nobody writes
+    # Who is the first to read a `-shm` locks it for a moment to write it anew. The program, if it starts in that
+    # moment, ends with "database is locked". So the `-shm` is read only.
+    with suppress(apsw.CantOpenError, apsw.ReadOnlyError):
+        return _begun(path, "readonly_shm=1")
+    return None
+
+
+def _begun(path: Path, how: str) -> apsw.Connection:
+    uri = f"{Path(os.path.realpath(path)).as_uri()}?mode=ro&{how}"
+    db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        db.set_busy_timeout(BUSY_MILLISECONDS)
+        db.execute("PRAGMA trusted_schema = OFF; BEGIN; SELECT 1 FROM sqlite_schema").fetchall()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _has_wal(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(_AT + len(_WAL))[_AT:] == _WAL
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - as text
+    except OSError:
+        return 0
