@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test test-light coverage check lint dist bench bench-report catalogue json-docs golden screenshots clean
+.PHONY: help run install test quick durations test-light coverage check lint dist bench bench-report catalogue json-docs golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -30,7 +30,7 @@ run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 
 install: $(STAMP) ## the full install, with PyTorch
 
-# Four at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
+# Four at a time, file by file and in the order of tests/durations.py: the longest first, as far as they have run here.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) lint ## everything: the checks, then all tests; ARGS goes to pytest
@@ -41,6 +41,12 @@ test: $(STAMP) lint ## everything: the checks, then all tests; ARGS goes to pyte
 	$(BIN)/pytest --collect-only -q >/dev/null 2>&1; \
 	$(BIN)/pytest $(PARALLEL) $(ARGS); tested=$$?; \
 	wait $$types; typed=$$?; cat build/types.txt; [ $$typed -eq 0 ] && exit $$tested
+
+quick: $(STAMP) ## what runs no agent and did not take long the last time
+	$(BIN)/pytest $(PARALLEL) -m 'not e2e and not slow' $(ARGS)
+
+durations: $(STAMP) ## seconds that each file of tests took the last time it ran here
+	@$(BIN)/python -m tests.durations
 
 coverage: ARGS += --cov # apart, for it makes the suite slower
 coverage: test ## the same, and which lines no test has run

@@ -20,6 +20,8 @@ import pytest
 from smart_fork.agents import AGENTS
 from tests.together import scheduler
 
+pytest_plugins = ["tests.durations"]
+
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
     "ANTHROPIC_",

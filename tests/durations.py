@@ -1,0 +1,102 @@
+"""Time that each test takes. Pytest's cache keeps it; the next run begins with the longest files, and knows the slow tests.
+
+Wall time depends on what else the machine does. Processor time, with that of child processes that have ended, hardly does.
+`python -m tests.durations` prints the files that take most of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.together import shared
+
+ROOT = Path(__file__).resolve().parent.parent
+KEY = "smart-fork/durations"
+#: A test that takes more of the processor than this is marked as slow.
+SLOW_SECONDS = 0.25
+#: Seconds on the wall, and of the processor, of a test that has not run here yet.
+UNKNOWN = [0.0, 0.0]
+
+
+def file_of(test):
+    return test.partition("::")[0]
+
+
+def sums(durations, group):
+    """Wall and processor time of each group of tests."""
+    found = defaultdict(lambda: UNKNOWN)
+    for test, took in durations.items():
+        found[group(test)] = [before + more for before, more in zip(found[group(test)], took, strict=True)]
+    return found
+
+
+def table(durations):
+    """Files of tests and what they take: most of the processor first."""
+    rows = sorted(sums(durations, file_of).items(), key=lambda row: -row[1][1])
+    rows += sums(durations, lambda _: "in all").items()
+    return "".join(f"{processor:9.1f} {wall:9.1f}  {name}\n" for name, (wall, processor) in rows)
+
+
+class Clock:
+    """Measures the tests of one process; in the process that all tests report to, also keeps what was measured."""
+
+    def __init__(self, config):
+        self._cache = getattr(config, "cache", None)
+        self._input = getattr(config, "workerinput", None)
+        if self._input:
+            self._known = self._input["durations"]  # not what another run may have written meanwhile
+        else:
+            self._known = self._cache.get(KEY, {}) if self._cache else {}
+        self._took = defaultdict(lambda: UNKNOWN)
+        self._before = _processor_seconds()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node):
+        node.workerinput["durations"] = self._known
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
+        """Before pytest selects by markers. Processes of one run begin with the longest files, so that none is left at the end."""
+        for item in items:
+            if self._known.get(item.nodeid, UNKNOWN)[1] > SLOW_SECONDS:
+                item.add_marker("slow")
+        if self._input:
+            known = sums(self._known, lambda test: shared(file_of(test)))
+            items.sort(key=lambda item: -known[shared(file_of(item.nodeid))][0])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self):
+        report = yield
+        now = _processor_seconds()
+        report.processor, self._before = now - self._before, now
+        return report
+
+    def pytest_runtest_logreport(self, report):
+        """Setup, call and teardown report one after the other; of a process that has died others do, and measure nothing."""
+        before, took = self._took[report.nodeid], [report.duration, getattr(report, "processor", 0.0)]
+        self._took[report.nodeid] = [round(sum(both), 3) for both in zip(before, took, strict=True)]
+
+    def pytest_sessionfinish(self):
+        if self._cache and not self._input:
+            known = {test: took for test, took in self._known.items() if (ROOT / file_of(test)).is_file()}
+            self._cache.set(KEY, known | self._took)
+
+
+def _processor_seconds():
+    """What this process has taken, and its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Clock(config), "durations")
+
+
+if __name__ == "__main__":
+    kept = json.loads((ROOT / ".pytest_cache/v" / KEY).read_text(encoding="utf-8"))
+    sys.stdout.write("processor      wall  seconds\n" + table(kept))

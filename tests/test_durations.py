@@ -1,0 +1,93 @@
+"""Durations of tests: measured in each run, and used in the next one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.durations import KEY, SLOW_SECONDS, Clock, table
+from tests.together import TOGETHER
+
+HERE = "tests/test_durations.py"
+
+
+class Cache(dict):
+    """Pytest's."""
+
+    set = dict.__setitem__
+
+
+class Item(SimpleNamespace):
+    def add_marker(self, name):
+        self.marker = name
+
+
+def items(*tests):
+    return [Item(nodeid=test, marker="") for test in tests]
+
+
+def reported(test, *phases):
+    return [SimpleNamespace(nodeid=test, duration=wall, processor=processor) for wall, processor in phases]
+
+
+def test_all_that_a_test_takes_is_written_down_and_files_that_are_gone_are_forgotten():
+    cache = Cache({KEY: {f"{HERE}::one": [9.0, 9.0], f"{HERE}::other": [0.5, 0.1], "tests/gone.py::one": [1.0, 1.0]}})
+    clock = Clock(SimpleNamespace(cache=cache))
+
+    for report in reported(f"{HERE}::one", (0.25, 0.125), (1.0, 0.5), (0.25, 0.0)):
+        clock.pytest_runtest_logreport(report)
+    clock.pytest_sessionfinish()
+
+    assert {f"{HERE}::one": [1.5, 0.625], f"{HERE}::other": [0.5, 0.1]} == cache[KEY]
+
+
+def test_a_process_of_many_begins_with_the_longest_files_and_keeps_together_what_shares_something():
+    first, second, *_ = TOGETHER["PyTorch"]
+    known = {"tests/a.py::one": [2.0, 0.1], f"{first}::one": [1.0, 0.1], f"{second}::one": [1.5, 0.1]}
+    clock = Clock(SimpleNamespace(workerinput={"durations": known}))
+    collected = items("tests/new.py::one", "tests/a.py::one", "tests/a.py::two", f"{first}::one", f"{second}::one")
+
+    clock.pytest_collection_modifyitems(collected)
+
+    expected = [f"{first}::one", f"{second}::one", "tests/a.py::one", "tests/a.py::two", "tests/new.py::one"]
+    assert expected == [item.nodeid for item in collected]
+
+
+def test_a_test_that_took_much_of_the_processor_is_slow_and_one_that_waited_is_not():
+    known = {"tests/a.py::busy": [1.0, SLOW_SECONDS + 0.1], "tests/a.py::waited": [60.0, SLOW_SECONDS]}
+    clock = Clock(SimpleNamespace(cache=Cache({KEY: known})))
+    collected = items("tests/a.py::busy", "tests/a.py::waited", "tests/a.py::new")
+
+    clock.pytest_collection_modifyitems(collected)
+
+    assert ["slow", "", ""] == [item.marker for item in collected]
+
+
+def test_other_processes_of_a_run_know_what_the_first_knows_and_write_nothing():
+    cache = Cache({KEY: {f"{HERE}::one": [1.0, 1.0]}})
+    node = SimpleNamespace(workerinput={})
+    Clock(SimpleNamespace(cache=cache)).pytest_configure_node(node)
+    assert {"durations": cache[KEY]} == node.workerinput
+
+    worker = Clock(SimpleNamespace(cache=(others := Cache()), workerinput=node.workerinput))
+    worker.pytest_sessionfinish()
+    assert {} == others
+
+
+def test_the_table_has_the_most_of_the_processor_first_and_the_sum_last():
+    known = {"tests/a.py::one": [9.0, 1.0], "tests/b.py::one": [1.0, 1.5], "tests/b.py::two": [0.5, 0.5]}
+
+    rows = [row.split() for row in table(known).splitlines()]
+
+    assert [["2.0", "1.5", "tests/b.py"], ["1.0", "9.0", "tests/a.py"], ["3.0", "10.5", "in", "all"]] == rows
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_without_the_cache_nothing_is_known_or_kept(there):
+    clock = Clock(SimpleNamespace(cache=Cache()) if there else SimpleNamespace())
+
+    clock.pytest_collection_modifyitems(collected := items("tests/a.py::one"))
+    clock.pytest_sessionfinish()
+
+    assert "" == collected[0].marker
