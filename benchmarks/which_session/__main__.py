@@ -1,0 +1,157 @@
+"""Which earlier session knew? Asked of public repositories that keep their agents' sessions in git.
+
+    python -m benchmarks.which_session CLONE... [--json FILE] [--seed N] [--keep DIR]
+
+CLONE is a git repository, bare or not, with a branch `entire/checkpoints/v1`. Nothing is downloaded, and the clone is
+only read. README.md beside this file has the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from . import figures
+from .asked import tools
+from .clone import BRANCH, Clone
+from .figures import Asked
+from .labels import Question, questions
+from .ours import Answer, Kept, SmartFork
+from .play import Moment, Stage, at_home, keep
+from .report import lines
+from .transcripts import transcripts
+from .wrote import place_of
+
+#: The place where history is played. Paths are part of what transcripts say, so figures depend on it a little.
+FOLDER = Path(tempfile.gettempdir()) / "which-session"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("clones", type=Path, nargs="+", metavar="CLONE")
+    parser.add_argument("--json", type=Path, help="write the figures here: ids, hashes, shares, no text")
+    parser.add_argument("--seed", type=int, default=1, help="of the bootstrap (1)")
+    parser.add_argument(
+        "--keep", type=Path, help="keep home and index at each question, and all vectors (transcripts!)"
+    )
+    arguments = parser.parse_args()
+    clones = [Clone(path.resolve()) for path in arguments.clones]
+    for clone in clones:
+        if not (clone.head and clone.checkpoints_ref):
+            sys.exit(f"{clone.path} is no clone with a branch {BRANCH}")
+    if len({clone.name for clone in clones}) < len(clones):
+        sys.exit("Two clones have the same name: rename a folder.")
+    told = measure(clones, arguments.seed, arguments.keep)
+    Console(width=140).print("\n".join(lines(told)), markup=False)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def measure(clones: Sequence[Clone], seed: int, kept: Path | None = None) -> dict[str, Any]:
+    """Play each clone's history, ask all tools, and return the figures."""
+    answers: dict[str, list[Asked]] = defaultdict(list)
+    repositories = []
+    with _folder(kept) as folder:
+        for clone in clones:
+            repository, asked = play(clone, folder, keeps=kept is not None)
+            repositories.append(repository)
+            for name, some in asked.items():
+                answers[name] += some
+    ours, words = answers["smart-fork"], answers["BM25"]
+    return {
+        "command": f"python -m benchmarks.which_session {' '.join(clone.name for clone in clones)} --seed {seed}",
+        "seed": seed,
+        "repositories": repositories,
+        "questions": [_of_question(one.question) for one in ours],
+        "tools": {
+            name: figures.rates(some, seed) | {"ranks": {one.question.id: [one.rank, one.wide] for one in some}}
+            for name, some in answers.items()
+        },
+        "smart-fork minus BM25": figures.difference(ours, words, seed),
+        "scores": figures.calibration(ours, seed),
+        "where": figures.places(ours, seed),
+    }
+
+
+def play(clone: Clone, folder: Path, *, keeps: bool) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
+    """Play one clone's history: what it is and took, and each tool's answers."""
+    from indexer.models import configured_embedder
+
+    known = transcripts(clone)
+    asked = questions(clone, known)
+    stage = Stage(clone, known, folder / clone.name)
+    answers: dict[str, list[Asked]] = defaultdict(list)
+    with at_home(stage.home, stage.state):
+        ours = SmartFork(Kept(configured_embedder(), folder / "vectors.db"))
+        others = tools(ours)
+        for number, moment in enumerate(stage.moments(asked), 1):
+            print(f"{clone.name}: question {number} of {len(asked)}", file=sys.stderr)
+            ours.bring_up_to_date()
+            for tool in others:
+                answers[tool.name].append(_asked(moment, tool.ask(moment), ours))
+            if keeps:
+                keep(stage, moment.question)
+    logs = sum(path.stat().st_size for path in stage.home.rglob("*") if path.is_file())
+    index = sum(path.stat().st_size for path in stage.state.glob("index.db*"))
+    told = {
+        "name": clone.name,
+        "head": clone.head,
+        "checkpoints": clone.git("rev-parse", clone.checkpoints_ref).decode().strip(),
+        "commits with checkpoints": len(clone.commits),
+        "sessions": len(known),
+        "questions": sum(bool(one.right) for one in asked),
+        "questions that nothing answers": sum(one.is_none for one in asked),
+        "logs, MB": round(logs / 1e6, 1),
+        "index, MB": round(index / 1e6, 1),
+        "seconds": figures.took(ours.seconds),
+    }
+    return told, answers
+
+
+def _asked(moment: Moment, given: Sequence[str] | Answer, ours: SmartFork) -> Asked:
+    answer = given if isinstance(given, Answer) else Answer(tuple(given))
+    right = next((hit for hit in answer.hits if hit.session_id in moment.question.right), None)
+    place = place_of(moment.question, right, ours.embedder) if right else None
+    return figures.asked(moment.question, answer.sessions, answer.score, place)
+
+
+def _of_question(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "kind": question.kind,
+        "head": question.head,
+        "answers": dict(question.answers),
+        "wider": dict(question.wider),
+    }
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    """The folder to play in: the one to keep, or one that is removed afterwards."""
+    if kept:
+        kept.mkdir(parents=True, exist_ok=True, mode=0o700)
+        yield kept.resolve()
+        return
+    try:
+        FOLDER.mkdir(mode=0o700)
+    except FileExistsError:
+        sys.exit(f"{FOLDER} is there: another run uses it, or was stopped. Remove it if none runs.")
+    try:
+        yield FOLDER.resolve()
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

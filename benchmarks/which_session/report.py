@@ -1,0 +1,69 @@
+"""The figures as Markdown, for the terminal and for docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .figures import RATES
+
+REPOSITORY = (
+    "repository", "commit", "checkpoints", "sessions", "questions", "that nothing answers", "logs", "index",
+    "index brought up to date", "answer",
+)  # fmt: skip
+
+Rate = Sequence[float] | None
+
+
+def lines(told: Mapping[str, Any]) -> list[str]:
+    """Return all tables."""
+    return [
+        f"`{told['command']}`; 95 % intervals by bootstrap over the questions.",
+        "",
+        *_table(REPOSITORY, map(_repository, told["repositories"]), right_from=3),
+        "",
+        *_table(("tool", "questions", *RATES), _rates(told, "all")),
+        "",
+        *_table(("tool", "plans: hit@1", "hit@5", "MRR", "typed: hit@1", "hit@5", "MRR"), _kinds(told)),
+        "",
+        *_table(("smart-fork minus BM25", *RATES),
+                ([kind, *(_spread(of[name]) for name in RATES)] for kind, of in told["smart-fork minus BM25"].items())),
+        "",
+        *_table(("scores, fork point, budget", ""),
+                ([name, _cell(value)] for part in ("scores", "where") for name, value in told[part].items())),
+    ]  # fmt: skip
+
+
+def _repository(one: Mapping[str, Any]) -> list[str]:
+    seconds = one["seconds"]
+    return [
+        one["name"], f"`{one['head'][:12]}`", f"`{one['checkpoints'][:12]}`", str(one["sessions"]),
+        str(one["questions"]), str(one["questions that nothing answers"]), f"{one['logs, MB']} MB",
+        f"{one['index, MB']} MB", *(f"{seconds.get(f'{step}, median', 0):.2f} s" for step in ("index", "answer")),
+    ]  # fmt: skip
+
+
+def _rates(told: Mapping[str, Any], kind: str) -> Iterable[list[str]]:
+    for name, of in told["tools"].items():
+        yield [name, str(of[kind]["questions"]), *(_spread(of[kind][rate]) for rate in RATES)]
+
+
+def _kinds(told: Mapping[str, Any]) -> Iterable[list[str]]:
+    for name, of in told["tools"].items():
+        yield [name, *(_spread(of[kind][rate]) for kind in ("plan", "typed") for rate in RATES[:3])]
+
+
+def _cell(value: object) -> str:
+    return _spread(value) if isinstance(value, list) or value is None else str(value)
+
+
+def _spread(rate: Rate) -> str:
+    if rate is None:
+        return "-"
+    mean, low, high = rate
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right_from: int = 1) -> list[str]:
+    rule = ["---" if number < right_from else "--:" for number in range(len(header))]
+    return ["| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in (header, rule, *rows)]
