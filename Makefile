@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test quick durations test-light coverage check lint dist bench bench-report catalogue json-docs golden screenshots clean
+.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench bench-report catalogue json-docs golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -54,8 +54,14 @@ coverage: test ## the same, and which lines no test has run
 test-light: $(TRIED) ## the tests that need no other program, without PyTorch
 	build/light/bin/python -m pytest $(PARALLEL) -m 'not e2e and not full' $(ARGS)
 
-check: lint ## imports, lint, format, types
+check: lint docs ## imports, lint, format, types, documentation
 	$(BIN)/mypy
+
+docs: $(STAMP) ## the documentation as a site in build/site; strict: a broken link fails
+	$(BIN)/zensical build --strict --clean
+
+reference: $(STAMP) ## docs/reference: commands, tools and settings, made of the code
+	$(BIN)/python scripts/reference.py
 
 lint: $(STAMP) ## imports, lint, format
 	$(BIN)/lint-imports --no-logo

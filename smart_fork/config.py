@@ -44,32 +44,38 @@ class TeamSection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Top:
-    """What stands above the first section: the name of the engine that answers."""
+class TopLevel:
+    """The keys above the first section: the name of the search engine."""
 
     engine: str = ""
 
 
 _SECTIONS: Mapping[str, type] = {"service": ServiceSection, "team": TeamSection}
-_Section = TypeVar("_Section", _Top, ServiceSection, TeamSection)
+_Section = TypeVar("_Section", TopLevel, ServiceSection, TeamSection)
+
+
+def top() -> TopLevel:
+    """Return the settings above the first section.
+
+    Raises:
+        Usage: the file is no TOML, or has an unknown key or a wrong value.
+    """
+    return _checked(TopLevel, _top_level(_settings()), "")
+
+
+def service() -> ServiceSection:
+    """Return the section ``[service]``. Raises `Usage` as `top` does."""
+    return _section("service", ServiceSection)
 
 
 def allowed_projects() -> list[str]:
-    """The directories of projects that every client of the service may ask about: ``[service] projects``.
-
-    Raises:
-        Usage: the file is no TOML, has a name that is not known, or a value that is none.
-    """
-    return list(_section("service", ServiceSection).projects)
+    """Return ``[service] projects``. Raises `Usage` as `top` does."""
+    return list(service().projects)
 
 
 def engine() -> str:
-    """The name of the engine that answers, in lower case: ``engine``. Empty where none is named.
-
-    Raises:
-        Usage: the file is no TOML, has a name that is not known, or a value that is none.
-    """
-    return _checked(_Top, _top_level(_settings()), "").engine.strip().lower()
+    """Return the name of the search engine in lower case, or an empty string. Raises `Usage` as `top` does."""
+    return top().engine.strip().lower()
 
 
 def team() -> TeamSection:
@@ -92,7 +98,7 @@ def _section(name: str, kind: type[_Section]) -> _Section:
 
 def _top_level(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What stands above the sections. What is neither is refused, whatever is asked for."""
-    known = [one.name for one in fields(_Top)]
+    known = [one.name for one in fields(TopLevel)]
     _refuse_unknown(settings, [*known, *_SECTIONS], "")
     return {name: value for name, value in settings.items() if name in known}
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -97,3 +100,26 @@ def test_code_ends_where_it_is_meant_to(page):
     fences = [token for token in tokens(page) if token.type == "fence"]
 
     assert page.read_text().count("\n```") + page.read_text().startswith("```") == 2 * len(fences)
+
+
+def test_every_page_has_its_place_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    named = re.findall(r"[\w/-]+\.md", navigation)
+
+    assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md"))
+
+
+def test_the_documentation_is_a_site_without_a_broken_link(tmp_path):
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+
+    built = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (tmp_path / "build/site/index.html").is_file()

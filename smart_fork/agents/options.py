@@ -60,30 +60,28 @@ class Options:
     worktree: bool | str | None = _said(
         key="worktree",
         described="A git worktree of its own, or its name. Left out: one if possible.",
-        help="Run it in a new git worktree.",
+        help="Run in a new git worktree.",
         types=(bool, str),
         flags=("--worktree", "-w"),
     )
-    with_changes: bool = _said(
-        default=False, help="Have the uncommitted changes in the worktree too; implies --worktree.", types=(bool,)
-    )
+    with_changes: bool = _said(default=False, help="Copy uncommitted changes too. Implies --worktree.", types=(bool,))
     place: str | None = _said(
         key="run_in",
         described="Left out: tmux if installed.",
-        help="Where it runs; tmux where it is installed.",
+        help="Place to run. Default: tmux if installed.",
         flags=("--in",),
         choices=PLACES,
     )
     name: str | None = _said(
         key="name",
         described="Its name, its window's and its worktree's.",
-        help="The worker's name, and its window's.",
+        help="Name of the worker and its window.",
     )
     skip_permissions: bool = _said(
         default=False,
         key="skip_permissions",
         described="It never asks before it acts. Only if the user wants that.",
-        help="It never asks before it acts.",
+        help="Let the agent act without asking for permission.",
         types=(bool,),
     )
 
@@ -91,7 +89,7 @@ class Options:
         default=True,
         key="brief",
         described="False: no note of what changed.",
-        help="Tell a fork first what has changed in the repository since.",
+        help="Add a summary of what changed since the session.",
         types=(bool,),
         flags=("--brief/--no-brief",),
     )

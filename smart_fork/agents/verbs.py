@@ -24,15 +24,15 @@ def _leaves_out(agent: Agent) -> bool:
 
 #: By what they are called in JSON.
 ABILITIES: Mapping[str, Ability] = {
-    "found": Ability("found, listed, read, handed over", lambda agent: agent.has("reader")),
-    "started": Ability("started, resumed, forked", lambda agent: agent.has("starter")),
-    "branched": Ability("forked at a message, branched", lambda agent: agent.has("copier")),
-    "budgeted": Ability("forked within a budget", _leaves_out),
-    "told": Ability("told of others' sessions", lambda agent: agent.is_told()),
+    "found": Ability("search", lambda agent: agent.has("reader")),
+    "started": Ability("fork", lambda agent: agent.has("starter")),
+    "branched": Ability("fork at a message", lambda agent: agent.has("copier")),
+    "budgeted": Ability("budget", _leaves_out),
+    "told": Ability("receive hand-overs", lambda agent: agent.is_told()),
     "cut": Ability("cut", lambda agent: agent.has("cutter")),
-    "shared": Ability("shared", lambda agent: agent.has("forms")),
-    "tells": Ability("tells what it does", lambda agent: agent.has("hooks")),
-    "set_up": Ability("set up", lambda agent: agent.has("registration")),
+    "shared": Ability("share", lambda agent: agent.has("forms")),
+    "tells": Ability("live status", lambda agent: agent.has("hooks")),
+    "set_up": Ability("setup", lambda agent: agent.has("registration")),
 }
 
 

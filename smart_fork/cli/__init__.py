@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import typer
 
 from smart_fork.cli.command import Command, Commands
+from smart_fork.cli.help_pages import dress
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
 from smart_fork.errors import IndexerError, NotFound, SmartForkError
 from smart_fork.terminal.commands import COMMANDS, named
@@ -25,7 +27,7 @@ _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name
 
 #: What there is always to do.
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
-_HELP = "Find the past session of a coding agent that already knows how, in this repository, and run a fork of it."
+_HELP = "Find the past session of this repository that already knows how, and run a fork of it."
 
 
 def application(*names: str) -> typer.Typer:
@@ -41,20 +43,29 @@ def application(*names: str) -> typer.Typer:
     for name in names:
         place, _, what = COMMANDS[name].place.partition(".")
         module = import_module(f"{__name__}.{place}")
+        entry = COMMANDS[name]
         if what == "app":
-            app.add_typer(module.app, name=name, hidden=COMMANDS[name].hidden)
+            app.add_typer(module.app, name=name, help=entry.purpose, hidden=entry.hidden)
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
-            app.command(name, cls=kind, hidden=COMMANDS[name].hidden)(getattr(module, what))
-    for name, command in () if names else COMMANDS.items():
-        app.command(name, help=command.purpose, hidden=command.hidden)(_undefined)
+            function = getattr(module, what)
+            app.command(name, cls=kind, help=_help_of(entry.purpose, function), hidden=entry.hidden)(function)
+    for name, entry in () if names else COMMANDS.items():
+        app.command(name, help=entry.purpose, hidden=entry.hidden, rich_help_panel=entry.panel)(_undefined)
     return app
+
+
+def _help_of(purpose: str, command: Callable[..., Any]) -> str:
+    """Return a command's help: its purpose, and what its docstring says after the first paragraph."""
+    _, _, rest = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
+    return f"{purpose}\n\n{rest}".strip()
 
 
 @cache
 def command_line(*names: str) -> Callable[..., Any]:
     """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
     made: Callable[..., Any] = typer.main.get_command(application(*names))
+    dress(made)
     return made
 
 

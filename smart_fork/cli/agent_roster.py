@@ -49,4 +49,4 @@ def _abilities(one: AgentAtAGlance) -> str:
 def _reasons(one: AgentAtAGlance) -> Iterator[str]:
     from smart_fork.agents.verbs import ABILITIES
 
-    return (f"not {ABILITIES[name].words}: {why}" for name, why in one.why_not.items())
+    return (f"no {ABILITIES[name].words}: {why}" for name, why in one.why_not.items())

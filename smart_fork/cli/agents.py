@@ -38,13 +38,13 @@ def among(words: Names) -> Callable[[str], str]:
 
 
 #: Whose sessions, or workers; all agents' by default.
-WhoseOption = Annotated[str, option("Whose sessions to look at", choices, among(choices), "--agent")]
-WorkersOption = Annotated[str, option("Whose", choices, among(choices), *_NAMES)]
+WhoseOption = Annotated[str, option("Agent", choices, among(choices), "--agent")]
+WorkersOption = Annotated[str, option("Agent", choices, among(choices), *_NAMES)]
 EVERYBODY = ALL
 #: The agent that is started; the first by default.
-StartedOption = Annotated[str, option("The agent", startable, named, *_NAMES)]
+StartedOption = Annotated[str, option("Agent", startable, named, *_NAMES)]
 FIRST = first()
 #: The same, where it may go without saying.
-AnyStartedOption = Annotated[str | None, option("The agent", startable, named, *_NAMES)]
-HandedOption = Annotated[str | None, option("Hand it over: a new session of", handed_to, named, "--as")]
-GivenOption = Annotated[str | None, option("Give the id as it is, in this directory, to", startable, named, *_NAMES)]
+AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAMES)]
+HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
+GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]

@@ -18,13 +18,9 @@ ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
 
 
 def compare(
-    workers: Annotated[
-        list[str] | None, typer.Argument(help="Workers, by id, name or session; those of the last fan-out by default.")
-    ] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Also print what each has changed.")] = False,
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with all answers and diffs to this file.")
-    ] = None,
+    workers: Annotated[list[str] | None, typer.Argument(help="Workers. Default: the last fan-out.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Print each diff.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""

@@ -29,9 +29,7 @@ app = Commands(help="Cut turns out of a transcript that its agent can still resu
 
 SessionArgument = Annotated[
     str | None,
-    typer.Argument(
-        help=f"A session id, 8 or more characters of it, or a path; {title_of(first_cut())}'s newest by default."
-    ),
+    typer.Argument(help=f"Session id or log file. Default: {title_of(first_cut())}'s newest session."),
 ]
 
 
@@ -39,24 +37,24 @@ def _tools() -> tuple[str, ...]:
     return (AUTO, *cuttable())
 
 
-ToolOption = Annotated[str, option("Whose transcript it is, where it is not seen", _tools, among(_tools), "--tool")]
-SessionOption = Annotated[str | None, typer.Option("--session", help="The same as an option.")]
-ComposerOption = Annotated[str, typer.Option("--composer", help="Which conversation, where a file has several.")]
+ToolOption = Annotated[str, option("Agent, if it is not recognized", _tools, among(_tools), "--tool")]
+SessionOption = Annotated[str | None, typer.Option("--session", help="The session, as an option.")]
+ComposerOption = Annotated[str, typer.Option("--composer", help="Conversation, in a database of several.")]
 
 
 @app.command("list")
 def list_turns(  # noqa: PLR0917 - typer's way
     session: SessionArgument = None,
     reference: SessionOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Lines without a number too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include records without a number.")] = False,
     composers: Annotated[
-        bool, typer.Option("--composers", help="Instead, the conversations of a file that has several.")
+        bool, typer.Option("--composers", help="List the conversations of a database instead.")
     ] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Number the turns of a transcript. Nothing is changed."""
+    """List the turns of a session with their numbers."""
     from smart_fork.excise.loader import auto, load_with_tool, located
     from smart_fork.excise.message_numbers import numbered
     from smart_fork.excise.turns import listed
@@ -85,26 +83,28 @@ def list_turns(  # noqa: PLR0917 - typer's way
 
 @app.command("cut")
 def cut(  # noqa: PLR0917 - typer's way
-    turns: Annotated[str | None, typer.Argument(help="Turns as `list` numbers them: 5-7,9.")] = None,
+    turns: Annotated[str | None, typer.Argument(help="Turns, numbered as in `excise list`: 5-7,9.")] = None,
     session: SessionArgument = None,
     reference: SessionOption = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", help="A turn by its id; may be given again.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a turn. Repeatable.")] = None,
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="Mask secrets instead; all, or in the turns named.")
+        bool, typer.Option("--secrets", help="Mask secrets instead, in all turns or in the given ones.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Cut against warnings.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Cut despite warnings.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be cut. Change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     verbatim: Annotated[
-        bool, typer.Option("--no-relink", help="Leave the parents in other lines as they are.")
+        bool, typer.Option("--no-relink", help="Do not reconnect the parents of later records.")
     ] = False,
-    alone: Annotated[bool, typer.Option("--no-follow", help="Leave copies, branches and the index alone.")] = False,
-    branch: Annotated[bool, typer.Option("--branch", help="Leave it as it is, write a copy without them.")] = False,
+    alone: Annotated[bool, typer.Option("--no-follow", help="Do not cut copies, branches and the index.")] = False,
+    branch: Annotated[
+        bool, typer.Option("--branch", help="Write a copy without these turns. Keep the original.")
+    ] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Cut turns, and what cannot stand without them. A snapshot of before is kept."""
+    """Cut turns or secrets. A snapshot allows a rollback."""
     from smart_fork.excise.request import Request
     from smart_fork.excise.request import cut as cut_out
 
@@ -146,11 +146,11 @@ def cut(  # noqa: PLR0917 - typer's way
 def verify(
     session: SessionArgument = None,
     reference: SessionOption = None,
-    erase: Annotated[bool, typer.Option("--erase", help="Erase first what is found in our own files.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="First erase leftovers in smart-fork's files.")] = False,
     tool: ToolOption = AUTO,
     as_json: JsonOption = False,
 ) -> None:
-    """Look whether a transcript is whole and nothing of what was cut is found any more. Exit 1 where not."""
+    """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
     from smart_fork.excise.soundness import check
 
@@ -190,13 +190,13 @@ def _print_found(found: Soundness) -> None:
 
 @app.command("rollback")
 def rollback(
-    snapshot: Annotated[str | None, typer.Argument(help="The id of a snapshot.")] = None,
-    listing: Annotated[bool, typer.Option("--list", help="List the snapshots, newest first.")] = False,
-    to: Annotated[Path | None, typer.Option("--to", help="Write it here instead.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Even where the session has gone on since.")] = False,
+    snapshot: Annotated[str | None, typer.Argument(help="Snapshot id.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List all snapshots, newest first.")] = False,
+    to: Annotated[Path | None, typer.Option("--to", help="Write the restored session to this file instead.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Roll back even if the session has continued.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo a cut, byte for byte. What is there now is kept as a snapshot."""
+    """Undo a cut, byte for byte."""
     from smart_fork.cuts import snapshots
     from smart_fork.excise.undo import rollback as roll_back
 
@@ -233,12 +233,12 @@ def rollback(
 
 @app.command("discard")
 def discard(
-    snapshots: Annotated[list[str] | None, typer.Argument(help="The ids of snapshots.")] = None,
-    session: Annotated[str | None, typer.Option("--session", help="All those of this session.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    snapshots: Annotated[list[str] | None, typer.Argument(help="Snapshot ids.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="All snapshots of this session.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete snapshots, which have what was cut, for good. Those cuts cannot be undone any more."""
+    """Delete snapshots for good. Their cuts become final."""
     from smart_fork.cuts import snapshots as kept
 
     wanted = [kept.find(one).id for one in snapshots or ()]
@@ -264,7 +264,7 @@ def suggest(
     tool: ToolOption = AUTO,
     as_json: JsonOption = False,
 ) -> None:
-    """Propose what could be cut, why, and what it saves. Nothing is changed."""
+    """Suggest what to cut, with reasons and savings."""
     from smart_fork.excise.suggestions import suggest as propose
 
     found = propose(reference or session, tool)

@@ -15,12 +15,10 @@ from smart_fork.errors import Usage
 
 def export(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
-    file: Annotated[
-        Path | None, typer.Argument(help="Where it is written; without it, or with -, it is printed.")
-    ] = None,
-    as_html: Annotated[bool, typer.Option("--html", help="As one page that loads nothing and runs nothing.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="File to write. Without it, print to stdout.")] = None,
+    as_html: Annotated[bool, typer.Option("--html", help="Write one HTML page without scripts.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""

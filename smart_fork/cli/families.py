@@ -30,37 +30,35 @@ MATCH = "match"
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
 
-SessionArgument = Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")]
+SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
 
 def branch(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
-    prompt: Annotated[str | None, typer.Argument(help="With --start: what it is to do.")] = None,
+    prompt: Annotated[str | None, typer.Argument(help="Prompt, with --start.")] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Branch at the message of this number (see `show`), or at the `match` for --intent."),
+        typer.Option("--at", help="Copy up to this message, or `match`: up to the best answer."),
     ] = None,
-    intent: Annotated[str | None, typer.Option("--intent", help="What --at match looks for in the session.")] = None,
+    intent: Annotated[str | None, typer.Option("--intent", help="Text for --at match and --budget.")] = None,
     also: AlsoOption = None,
-    title: Annotated[str | None, typer.Option("--title", help="What it is called; like its parent by default.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Title. Default: the parent's title.")] = None,
     without: Annotated[
         str | None,
-        typer.Option("--excise", help="Leave out these turns, as `excise list` numbers them: 5-7,9."),
+        typer.Option("--excise", help="Turns to leave out, numbered as in `excise list`: 5-7,9."),
     ] = None,
-    start: Annotated[bool, typer.Option("--start", help="Resume it immediately.")] = False,
-    place: Annotated[PlaceChoice | None, typer.Option("--in", help="With --start: where it runs.")] = None,
-    cwd: Annotated[
-        Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
-    ] = None,
+    start: Annotated[bool, typer.Option("--start", help="Resume the copy immediately.")] = False,
+    place: Annotated[PlaceChoice | None, typer.Option("--in", help="Place to run, with --start.")] = None,
+    cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
     project: Annotated[
-        Path | None, typer.Option("--project", "-p", help="Refuse a session that is not this directory's project's.")
+        Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
     ] = None,
     as_json: JsonOption = False,
     budget: Annotated[
-        str | None, typer.Option("--budget", help="Copy only what answers the --intent, in so many tokens: 30k.")
+        str | None, typer.Option("--budget", help="Copy only relevant exchanges, up to N tokens: 30k.")
     ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges to keep within a --budget: 3,5-7.")] = None,
-    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
+    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges that a --budget always keeps: 3,5-7.")] = None,
+    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges that a --budget never keeps.")] = None,
     as_agent: HandedOption = None,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""

@@ -16,9 +16,9 @@ from smart_fork.errors import NotFound, Usage
 
 
 def forget(
-    session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Let it be indexed again, if its log is there.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Allow indexing again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""

@@ -49,9 +49,7 @@ COMMAND_CLASSES = {"fork": ForkCommand}
 
 _Worktree = Annotated[
     bool | None,
-    typer.Option(
-        "--worktree/--no-worktree", "-w", help="Run it in a new git worktree; the default for several sessions."
-    ),
+    typer.Option("--worktree/--no-worktree", "-w", help="Run in a new git worktree. Default for several forks."),
 ]
 
 
@@ -62,47 +60,35 @@ def fork(  # noqa: PLR0917 - typer's way
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ID... [PROMPT]", help="Session ids, or at least 8 characters of each; what the forks are to do."
-        ),
+        typer.Argument(metavar="ID... [PROMPT]", help="Session ids (8 characters or more), then the prompt."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Fork at the message of this number (see `show`), or at the `match` for --intent."),
+        typer.Option("--at", help="Fork after this message, or `match`: after the best answer."),
     ] = None,
     intent: Annotated[
         str | None,
-        typer.Option("--intent", help="What --at match and --top look for; the prompt by default."),
+        typer.Option("--intent", help="Text for --at match, --budget and --top. Default: the prompt."),
     ] = None,
     also: AlsoOption = None,
-    top: Annotated[
-        int | None, typer.Option("--top", help="Fork the so many best sessions of this project for --intent.")
-    ] = None,
+    top: Annotated[int | None, typer.Option("--top", help="Fork the N best sessions of this project.")] = None,
     min_score: Annotated[
         float | None,
-        typer.Option("--min-score", help="What --top forks has at least this score; 0.3 by default, 0 takes all."),
+        typer.Option("--min-score", help="Lowest score for --top. Default: 0.3."),
     ] = None,
     as_agent: HandedOption = None,
     options: Options = NOTHING_SAID,
-    cwd: Annotated[
-        Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the exact command, and what a --budget keeps; start nothing.")
-    ] = False,
+    cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
     as_json: JsonOption = False,
     budget: Annotated[
         str | None,
-        typer.Option(
-            "--budget", help="Fork only what answers the --intent or the prompt, in so many tokens: 30k, or `match`."
-        ),
+        typer.Option("--budget", help="Keep only relevant exchanges, up to N tokens (30k) or `match`."),
     ] = None,
-    keep: Annotated[
-        str | None, typer.Option("--keep", help="Exchanges to keep within a --budget whatever they take: 3,5-7.")
-    ] = None,
-    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
+    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges that a --budget always keeps: 3,5-7.")] = None,
+    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges that a --budget never keeps.")] = None,
     merge: Annotated[
-        bool, typer.Option("--merge", help="One fork of several sessions, of each what answers within the --budget.")
+        bool, typer.Option("--merge", help="Merge several sessions into one fork, within --budget.")
     ] = False,
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.

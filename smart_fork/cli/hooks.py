@@ -18,18 +18,16 @@ if TYPE_CHECKING:
     from smart_fork.setup.answer import HooksChanged
 
 _NAMES = one_of((*settable(), BOTH, ALL), "")
-AgentOption = Annotated[
-    list[str] | None, typer.Option("--agent", help=f"{_NAMES}; all that are here by default. May be given again.")
-]
+AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
 
 
 def hooks(
     agent: AgentOption = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
-    only_print: Annotated[bool, typer.Option("--print", help="Print what would be added, and change nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the hooks.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have the agents tell what their workers do: put our hooks into their settings, beside those of others."""
+    """Install hooks, so that agents report what their workers do."""
     from smart_fork.hooks import settings
     from smart_fork.setup.answer import HooksSet
 

@@ -29,19 +29,19 @@ SAY_SECONDS = 10.0
 #: Logs that failed, named one by one.
 MAX_SHOWN = 5
 
-app = Commands(help="The search index: bring it up to date, look at it.", no_args_is_help=True)
+app = Commands(help="Update the search index, or show its state.", no_args_is_help=True)
 
 
 @app.command("run")
 def run(
-    if_idle: Annotated[bool, typer.Option("--if-idle", help="Do nothing where another process is indexing.")] = False,
-    no_vectors: Annotated[bool, typer.Option("--no-vectors", help="Only words; the meaning is indexed later.")] = False,
+    if_idle: Annotated[bool, typer.Option("--if-idle", help="Do nothing if another process is indexing.")] = False,
+    no_vectors: Annotated[bool, typer.Option("--no-vectors", help="Index words only, no embeddings.")] = False,
     project: Annotated[
-        Path | None, typer.Option("--project", "-p", help="A directory of the project that comes first; else this one.")
+        Path | None, typer.Option("--project", "-p", help="Project to index first. Default: this one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what is new or has changed, and index it. Logs are only read."""
+    """Index new and changed sessions."""
     from indexer import absent_model
     from indexer.embedder import ModelUnavailableError
     from indexer.freshness import complete
@@ -131,7 +131,7 @@ class _Following:
 
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
-    """What is indexed and how complete it is."""
+    """Show what is indexed and how complete it is."""
     from smart_fork.retrieval import covered
     from smart_fork.retrieval.status import in_words, index_status, when_next
 
@@ -153,7 +153,7 @@ def status(as_json: JsonOption = False) -> None:
 
 @app.command("path")
 def path(as_json: JsonOption = False) -> None:
-    """Where the index and the Markdown exports are."""
+    """Print the folders of the index and the exports."""
     from indexer.paths import index_db, index_root
 
     if as_json:

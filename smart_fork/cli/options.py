@@ -27,7 +27,7 @@ class PlaceChoice(StrEnum):
 
 #: Of some options the command line knows other values.
 _KINDS: dict[str, type] = {"place": PlaceChoice}
-WorktreeName = Annotated[str | None, typer.Option("--worktree-name", help="The worktree's name; implies --worktree.")]
+WorktreeName = Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")]
 _NAMED = "worktree_name"
 #: Stands where a command takes them.
 NOTHING_SAID = Options()

@@ -25,13 +25,13 @@ _MOST_SHARED = 100
 
 ProjectOption = Annotated[
     Path | None,
-    typer.Option("--project", "-p", help="A directory of the project; all worktrees of its repository count."),
+    typer.Option("--project", "-p", help="Directory of the project. All its worktrees count."),
 ]
-EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Look at the sessions of all projects.")]
-AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Also sessions that no person started.")]
+EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
+AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Include sessions that a program started.")]
 AlsoOption = Annotated[
     list[str] | None,
-    typer.Option("--also", metavar="TEXT", help="The same in other words; repeat it for each of up to 8 phrasings."),
+    typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -41,17 +41,17 @@ def find(  # noqa: PLR0917 - typer's way
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many results, 50 at most.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
     min_score: Annotated[
-        float | None, typer.Option("--min-score", help="Leave out results below this score (0 to 1).")
+        float | None, typer.Option("--min-score", help="Lowest score of a result, from 0 to 1.")
     ] = None,
-    no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Leave out the quotations.")] = False,
+    no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Print no quotations.")] = False,
     automated: AutomatedOption = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain each score.")] = False,
     also: AlsoOption = None,
     team: Annotated[
         bool | None,
-        typer.Option("--team/--no-team", help="The sessions alone that the team shares, or only your own."),
+        typer.Option("--team/--no-team", help="Only sessions of the team, or only your own."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -111,9 +111,9 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of sessions.")] = 20,
     automated: AutomatedOption = False,
-    team: Annotated[bool, typer.Option("--team", help="The sessions alone that the team shares.")] = False,
+    team: Annotated[bool, typer.Option("--team", help="Only sessions that the team shares.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
@@ -157,11 +157,9 @@ def list_sessions(  # noqa: PLR0917 - typer's way
 
 
 def show(
-    session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
-    at: Annotated[int | None, typer.Option("--at", help="Only around the message of this number.")] = None,
-    context: Annotated[
-        int, typer.Option("--context", "-C", min=0, help="How many messages before and after --at.")
-    ] = 3,
+    session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
+    at: Annotated[int | None, typer.Option("--at", help="Show the messages around this number.")] = None,
+    context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""

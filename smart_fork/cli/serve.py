@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 
 def serve(
     port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="The port; chosen once, then kept.")
+        int | None, typer.Option("--port", min=1, max=65535, help="Port. It is kept for later starts.")
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="The address to listen at, or a name of this machine.")
-    ] = "localhost",
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "localhost",
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Listen at an address that other machines reach.")
+        bool, typer.Option("--allow-remote", help="Allow connections from other machines.")
     ] = False,
 ) -> None:
     """Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C."""
@@ -54,8 +52,8 @@ def _print_address(address: Address) -> None:
 
 
 def logs(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged from now on.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="How many of the last ones.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new records as they come.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
     """What the service has logged."""
@@ -75,7 +73,7 @@ def logs(
 
 
 def open_page(
-    print_only: Annotated[bool, typer.Option("--print", help="Print the address, open nothing.")] = False,
+    print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Open the service's page in the browser, about the current project: a private file lets it in, once."""

@@ -26,12 +26,12 @@ class KindChoice(StrEnum):
 
 
 PortOption = Annotated[
-    int | None, typer.Option("--port", min=1, max=65535, help="Where it listens: as before, or 8766.")
+    int | None, typer.Option("--port", min=1, max=65535, help="Port. Default: as installed before, else 8766.")
 ]
-EveryOption = Annotated[
-    str | None, typer.Option("--every", help="How often it indexes: 15m, 1h, or cron's five fields; as before, or 1h.")
+EveryOption = Annotated[str | None, typer.Option("--every", help="Indexing interval: 15m, 1h or five cron fields.")]
+KindOption = Annotated[
+    KindChoice | None, typer.Option("--kind", help="Service manager. Default: the one on this machine.")
 ]
-KindOption = Annotated[KindChoice | None, typer.Option("--kind", help="What starts it: by default what is here.")]
 
 
 @app.command("install")
@@ -39,10 +39,10 @@ def install(
     port: PortOption = None,
     every: EveryOption = None,
     kind: KindOption = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print what would be written. Change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Have the service started now and at every login. What was set before is kept."""
+    """Start the service now and at every login."""
     from smart_fork.service.units import installation
 
     if only_print:
@@ -63,7 +63,7 @@ def install(
 
 @app.command("uninstall")
 def uninstall(as_json: JsonOption = False) -> None:
-    """Stop the service and remove it. The index and the logs stay."""
+    """Remove the service. Index and logs stay."""
     from smart_fork.service.units import installation
 
     if installation.native_kind() is None:
@@ -80,7 +80,7 @@ def uninstall(as_json: JsonOption = False) -> None:
 
 @app.command("stop")
 def stop(as_json: JsonOption = False) -> None:
-    """End the service that runs, however it was started. One that is installed starts again at the next login."""
+    """Stop the running service."""
     from smart_fork.service.shutdown import stop as end
 
     stopped = end()
@@ -92,7 +92,7 @@ def stop(as_json: JsonOption = False) -> None:
 
 @app.command("rotate")
 def rotate(as_json: JsonOption = False) -> None:
-    """Change the token: browsers that were let in, and whoever has the old one, are so no more. The service goes on."""
+    """Change the token. Old tokens and cookies stop working."""
     from indexer.failures import next_step
     from smart_fork.service.token_change import rotate as change
 
@@ -111,7 +111,7 @@ def rotate(as_json: JsonOption = False) -> None:
 
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
-    """Whether the service is installed and runs. Exits with 3 without one, with 1 where it does not run."""
+    """Show whether the service is installed and running."""
     from smart_fork.service.units import installation
 
     state = installation.look(installation.supervisor())
@@ -131,7 +131,7 @@ def status(as_json: JsonOption = False) -> None:
 def print_unit(
     port: PortOption = None, every: EveryOption = None, kind: KindOption = None, as_json: JsonOption = False
 ) -> None:
-    """Print what `install` would write, and change nothing."""
+    """Print what `install` would write."""
     from smart_fork.service.units import installation
 
     keeper = installation.supervisor(kind.value if kind else None)

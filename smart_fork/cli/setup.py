@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smart_fork.setup.removal import Undone
     from smart_fork.setup.step import Step
 
-app = Commands(help="Make smart-fork known to your agents; --remove undoes it.", invoke_without_command=True)
+app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
@@ -41,28 +41,28 @@ _DONE = {"new": "added", "changed": "updated"}
 def setup(  # noqa: PLR0917 - the command's options
     ctx: typer.Context,
     agent: AgentOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Undo what was set up.")] = False,
-    no_skill: Annotated[bool, typer.Option("--no-skill", help="Without the skill.")] = False,
-    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Without the hooks.")] = False,
-    no_index: Annotated[bool, typer.Option("--no-index", help="Without the first index.")] = False,
-    no_service: Annotated[bool, typer.Option("--no-service", help="Without the service.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan. Change nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Undo the setup.")] = False,
+    no_skill: Annotated[bool, typer.Option("--no-skill", help="Install no skill.")] = False,
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Install no hooks.")] = False,
+    no_index: Annotated[bool, typer.Option("--no-index", help="Build no index.")] = False,
+    no_service: Annotated[bool, typer.Option("--no-service", help="Install no service.")] = False,
     recall: Annotated[
         bool | None,
-        typer.Option("--recall/--no-recall", help="New sessions are told, at once, of a past one that probably knows."),
+        typer.Option("--recall/--no-recall", help="Tell new sessions about a matching past session."),
     ] = None,
     reading: Annotated[
         bool | None,
-        typer.Option("--allow-reading/--no-allow-reading", help="Agents run our reading tools without asking."),
+        typer.Option("--allow-reading/--no-allow-reading", help="Let agents search and read without asking."),
     ] = None,
     keep: Annotated[
         bool | None,
-        typer.Option("--keep-logs/--no-keep-logs", help="Keep compressed copies of logs that their agent deletes."),
+        typer.Option("--keep-logs/--no-keep-logs", help="Keep copies of logs that agents delete."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make smart-fork known to your agents: server, skill, hooks, first index, service; then try each."""
+    """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
     if ctx.invoked_subcommand is not None:
         return
     from smart_fork.setup.ledger import Ledger, alone

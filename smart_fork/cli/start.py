@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
 
-PromptArgument = Annotated[str | None, typer.Argument(help="What it is to do.")]
-ProjectOption = Annotated[
-    Path | None, typer.Option("--project", "-p", help="The directory; the current one by default.")
-]
+PromptArgument = Annotated[str | None, typer.Argument(help="Prompt.")]
+ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
 #: What a session that goes on has no use for.
 _MADE = ("worktree", "with_changes", "brief")
-ForceOption = Annotated[bool, typer.Option("--force", help="Also where the session seems to be open elsewhere.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Resume even if the session seems open elsewhere.")]
 
 
 @takes_options(
@@ -55,7 +53,7 @@ def new(
 
 @takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent")
 def resume(
-    session: Annotated[str, typer.Argument(help="A session id or a worker's, or at least 8 characters of it.")],
+    session: Annotated[str, typer.Argument(help="Session or worker id, 8 characters or more.")],
     agent: GivenOption = None,
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
@@ -101,24 +99,22 @@ def continue_newest(
 
 @takes_options(
     without=("with_changes",),
-    prompt=Annotated[str | None, typer.Option("--prompt", help="One worker by options: what it is to do.")],
+    prompt=Annotated[str | None, typer.Option("--prompt", help="Prompt of one worker.")],
     worktree=Annotated[
-        bool | None, typer.Option("--worktree/--no-worktree", help="A git worktree of its own; if possible by default.")
+        bool | None, typer.Option("--worktree/--no-worktree", help="Run in a new git worktree. Default: if possible.")
     ],
-    worktree_name=Annotated[str | None, typer.Option("--worktree-name", help="That worktree's name.")],
+    worktree_name=Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree.")],
     order="prompt agent project name fork_from at resume_id newest forks worktree worktree_name place skip_permissions",
 )
 def spawn(  # noqa: PLR0917 - typer's way
-    workers: Annotated[
-        str | None, typer.Argument(help="A file with a JSON list of workers; - reads it from stdin.")
-    ] = None,
+    workers: Annotated[str | None, typer.Argument(help="JSON file with a list of workers. - reads stdin.")] = None,
     agent: AnyStartedOption = None,
     project: ProjectOption = None,
-    fork_from: Annotated[str | None, typer.Option("--fork-from", help="The session that it forks.")] = None,
-    at: Annotated[int | None, typer.Option("--at", help="With --fork-from: at the message of this number.")] = None,
-    resume_id: Annotated[str | None, typer.Option("--resume", help="The session that it goes on with.")] = None,
-    newest: Annotated[bool, typer.Option("--continue", help="It goes on with the directory's newest session.")] = False,
-    forks: Annotated[bool, typer.Option("--fork", help="It forks what --resume or --continue means.")] = False,
+    fork_from: Annotated[str | None, typer.Option("--fork-from", help="Session to fork.")] = None,
+    at: Annotated[int | None, typer.Option("--at", help="With --fork-from: fork after this message.")] = None,
+    resume_id: Annotated[str | None, typer.Option("--resume", help="Session to resume.")] = None,
+    newest: Annotated[bool, typer.Option("--continue", help="Resume the directory's newest session.")] = False,
+    forks: Annotated[bool, typer.Option("--fork", help="Fork the session of --resume or --continue.")] = False,
     options: Options = NOTHING_SAID,
     as_json: JsonOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def mcp(
     tools: Annotated[
         Literal["few", "all"],
-        typer.Option("--tools", envvar="SMART_FORK_TOOLS", help="Which tools are listed to the agent."),
+        typer.Option("--tools", envvar="SMART_FORK_TOOLS", help="Tools that the agent sees: few or all."),
     ] = "few",
 ) -> None:
     """Serve the tools over MCP on stdin and stdout; your agents start this."""
@@ -35,10 +35,8 @@ def mcp(
 
 
 def doctor(
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also examine what is stored, down to a sample of it; takes a while.")
-    ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Take the same sample as the run that named it.")] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Compare the index with a sample of the logs. Slow.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sample, to repeat a run.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
@@ -71,7 +69,7 @@ def doctor(
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and say where it is.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and print its path.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""

@@ -16,21 +16,19 @@ from smart_fork.cli.search import JsonOption, ProjectOption
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState
 
-WorkerArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="A worker's id, its session's, its name or terminal, or a beginning.")
-]
-WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="The same; several at once.")]
+WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Workers: id, name, session id or terminal.")]
 WorktreeOption = Annotated[
-    bool, typer.Option("--remove-worktree", help="Also remove its worktree, if everything in it is saved elsewhere.")
+    bool, typer.Option("--remove-worktree", help="Remove its worktree too, if nothing in it is unsaved.")
 ]
 
 
 def active(  # noqa: PLR0917 - typer's way
-    here: Annotated[bool, typer.Option("--here", "-a", help="Those of the current project: the default.")] = False,  # noqa: ARG001
-    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Those of all projects.")] = False,
+    here: Annotated[bool, typer.Option("--here", "-a", help="Workers of this project. The default.")] = False,  # noqa: ARG001
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
     agent: WorkersOption = EVERYBODY,
     project: ProjectOption = None,
-    closed: Annotated[bool, typer.Option("--include-closed", help="Also those that have ended.")] = False,
+    closed: Annotated[bool, typer.Option("--include-closed", help="Include ended workers.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
@@ -51,7 +49,7 @@ def active(  # noqa: PLR0917 - typer's way
 
 def read(
     worker: WorkerArgument,
-    exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="How many of its last exchanges.")] = 3,
+    exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="Number of exchanges.")] = 3,
     as_json: JsonOption = False,
 ) -> None:
     """What a worker was asked last and what it said itself, its messages numbered as in its session."""
@@ -70,9 +68,11 @@ def read(
 
 def message(
     worker: WorkerArgument,
-    text: Annotated[str, typer.Argument(help="What to say; with --answer, the number of an option.")],
-    queue: Annotated[bool, typer.Option("--queue", help="Also while it works: taken up when it is done.")] = False,
-    answer: Annotated[bool, typer.Option("--answer", help="Choose this option of what it asks.")] = False,
+    text: Annotated[str, typer.Argument(help="Message. With --answer: number of an option.")],
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Send while it works. It reads the message afterwards.")
+    ] = False,
+    answer: Annotated[bool, typer.Option("--answer", help="Choose an option of its question.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say something to a worker, in the same session.
@@ -92,8 +92,8 @@ def message(
 
 def wait(
     workers: WorkersArgument,
-    any_of: Annotated[bool, typer.Option("--any", help="Wait only for the first one.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = None,
+    any_of: Annotated[bool, typer.Option("--any", help="Return when the first worker is done.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Longest wait in seconds.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
@@ -126,7 +126,7 @@ def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False, as_
 
 
 def stop(
-    everywhere: Annotated[bool, typer.Option("--all", help="The workers of all projects.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="Workers of all projects.")] = False,
     project: ProjectOption = None,
     remove_worktree: WorktreeOption = False,
     as_json: JsonOption = False,

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def worktrees(
     pruning: Annotated[
-        bool, typer.Option("--prune", help="Remove those of ended workers that hold nothing unsaved.")
+        bool, typer.Option("--prune", help="Remove worktrees of ended workers without unsaved work.")
     ] = False,
     project: ProjectOption = None,
-    everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="Those of all projects.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""

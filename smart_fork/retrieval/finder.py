@@ -49,15 +49,15 @@ log = logging.getLogger(__name__)
 
 _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
-    "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+    "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 _SAME = (
     "The default model hardly knows the script of the question and of the sessions here: their meaning was hardly "
-    "searched. Set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+    "searched. Set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 _THEIRS = (
     "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
-    "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+    "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 
 

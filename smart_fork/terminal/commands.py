@@ -1,6 +1,6 @@
-"""The commands: where each is defined, and what it is for.
+"""The commands: where each is defined, its purpose and its panel in the help.
 
-To import them all takes as long as to find a session. Whoever lists them, or completes the name of one, reads this.
+Importing all commands takes as long as finding a session. The list of commands and completion read this table instead.
 """
 
 from __future__ import annotations
@@ -13,113 +13,72 @@ class CommandEntry(NamedTuple):
 
     #: A function of a module of `smart_fork.cli`, or its app.
     place: str
-    #: What its own help begins with.
+    #: The first line of its help.
     purpose: str
-    #: What the agents run, not people.
+    #: Its panel in `smart-fork --help`.
+    panel: str
+    #: Agents run it, not people.
     hidden: bool = False
 
 
+_FIND = "Find and fork"
+_SESSIONS = "Sessions"
+_WORKERS = "Workers"
+_TEAM = "Team"
+_SERVICE = "Index and service"
+_SETUP = "Setup"
+
+#: In the order of the help: what people need first comes first.
 COMMANDS = {
-    "find": CommandEntry(
-        "search.find", "Find the past sessions that already know how, your own and those that your team shares."
-    ),
-    "list": CommandEntry("search.list_sessions", "Recent sessions, straight from the logs: no index needed."),
-    "show": CommandEntry(
-        "search.show", "The conversation as Markdown, its messages numbered as `fork --at` takes them."
-    ),
-    "export": CommandEntry(
-        "export.export",
-        "A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked.",
-    ),
-    "fork": CommandEntry(
-        "fork.fork",
-        "Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.",
-    ),
-    "new": CommandEntry("start.new", "Start an agent in a session of its own."),
-    "resume": CommandEntry(
-        "start.resume", "Go on in a session, in its own directory. Where a worker is in it already, go there."
-    ),
-    "continue": CommandEntry(
-        "start.continue_newest",
-        "Go on in the newest session of the directory. Where a worker is in it already, go there.",
-    ),
-    "spawn": CommandEntry(
-        "start.spawn", "Start 1 to 4 workers, each with a prompt; all are checked before the first is started."
-    ),
+    "find": CommandEntry("search.find", "Find past sessions of this repository that know how.", _FIND),
+    "fork": CommandEntry("fork.fork", "Run a fork of a session. The original stays untouched.", _FIND),
+    "list": CommandEntry("search.list_sessions", "List recent sessions, newest first.", _FIND),
+    "show": CommandEntry("search.show", "Print a session's conversation with numbered messages.", _FIND),
+    "resume": CommandEntry("start.resume", "Resume a session in the directory it worked in.", _FIND),
+    "continue": CommandEntry("start.continue_newest", "Resume the newest session of this directory.", _FIND),
+    "demo": CommandEntry("system.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),
     "branch": CommandEntry(
-        "families.branch",
-        "Copy a session under a title of its own, to go on with later; the original stays untouched.",
+        "families.branch", "Copy a session, whole or up to a message, without running it.", _SESSIONS
     ),
-    "lineage": CommandEntry(
-        "families.lineage",
-        "Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back.",
-    ),
-    "active": CommandEntry("workers.active", "The workers that run, newest first, and what each is doing."),
-    "read": CommandEntry(
-        "workers.read",
-        "What a worker was asked last and what it said itself, its messages numbered as in its session.",
-    ),
-    "message": CommandEntry("workers.message", "Say something to a worker, in the same session."),
-    "wait": CommandEntry(
-        "workers.wait",
-        "Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain.",
-    ),
-    "close": CommandEntry("workers.close", "End workers. What they wrote stays."),
-    "stop": CommandEntry("workers.stop", "End all workers of the current project that run. What they wrote stays."),
-    "compare": CommandEntry(
-        "comparison.compare",
-        "What workers have made of the same prompt, side by side: answers, changes, tokens and time.",
-    ),
+    "lineage": CommandEntry("families.lineage", "Show a session's forks, branches and parents as a tree.", _SESSIONS),
+    "export": CommandEntry("export.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
+    "excise": CommandEntry("excise.app", "Cut turns or secrets out of a session. Every cut can be undone.", _SESSIONS),
+    "forget": CommandEntry("forget.forget", "Remove a session from everything that smart-fork keeps.", _SESSIONS),
+    "new": CommandEntry("start.new", "Start an agent in a new session.", _WORKERS),
+    "spawn": CommandEntry("start.spawn", "Start up to four workers, each with its own prompt.", _WORKERS),
+    "active": CommandEntry("workers.active", "List running workers and what each one does.", _WORKERS),
+    "read": CommandEntry("workers.read", "Print a worker's last prompt and answer.", _WORKERS),
+    "message": CommandEntry("workers.message", "Send a message to a worker.", _WORKERS),
+    "wait": CommandEntry("workers.wait", "Wait until workers are idle, need an answer or have ended.", _WORKERS),
+    "close": CommandEntry("workers.close", "End workers by name. Their work stays.", _WORKERS),
+    "stop": CommandEntry("workers.stop", "End all workers of this project. Their work stays.", _WORKERS),
+    "compare": CommandEntry("comparison.compare", "Compare workers: answers, changes, tokens and time.", _WORKERS),
     "worktrees": CommandEntry(
-        "worktrees.worktrees",
-        "The git worktrees that were made for workers: what is in each, and whether it can be removed.",
+        "worktrees.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
     ),
-    "forget": CommandEntry(
-        "forget.forget",
-        "Remove all that smart-fork holds of a session, for good. The agent's own log is not touched.",
-    ),
-    "hook": CommandEntry(
-        "hooks.hook",
-        "For the agents: take one event from stdin, in silence. They run the module itself, which starts faster.",
-        hidden=True,
-    ),
-    "mcp": CommandEntry("system.mcp", "Serve the tools over MCP on stdin and stdout; your agents start this."),
-    "serve": CommandEntry(
-        "serve.serve",
-        "Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C.",
-    ),
+    "team": CommandEntry("team.app", "Share sessions with a team, and fork the sessions of others.", _TEAM),
     "status": CommandEntry(
-        "overview.status",
-        "One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong.",
+        "overview.status", "Show index, service, workers and the last error on one screen.", _SERVICE
     ),
-    "open": CommandEntry(
-        "serve.open_page",
-        "Open the service's page in the browser, about the current project: a private file lets it in, once.",
+    "open": CommandEntry("serve.open_page", "Open the page: search, read and fork in the browser.", _SERVICE),
+    "index": CommandEntry("index.app", "Update the search index, or show its state.", _SERVICE),
+    "service": CommandEntry("service.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
+    "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _SERVICE),
+    "logs": CommandEntry("serve.logs", "Print the service's log.", _SERVICE),
+    "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),
+    "config": CommandEntry(
+        "configuration.config", "Show every setting, its value and where the value comes from.", _SETUP
     ),
-    "logs": CommandEntry("serve.logs", "What the service has logged."),
     "agents": CommandEntry(
-        "agent_roster.agents",
-        "Which agents are installed, their versions and sessions, and what can be done with each.",
+        "agent_roster.agents", "List the agents on this machine and what each one supports.", _SETUP
     ),
-    "doctor": CommandEntry("system.doctor", "Check every part by using it, and say the next step for each failure."),
-    "demo": CommandEntry("system.demo", "Show the main job on a few made-up sessions in a temporary home."),
-    "statusline": CommandEntry(
-        "glances.statusline",
-        "One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do.",
-    ),
+    "doctor": CommandEntry("system.doctor", "Test every part and name the next step for each failure.", _SETUP),
+    "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
+    "statusline": CommandEntry("glances.statusline", "Print one segment for an agent's status line.", _SETUP),
+    "hook": CommandEntry("hooks.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),
     "welcome": CommandEntry(
-        "glances.welcome",
-        "For the plugin's hook: one line on how many sessions came before, or nothing.",
-        hidden=True,
+        "glances.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
     ),
-    "excise": CommandEntry("excise.app", "Cut turns out of a transcript that its agent can still resume."),
-    "index": CommandEntry("index.app", "The search index: bring it up to date, look at it."),
-    "setup": CommandEntry("setup.app", "Make smart-fork known to your agents; --remove undoes it."),
-    "team": CommandEntry(
-        "team.app",
-        "Share sessions with a team: push, pull, branch and fork them, and find those of others.",
-    ),
-    "service": CommandEntry("service.app", "The service that keeps the index fresh: install it once and forget it."),
 }
 
 

@@ -88,5 +88,5 @@ def test_the_command_says_it_in_words_and_as_json(installed, run):  # noqa: F811
 
     assert f"3.0.0, newer than {PINNED['claude']}, which was tried" in said
     assert "not installed" in said
-    assert "not cut: its records replace each other" in " ".join(said.split())
+    assert "no cut: its records replace each other" in " ".join(said.split())
     assert [agent.name for agent in AGENTS] == [one["name"] for one in told["agents"]]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
-from smart_fork import conversation
+from smart_fork import config, conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
@@ -24,6 +25,8 @@ from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.shape import shape
 from smart_fork.server.start import _worker_schema
+from smart_fork.settings import GIVEN, VARIABLES, agent_variables
+from smart_fork.settings import KEYS as KEYS_OF_THE_FILE
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import compared, state
 from smart_fork.workers.worktrees import WorkersTree
@@ -134,12 +137,16 @@ def test_the_output_schemas_are_what_is_documented(headings, told):
     assert set(told.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
 
 
-@pytest.fixture(scope="module")
-def json_docs():
-    spec = importlib.util.spec_from_file_location("json_docs", ROOT / "scripts/json_docs.py")
+def _script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def json_docs():
+    return _script("json_docs")
 
 
 def test_the_tables_of_json_are_as_the_values_are(json_docs):
@@ -201,20 +208,18 @@ def _within(group: Any, above: str = "") -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(commands()))
-def test_every_command_and_option_is_documented(name):
-    text = (ROOT / "docs/using.md").read_text()
-    section = text.split(f"\n## {name.split()[0]}\n")[1].split("\n## ")[0]
-    options = {option for one in commands()[name].params for option in one.opts if option.startswith("-")}
+@pytest.fixture(scope="module")
+def reference():
+    return _script("reference")
 
-    assert f"smart-fork {name}" in section
-    assert commands()[name].help
-    for option in options - {"--json", "--help", "-h"}:
-        assert f"`{option}`" in section, option
+
+@pytest.mark.parametrize("page", ["commands.md", "tools.md", "settings.md"])
+def test_the_reference_is_what_the_code_says(reference, page):
+    assert reference.pages()[page] == (ROOT / "docs/reference" / page).read_text(), "`make reference` writes it"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_says_what_each_one_s_own_help_begins_with(name):
+def test_a_command_has_the_same_purpose_in_the_list_and_in_its_own_help(name):
     own: Any = typer.main.get_command(application(name))
     listed: Any = typer.main.get_command(application())
 
@@ -222,39 +227,33 @@ def test_the_list_of_commands_says_what_each_one_s_own_help_begins_with(name):
     assert own.commands[name].hidden == listed.commands[name].hidden
 
 
-def test_the_options_of_the_program_itself_are_documented():
-    text = (ROOT / "docs/using.md").read_text()
-    group: Any = typer.main.get_command(application())
+def test_every_environment_variable_of_ours_is_in_the_table_of_settings():
+    source = "".join(
+        path.read_text()
+        for name in ("indexer", "smart_fork")
+        for path in (ROOT / name).rglob("*.py")
+        if path.name != "settings.py" or path.parent.name != "smart_fork"
+    )
+    listed = {one.name for one in (*VARIABLES, *GIVEN, *agent_variables())}
 
-    assert [] == [option for one in group.params for option in one.opts if option not in text]
+    read = set(re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source))
+    assert read == {name for name in listed if name.startswith("SMART_FORK_")}
 
 
-def test_every_environment_variable_of_ours_is_documented_and_read():
-    source = "".join(path.read_text() for name in ("indexer", "smart_fork") for path in (ROOT / name).rglob("*.py"))
-    text = (ROOT / "docs/using.md").read_text()
+def test_every_key_of_the_settings_file_is_in_the_table_of_settings():
+    sections = {"": config.TopLevel, "service": config.ServiceSection, "team": config.TeamSection}
+    keys = {(section, one.name) for section, kind in sections.items() for one in fields(kind)}
 
-    assert set(re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source)) == set(re.findall(r"SMART_FORK_[A-Z_]+", text))
-    assert [] == [
-        name for name in re.findall(r"^\| `((?:CLAUDE|CODEX)_\w+)`", text, re.MULTILINE) if name not in source
-    ]
+    assert keys == {(one.section, one.name) for one in KEYS_OF_THE_FILE}
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/agents.md"])
 def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
-    rows = [["", *(ability.words for ability in ABILITIES.values())], ["---"] * (len(ABILITIES) + 1)]
+    rows = [["Agent", *(ability.words.capitalize() for ability in ABILITIES.values())], ["---"] * (len(ABILITIES) + 1)]
     rows += [[agent.title, *("yes" if able else "–" for able in abilities_of(agent).values())] for agent in AGENTS]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
     assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"
-
-
-def test_the_lists_of_commands_are_complete():
-    readme = (ROOT / "README.md").read_text()
-    tops = {name.split()[0] for name in commands()}
-
-    assert [] == [
-        name for name in sorted(tops - {"demo"}) if f"smart-fork {name}" not in readme and f"`{name} " not in readme
-    ]
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "docs/agents.md", "docs/searching.md", "CONTRIBUTING.md"])

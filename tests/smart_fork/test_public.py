@@ -83,8 +83,8 @@ def names_of(kind: type) -> set[str]:
 
 
 def test_the_example_for_scripts_is_of_what_there_is():
-    text = (Path(smart_fork.__file__).parent.parent / "docs/using.md").read_text()
-    example = ast.parse(textwrap.dedent(text.split("## In a script\n")[1].split("\n`find`")[0]))
+    text = (Path(smart_fork.__file__).parent.parent / "docs/how-to/script.md").read_text()
+    example = ast.parse(textwrap.dedent(text.split("```python\n")[1].split("```")[0]))
     kinds = {"sf": {*smart_fork.__all__}, "hit": names_of(smart_fork.Hit), "worker": names_of(smart_fork.Worker)}
     used = [
         (node.value.id, node.attr)

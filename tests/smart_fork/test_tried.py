@@ -31,7 +31,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
-    "begun": ("started", {
+    "started": ("started", {
         "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
@@ -39,7 +39,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
-    "gone on with": ("started", {
+    "resumed": ("started", {
         "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
         "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
@@ -79,7 +79,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
-    "told of others' sessions": ("told", dict.fromkeys(
+    "receives a hand-over": ("told", dict.fromkeys(
         ("claude", "codex", "qwen", "opencode", "gemini", "copilot"),
         "handing_over: the_other_model_is_sent_what_is_told_and_the_prompt",
     )),
@@ -96,7 +96,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "gemini": "team: a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other",
         "copilot": "team: a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other",
     }),
-    "tells what it does": ("tells", {
+    "live status": ("tells", {
         "claude": "hooks: a_worker_that_asks_for_permission_waits_and_says_for_what",
         "codex": "hooks: a_worker_without_a_terminal_works_is_idle_and_ends",
         "qwen": "qwen: its_hooks_tell_what_a_worker_does",
@@ -104,7 +104,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
-    "known when it calls": ("set_up", {
+    "known as the caller": ("set_up", {
         "claude": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
         "codex": "calling: a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer",
         "qwen": "qwen: an_agent_that_asks_is_known_and_not_found",

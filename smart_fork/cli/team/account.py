@@ -16,13 +16,11 @@ from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 
 @app.command("login")
 def log_in(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server's address: https://…")],
-    invite: Annotated[
-        str | None, typer.Argument(help="The invitation, good once; asked for where it is missing.")
-    ] = None,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server: https://…")],
+    invite: Annotated[str | None, typer.Argument(help="Invitation. It works once.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let this machine in: a token for it is kept in a private file, and given to that server alone."""
+    """Log this machine in with an invitation."""
     import socket
 
     from smart_fork.team import login
@@ -50,7 +48,7 @@ def _asked_for() -> str:
 
 @app.command("logout")
 def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """End the token of this machine, on the server and here."""
+    """Log this machine out."""
     from smart_fork.team import login
     from smart_fork.team.client import Client
 

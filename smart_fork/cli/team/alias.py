@@ -12,15 +12,17 @@ from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ForceOption, KeyOption, ServerOption, SessionArgument
 
-aliases = Commands(help="What shared sessions are called on this machine.", no_args_is_help=True)
+aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")
 
-NameArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="Letters, digits, dots, dashes and underscores.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="ALIAS", help="Alias: letters, digits, dots, dashes and underscores.")
+]
 
 
 @aliases.command("list")
 def list_aliases(project: KeyOption = None, as_json: JsonOption = False) -> None:
-    """All aliases of this project; the current one has a star."""
+    """List aliases. A star marks the current one."""
     from smart_fork.team.tracking import Tracking, place_of, written
 
     tracked = Tracking(place_of(project)).read()
@@ -43,7 +45,7 @@ def set_alias(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Call a shared session that. One that has an alias gets this one instead."""
+    """Give a shared session an alias."""
     from smart_fork.team.project import opened
     from smart_fork.team.pull import rename
 
@@ -57,7 +59,7 @@ def set_alias(  # noqa: PLR0917 - typer's way
 
 @aliases.command("use")
 def use_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
-    """Let it be the current one, which is meant where none is named."""
+    """Make an alias the default for this project."""
     from smart_fork.team.tracking import Tracking, place_of
 
     after = Tracking(place_of(project)).change(lambda tracked: tracked.with_current(name))
@@ -69,7 +71,7 @@ def use_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption
 
 @aliases.command("remove")
 def remove_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
-    """Forget what it is called. The session stays, here and on the server."""
+    """Remove an alias. The session stays."""
     from smart_fork.team.tracking import Tracking, place_of
 
     Tracking(place_of(project)).change(lambda tracked: tracked.without(name))

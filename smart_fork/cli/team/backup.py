@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from smart_fork.teamserver.backup import Place
 
 RunAsOption = Annotated[
-    str | None, typer.Option("--run-as", metavar="USER", help="Needed where root restores: who runs the server.")
+    str | None, typer.Option("--run-as", metavar="USER", help="User that runs the server. Required for root.")
 ]
 
 
 @app.command("backup")
 def backup(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the file is written.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the backup file.")],
     *,
-    days: Annotated[int, typer.Option("--days", min=1, help="A later backup takes it away after so many days.")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until a later backup deletes this one.")] = 30,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a backup of the server's database while it runs, and take away those that have expired."""
+    """Back up the server's database while it runs."""
     with _found(data, dsn) as (_, place):
         from smart_fork.teamserver.backup import backup as write
 
@@ -52,18 +52,18 @@ def backup(
 
 @app.command("restore")
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup.")],
+    file: Annotated[Path, typer.Argument(help="Backup file.")],
     *,
     journal: Annotated[
         list[Path] | None,
-        typer.Option("--journal", help="The withdrawn.jsonl of another server that used the database; repeatable."),
+        typer.Option("--journal", help="withdrawn.jsonl of another server. Repeatable."),
     ] = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     run_as: RunAsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a backup in the place of the server's database. What was withdrawn since stays withdrawn. Stop it first."""
+    """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
     with _found(data, dsn, run_as=run_as, stopped=True) as (folder, place):

@@ -31,17 +31,19 @@ _LISTED = 20
 
 @app.command("list")
 def list_sessions(  # noqa: PLR0917 - typer's way
-    mine: Annotated[bool, typer.Option("--mine", help="Your own alone.")] = False,
-    owner: Annotated[str | None, typer.Option("--owner", help="Those of one person.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Those with this tag.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Those of one agent.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="How many, 100 at most.")] = _LISTED,
-    page: Annotated[str | None, typer.Option("--page", help="Go on where the answer before has said.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own sessions.")] = False,
+    owner: Annotated[str | None, typer.Option("--owner", help="Only sessions of this owner.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only sessions of this agent.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100, help="Number of sessions, at most 100.")
+    ] = _LISTED,
+    page: Annotated[str | None, typer.Option("--page", help="Continue a list at this page.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The sessions of this project that you may read, newest first."""
+    """List shared sessions of this project, newest first."""
     from smart_fork.team.project import opened
 
     asked = {"owner": owner, "tag": tag, "agent": agent, "page": page, "mine": "true" if mine else None}
@@ -104,12 +106,12 @@ def _list_tracked(
 @app.command("show")
 def show(
     session: CurrentArgument = None,
-    at: Annotated[str | None, typer.Option("--at", help="The first so many messages.")] = None,
+    at: Annotated[str | None, typer.Option("--at", help="Number of messages from the start.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """A shared session to read, its messages numbered as `--at` takes them."""
+    """Print a shared session with numbered messages."""
     from smart_fork.team.lineage import told
     from smart_fork.team.project import opened
 
@@ -129,7 +131,7 @@ def show(
 def log(
     session: CurrentArgument = None, server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False
 ) -> None:
-    """The family of a session as a tree: who branched or forked it, also on this machine alone."""
+    """Show the forks and branches of a shared session as a tree."""
     from smart_fork.team.lineage import family
     from smart_fork.team.project import opened
 
@@ -149,14 +151,12 @@ def log(
 @app.command("diff")
 def diff(
     session: SessionArgument,
-    other: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="The other; what it was made of by default.")
-    ] = None,
+    other: Annotated[str | None, typer.Argument(metavar="[B]", help="Second session. Default: the parent.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Where two sessions part, and what each said then."""
+    """Show where two sessions diverge."""
     from smart_fork.team.lineage import parting
     from smart_fork.team.project import opened
 
@@ -172,7 +172,7 @@ def diff(
 
 @app.command("status")
 def status(server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False) -> None:
-    """Each alias of this project: what is not pushed, what is not here, and what was taken back."""
+    """Show what is not pushed, not pulled or withdrawn."""
     from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
     from smart_fork.team.project import opened
     from smart_fork.team.status import status as states

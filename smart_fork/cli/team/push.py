@@ -60,7 +60,7 @@ def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flag(agent: Agent) -> Parameter:
-    option = typer.Option(f"--{agent.name}", help=f"The newest session of {agent.title} in this project.")
+    option = typer.Option(f"--{agent.name}", help=f"Newest session of {agent.title} in this project.")
     return Parameter(f"of_{agent.name}", Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
 
 
@@ -70,10 +70,10 @@ def push(
     *,
     sessions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID|PATH]...", help="Sessions of this machine, logs, or aliases; the current one."),
+        typer.Argument(metavar="[ID|PATH]...", help="Session ids, log files or aliases. Default: the current alias."),
     ] = None,
     all_of_project: Annotated[
-        bool, typer.Option("--all", help="All sessions of this project that people began, and all tracked ones.")
+        bool, typer.Option("--all", help="All sessions of this project that a person started.")
     ] = False,
     platforms: list[str],
     public: PublicOption = False,
@@ -81,15 +81,15 @@ def push(
     title: TitleOption = None,
     tags: TagsOption = None,
     summary: SummaryOption = None,
-    images: Annotated[bool, typer.Option("--images", help="Images too: nobody can look for secrets in them.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="Send images too. Secrets in them are not masked.")] = False,
     yes: YesOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent. Send nothing.")] = False,
     force: ForceOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Share sessions, or what they have said since: masked, shown and asked for first. Private unless --public."""
+    """Share sessions, masked and after a preview."""
     from smart_fork.team.changes import opened
     from smart_fork.team.push_plan import PushAsked
 

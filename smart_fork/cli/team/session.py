@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     from smart_fork.team.project import Project
     from smart_fork.team.shared import Shared
 
-NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not write down that it is here.")]
-LocalOption = Annotated[
-    bool, typer.Option("--local", help="On this machine alone; the server has it with its first push.")
-]
-NoPullOption = Annotated[bool, typer.Option("--no-pull", help="On the server alone.")]
+NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")]
+LocalOption = Annotated[bool, typer.Option("--local", help="Only on this machine, until the first push.")]
+NoPullOption = Annotated[bool, typer.Option("--no-pull", help="Only on the server.")]
 
 
 @app.command("pull")
@@ -63,7 +61,7 @@ def pull(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take over one of your own shared sessions, or what is new of it."""
+    """Copy one of your shared sessions to this machine."""
     from smart_fork.team.pull import TakenAs
     from smart_fork.team.pull import pull as take_over
 
@@ -93,7 +91,7 @@ def branch(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a session with the first messages of one of your own."""
+    """Branch one of your own shared sessions."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import branch as make
     from smart_fork.team.pull import TakenAs
@@ -127,7 +125,7 @@ def fork(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a session of your own with the first messages of a teammate's public one."""
+    """Fork a teammate's public session."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import fork as make
     from smart_fork.team.pull import TakenAs

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from smart_fork.team.changes import Taken
     from smart_fork.team.withdraw import Done
 
-excise = Commands(help="Withdraw messages of a shared session from everybody who has them.", no_args_is_help=True)
+excise = Commands(help="Withdraw messages of a shared session, everywhere.", no_args_is_help=True)
 app.add_typer(excise, name="excise")
 
 
@@ -41,7 +41,7 @@ def privacy(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let all members of the project read a session of yours, or nobody else. What was forked of it stays theirs."""
+    """Make a shared session public or private."""
     from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import privacy as change
 
@@ -61,15 +61,13 @@ def privacy(  # noqa: PLR0917 - typer's way
 @app.command("delete")
 def delete(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
-    everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="From all forks too, whoever made them, and from their machines.")
-    ] = False,
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Also from all forks and all machines.")] = False,
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hide a shared session. What others have forked of it stays theirs, unless --everywhere."""
+    """Delete a shared session."""
     from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import delete as take_away
 
@@ -90,10 +88,10 @@ def delete(  # noqa: PLR0917 - typer's way
 def cut(  # noqa: PLR0917 - typer's way
     meant: Annotated[
         list[str],
-        typer.Argument(metavar="[RANGE] ID", help="Messages such as 5-7,9, as `team show` has them; a session."),
+        typer.Argument(metavar="[RANGE] ID", help="Messages as numbered by `team show` (5-7,9), then the session."),
     ],
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="Mask the secrets in these messages, or in all, instead of cutting.")
+        bool, typer.Option("--secrets", help="Mask secrets instead, in all messages or in the given ones.")
     ] = False,
     yes: YesOption = False,
     force: ForceOption = False,
@@ -101,7 +99,7 @@ def cut(  # noqa: PLR0917 - typer's way
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Withdraw messages of a shared session: from it, from all that was made of it, and from their machines."""
+    """Withdraw messages from a shared session and all its copies."""
     from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import ExciseAsked, planned, send, withdrawn_before
 
@@ -125,12 +123,12 @@ def cut(  # noqa: PLR0917 - typer's way
 
 @app.command("sync")
 def sync(
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the copies in which something was.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove affected copies.")] = False,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take what was withdrawn out of what is on this machine of it, now."""
+    """Apply withdrawals to this machine now."""
     from smart_fork.team.changes import take_over
     from smart_fork.team.project import opened
 
@@ -147,16 +145,16 @@ def sync(
 @app.command("audit")
 def audit(  # noqa: PLR0917 - typer's way
     session: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A session; without one, all that you see.")
+        str | None, typer.Argument(metavar="[ID]", help="Session. Default: everything you may see.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="A day, such as 2026-03-01, or a time.")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="What you did yourself.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many lines at most.")] = 50,
+    since: Annotated[str | None, typer.Option("--since", help="Earliest day or time: 2026-03-01.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own actions.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
     server: ServerOption = None,
     project: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Who pushed, pulled, forked and withdrew what: you, others with your sessions, all of projects you maintain."""
+    """Show who pushed, pulled, forked and withdrew what."""
     from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import audited
 

@@ -17,37 +17,29 @@ if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility
     from smart_fork.team.shared import Shared
 
-ServerOption = Annotated[
-    str | None, typer.Option("--server", help="The server's address; by default that of this project, or the last one.")
-]
+ServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server. Default: this project's.")]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--project", "-p", help="A directory of the project, or its key, such as github.com/acme/shop."),
+    typer.Option("--project", "-p", help="Directory or key of the project: github.com/acme/shop."),
 ]
-SessionArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="An id, 8 or more characters of one, an alias, or an address.")
-]
+SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, alias or address.")]
 CurrentArgument = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="The same; without one, the alias that is current here.")
+    str | None, typer.Argument(metavar="[ID]", help="Session id, alias or address. Default: the current alias.")
 ]
-AtOption = Annotated[
-    str | None, typer.Option("--at", help="The first so many messages, as `team show` numbers them; `head` is all.")
-]
-TitleOption = Annotated[str | None, typer.Option("--title", help="What it is called.")]
-TagsOption = Annotated[str | None, typer.Option("--tags", help="Words to list it by, with commas between them.")]
-SummaryOption = Annotated[str | None, typer.Option("--summary", help="What it is about, in a few sentences.")]
-PublicOption = Annotated[bool, typer.Option("--public", help="All members of the project may read it.")]
-PrivateOption = Annotated[bool, typer.Option("--private", help="Nobody else may read it; that is the default.")]
-AliasOption = Annotated[str | None, typer.Option("--alias", help="What it is called on this machine.")]
-IntoOption = Annotated[
-    Path | None, typer.Option("--into", help="The directory it works in here; the project's root by default.")
-]
+AtOption = Annotated[str | None, typer.Option("--at", help="Number of messages to take, as in `team show`, or `head`.")]
+TitleOption = Annotated[str | None, typer.Option("--title", help="Title.")]
+TagsOption = Annotated[str | None, typer.Option("--tags", help="Tags, separated by commas.")]
+SummaryOption = Annotated[str | None, typer.Option("--summary", help="Summary in a few sentences.")]
+PublicOption = Annotated[bool, typer.Option("--public", help="All members of the project can read it.")]
+PrivateOption = Annotated[bool, typer.Option("--private", help="Only you can read it. The default.")]
+AliasOption = Annotated[str | None, typer.Option("--alias", help="Alias on this machine.")]
+IntoOption = Annotated[Path | None, typer.Option("--into", help="Working directory here. Default: the project's root.")]
 PlatformOption = Annotated[
-    str | None, typer.Option("--platform", help="The agent that is to have it; by default the one that made it.")
+    str | None, typer.Option("--platform", help="Agent for the copy. Default: the original agent.")
 ]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on in it immediately, here.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Do it although something speaks against it.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume it here immediately.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Proceed despite warnings.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def number_of(at: str | None) -> int | None:

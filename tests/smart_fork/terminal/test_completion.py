@@ -104,9 +104,7 @@ def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
 
 
 def test_a_command_is_offered_with_what_it_is_for():
-    assert ("find\tFind the past sessions that already know how, your own and…", 0) == answer(
-        asked("fish", "smart-fork fi")
-    )
+    assert ("find\tFind past sessions of this repository that know how.", 0) == answer(asked("fish", "smart-fork fi"))
     assert ("find", 0) == answer(asked("bash", "smart-fork fi"))
 
 

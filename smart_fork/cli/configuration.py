@@ -1,0 +1,30 @@
+"""``config``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json
+from smart_fork.cli.search import JsonOption
+
+AllOption = Annotated[bool, typer.Option("--all", "-a", help="Also settings that have their default value.")]
+
+
+def config(every: AllOption = False, as_json: JsonOption = False) -> None:
+    """Show every setting, its value and where the value comes from."""
+    from smart_fork.settings import settings
+
+    found = settings()
+    if as_json:
+        print_json(found.as_json())
+        return
+    changed = [one for one in found.settings if every or one.source != "default"]
+    for one in changed:
+        out.print(plain(one.name, "bold"), plain(f" = {one.value}"), plain(f"  ({one.source})", "dim"), sep="")
+        out.print(plain(f"    {one.meaning} Change: {one.change}"))
+    hidden = len(found.settings) - len(changed)
+    if hidden:
+        out.print(plain(f"{hidden} settings have their default value. `smart-fork config --all` lists them."))
+    out.print(plain(f"Settings file: {found.file}"))

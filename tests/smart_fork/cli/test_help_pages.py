@@ -1,0 +1,63 @@
+"""The help pages, as people read them: short sentences, and examples that can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from smart_fork.cli import command_line
+from smart_fork.cli.help_pages import EXAMPLES
+from smart_fork.terminal.commands import COMMANDS
+
+MOST_WORDS = 12
+BANNED = ("whose", "whoever", "somebody", "nobody", "anew", "at once", "that of", "those of", "as far as", "told of")
+
+
+def pages(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if not command.hidden:
+            yield (path := f"{above}{name}"), command
+            yield from pages(command, f"{path} ") if hasattr(command, "commands") else ()
+
+
+PAGES = dict(pages(command_line(*COMMANDS)))
+
+
+def said(command: Any) -> list[str]:
+    """What a help page says in sentences, without its examples and lists of names."""
+    texts = [(command.help or "").partition("\n\n")[0], *(getattr(one, "help", "") or "" for one in command.params)]
+    return [re.sub(r": [a-z]+(, [\w -]+)+", "", text) for text in texts]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_help_page_ends_with_two_examples(page):
+    assert len(set(EXAMPLES[page])) == 2
+    assert all(f"smart-fork {example}" in PAGES[page].epilog for example in EXAMPLES[page])
+
+
+@pytest.mark.parametrize("example", sorted({example for pair in EXAMPLES.values() for example in pair}))
+def test_the_examples_are_commands_that_are_understood(example):
+    words = shlex.split(example.partition(" <")[0])
+    command: Any = command_line(*COMMANDS)
+    while words and words[0] in getattr(command, "commands", ()):
+        command, words = command.commands[words[0]], words[1:]
+
+    command.make_context("smart-fork", words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_sentence_of_a_help_page_is_long(page):
+    sentences = [one for text in said(PAGES[page]) for one in re.split(r"[.!?:] ", text)]
+
+    assert [] == [one for one in sentences if len(one.split()) > MOST_WORDS]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_help_page_speaks_plainly(page):
+    words = " ".join(said(PAGES[page])).lower()
+
+    assert [] == [one for one in BANNED if re.search(rf"\b{one}\b", words)]
