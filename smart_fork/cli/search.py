@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
+#: Lines of a quotation, and what stands below a result's title.
+_QUOTED, _INDENT = 2, "    "
 
 ProjectOption = Annotated[
     Path | None,
@@ -226,46 +229,47 @@ def _print_next(answer: Found) -> None:
 
 
 def print_hits(hits: Sequence[Hit]) -> None:
-    """Results for a person: the best at length, so that it stays on the screen, and all where they are explained."""
+    """Print results for a person: two lines and a quotation each, then why some cannot be forked."""
     for hit in hits:
-        if hit is hits[0] or hit.explain:
-            print_hit(hit)
-        else:
-            _print_shortly(hit)
+        _print_hit(hit)
+    for warning in dict.fromkeys(hit.warning for hit in hits if hit.warning):
+        ranks = ", ".join(str(hit.rank) for hit in hits if hit.warning == warning)
+        out.row(plain(f"Cannot be forked ({ranks}): {warning}", "yellow"))
 
 
-def _print_shortly(hit: Hit) -> None:
-    """One result on two lines: what another one than the best is told in."""
-    from smart_fork.retrieval.results import became_of
-    from smart_fork.terminal.words import short
+def _print_hit(hit: Hit) -> None:
+    from smart_fork.retrieval.chances import chance, percent
+    from smart_fork.retrieval.results import passage_place, spoken
 
-    _print_title(hit)
-    agent, session_id, *more = _about(hit)
-    about = (agent, short(session_id), more[0], *became_of(hit)[:1], f"about {hit.price.tokens:,} tokens", *more[1:])
-    out.row(plain(f"    {' · '.join(about)}", "cyan"))
-    if hit.warning:
-        out.row(plain(f"    cannot be forked: {hit.warning}", "yellow"))
-
-
-def _print_title(hit: Hit) -> None:
-    out.row(plain(f"{hit.rank:>2}."), plain(f"{hit.score:.2f}", "bold green"), plain(hit.title, "bold"))
+    score = plain(f"{percent(hit.score):>6} {chance(hit.score):<11}", "bold green")
+    out.row(plain(f"{hit.rank:>2}."), score, plain(hit.title, "bold"))
+    out.row(plain(f"{_INDENT}{' · '.join(_about(hit))}", "cyan"))
+    for line in spoken(hit).splitlines()[:_QUOTED]:
+        out.row(plain(f"{_INDENT}│ {quoted(line, 160)}", "dim"))
+    if why := hit.explain:
+        out.print(plain(f"{_INDENT}{_in_words(why)}", "magenta"))
+        for one in why.phrasings:
+            out.print(plain(f"{_INDENT}  {_given(one.points)} of it from: {quoted(one.text, 120)}", "magenta"))
+    if hit.explain or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
+        place = passage_place(hit)
+        out.print(plain(f"{_INDENT}{hit.session_id}{f'  {place}' if place else ''}", "dim"))
+    out.print()
 
 
 def _about(hit: Hit) -> list[str]:
-    """Whose session it is, which, from when, and what else tells it from others."""
-    from smart_fork.retrieval.results import inferred
+    """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
+    from smart_fork.retrieval.results import became_of, inferred, suggested_at
+    from smart_fork.terminal.words import short
 
-    about = [hit.agent_type, hit.session_id, hit.last_activity[:10]]
-    if hit.match.turn_index is not None:
-        about.append(f"message {hit.match.turn_index}")
-    if hit.lineage.family_size > 1:
-        about.append(f"{hit.lineage.family_size} in its family")
-    about.append(inferred(hit.project_inferred_from))
-    if hit.origin is not None:
-        about.append(f"shared by {hit.origin.owner}")
-    elif hit.also_remote is not None:
-        about.append("shared")
-    return [*about[:3], *filter(None, about[3:])]
+    family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
+    return [
+        *(hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit)),
+        f"{hit.price.tokens:,} tokens{' (maybe still cached)' if hit.price.cached else ''}",
+        *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
+        *([f"{family} in its family"] if family > 1 else []),
+        *filter(None, [inferred(hit.project_inferred_from)]),
+        *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),
+    ]
 
 
 def _exit_code(answer: Answer) -> int:
@@ -276,31 +280,6 @@ def _exit_code(answer: Answer) -> int:
         return 1 if answer.fallback_sessions else 3
     there = answer.results or answer.fallback_sessions or answer.index.sessions or answer.index.unread_logs
     return 0 if there else 3
-
-
-def print_hit(hit: Hit) -> None:
-    """One result, for a person."""
-    from smart_fork.retrieval.results import passage_place, spoken, suggested_fork, worth_in_words
-    from smart_fork.terminal.words import short
-
-    _print_title(hit)
-    out.paragraph(plain(" · ".join(_about(hit)), "cyan"), 4)
-    out.paragraph(plain(" · ".join(worth_in_words(hit)), "cyan"), 4)
-    if why := hit.explain:
-        out.print(plain(f"    {_in_words(why)}", "magenta"))
-        for one in why.phrasings:
-            out.print(plain(f"      {_given(one.points)} of it from: {quoted(one.text, 120)}", "magenta"))
-    for line in spoken(hit).splitlines()[:4]:
-        out.row(plain(f"    │ {quoted(line, 160)}", "dim"))
-    if place := passage_place(hit):
-        out.print(plain(f"    {place}", "dim"))
-    if hit.warning:
-        out.print(plain(f"    cannot be forked: {hit.warning}", "yellow"))
-    else:
-        out.print(plain(f"    {suggested_fork(hit, short(hit.session_id))}"))
-    if hit.origin is None and hit.lineage.family_size > 1:
-        out.print(plain(f"    smart-fork lineage {short(hit.session_id)}"))
-    out.print()
 
 
 def _in_words(why: Explanation) -> str:

@@ -20,8 +20,6 @@ _UNITS = (
     (_HOUR, _HOUR, "hour"),
     (_MINUTE, _MINUTE, "minute"),
 )
-#: What a chance is called, from which one on.
-_CHANCES = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
 _THOUSAND = 1000
 #: How much of a prompt names its worker.
 NAME_CHARACTERS = 100
@@ -100,18 +98,6 @@ def homely(command: str, home: str | None = None) -> str:
     """A command that begins in a directory below the home, with ``~``; not where a shell needs the directory quoted."""
     start = f"cd {home or Path.home()}/"
     return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
-
-
-def chance(score: float) -> str:
-    """A score in words."""
-    return next(word for least, word in _CHANCES if score >= least)
-
-
-def percent(score: float) -> str:
-    """A score as a number: "72 %"; what is next to nothing, or to certain, is said so."""
-    if score < 0.01:
-        return "< 1 %"
-    return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")
 
 
 def tokens(count: int | None) -> str:

@@ -16,6 +16,7 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
 from smart_fork.page import diffs, evidence, phrases, prose, statics
+from smart_fork.retrieval import chances
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.snippets import printable
 from smart_fork.workers.comparison import counted, facts
@@ -120,7 +121,7 @@ _environment.filters |= {
     "became_of": became_of,
     "ago": phrases.ago,
     "called": phrases.called,
-    "chance": phrases.chance,
+    "chance": chances.chance,
     "clock": phrases.clock,
     "counted": counted,
     "day": phrases.day,
@@ -138,7 +139,7 @@ _environment.filters |= {
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
     "passage_place": passage_place,
-    "percent": phrases.percent,
+    "percent": chances.percent,
     "place": phrases.place,
     "printable": printable,
     "safe_title": title,
