@@ -67,7 +67,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
     seeds = range(1 if quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
     figures: dict[str, Any] = {"queries": len(sessions), "parts": list(Parts._fields), "points": {}}
-    known_parts = {"both": (0, 1, 2, 3, 4), "words": (0, 1, 2), "meaning": (3, 4)}
+    known_parts = {"both": (0, 1, 2, 3, 4, 5), "words": (0, 1, 2, 3), "meaning": (4, 5)}
     for known, again in itertools.product(known_parts, (False, True)[: 1 + labelled.again]):
         asked, used, what = list(_asked(labelled, known, again=again)), known_parts[known], known + " again" * again
         weights = fit(_columns(asked, used))

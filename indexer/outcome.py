@@ -95,6 +95,11 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
 
 
+def edited_paths(session: Session) -> tuple[str, ...]:
+    """The files that a session has edited, with success, as it named them; none that `edits_of` leaves out."""
+    return tuple(dict.fromkeys(filter(_fit, chain.from_iterable(_edits_done(session).values()))))
+
+
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
@@ -136,9 +141,14 @@ def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]
     return {call: files for call, files in asked.items() if call in ended}
 
 
+def _fit(path: str) -> bool:
+    """Whether a path may be kept: text of one line, without a secret."""
+    return path.isprintable() and mask(path) == path
+
+
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     """`path` without ``..`` and without asking the disk; empty where it is no absolute path, or not fit to be kept."""
-    if not path.isprintable() or mask(path) != path:
+    if not _fit(path):
         return ""
     path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
     if resolved_cwd and (path == cwd or path.startswith(cwd.rstrip("/") + "/")):

@@ -17,7 +17,7 @@ from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masks import Masks
 from indexer.model_notice import telling
-from indexer.outcome import edits_of, outcome_of
+from indexer.outcome import edited_paths, edits_of, outcome_of
 from indexer.own_calls import told
 from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, recorded
@@ -220,6 +220,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
         answered="\n".join(piece.text for piece in known.pieces if piece.role == "assistant"),
         actions="\n".join(piece.text for piece in known.pieces if piece.role == "action"),
         symbols=" ".join(_symbols(session)),
+        work="\n".join((*edited_paths(session), *session.wrote)),
     )
     passages = chunks.chunk(known.pieces, session.root_id)
     outcome, edits = outcome_of(session), edits_of(session, resolved)

@@ -15,7 +15,10 @@ from indexer.transcripts.model import AgentName, BrokenLine, Inferred, Session
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A session's text by role, for ranking whole sessions by their words. `also_called` counts like the title."""
+    """A session's text by role, for ranking whole sessions by their words. `also_called` counts like the title.
+
+    `work` is which files it edited, and the names of code in what it wrote.
+    """
 
     title: str
     asked: str
@@ -23,6 +26,7 @@ class Words:
     actions: str
     symbols: str
     also_called: str = ""
+    work: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,7 @@ class Holding(NamedTuple):
 
 
 WordTable = Literal["chunks", "sessions"]
-HavingTable = Literal["chunks", "sessions", "titles"]
+HavingTable = Literal["chunks", "sessions", "titles", "work"]
 
 
 class Similarities(Protocol):
@@ -236,7 +240,7 @@ class Searchable(Protocol):
         ...
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Which of these rows (chunk ids, or sessions by their text or title) have each of these quoted words and
+        """Which of these rows (chunk ids, or sessions by their text, title or work) have each of these quoted words and
         phrases.
         """
         ...

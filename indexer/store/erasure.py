@@ -22,7 +22,7 @@ PATIENCE_MILLISECONDS = 5_000
 BYTES_PER_SECOND = 30_000_000
 _NOTE = "erase"
 _ALL, _LOG = "all", "log"
-_WORD_INDEXES = ("chunk_words", "session_words")
+_WORD_INDEXES = ("chunk_words", "session_words", "session_work")
 
 
 def owe(db: apsw.Connection) -> None:

@@ -51,7 +51,10 @@ _TABLES = {
 }
 _NO_PART = "-part: "
 #: Where a term is looked for, and the column filter that says so.
-_COLUMNS = {"chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: ")}
+_COLUMNS = {
+    "chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: "),
+    "work": ("session_work", "names: "),
+}  # fmt: skip
 
 
 class StoreReading:

@@ -171,6 +171,18 @@ def m009_what_came_to_nothing(db: apsw.Connection) -> None:
         db.execute("ALTER TABLE sessions ADD COLUMN answered INTEGER")
 
 
+def m010_what_it_worked_on(db: apsw.Connection) -> None:
+    """Sessions by the files that they edited and the names of code in what they wrote."""
+    db.execute(
+        f"""
+        CREATE VIRTUAL TABLE IF NOT EXISTS session_work USING fts5(
+            part, names, content='', contentless_delete=1, tokenize='{TOKENIZER}');
+        INSERT INTO session_work(rowid, part, names) SELECT id, 'p' || part, '' FROM sessions
+            WHERE id NOT IN (SELECT rowid FROM session_work);
+        """  # noqa: S608 - constant
+    )
+
+
 MIGRATIONS = (
     m001_sessions_and_chunks,
     m002_made_for_searching,
@@ -181,6 +193,7 @@ MIGRATIONS = (
     m007_sqlite_vec_keeps_the_vectors,
     m008_found_by_names_that_are_not_shown,
     m009_what_came_to_nothing,
+    m010_what_it_worked_on,
 )
 
 

@@ -15,7 +15,10 @@ from indexer.store.connection import BUSY_MILLISECONDS, opening
 
 #: So many faults of a kind are told one by one.
 SHOWN = 5
-_WORDS = (("chunk_words", "chunks", "passages"), ("session_words", "sessions", "sessions"))
+_WORDS = (
+    ("chunk_words", "chunks", "passages"), ("session_words", "sessions", "sessions"),
+    ("session_work", "sessions", "sessions"),
+)  # fmt: skip
 
 
 @contextmanager

@@ -139,6 +139,7 @@ class SqliteStore(StoreReading):
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self._drop_orphans(chunks)
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
+        self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
         self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
@@ -241,6 +242,8 @@ class SqliteStore(StoreReading):
             "VALUES(?, ?, ?, ?, ?, ?, ?)",
             (row, f"p{part}", names, words.asked, words.answered, words.actions, words.symbols),
         )
+        self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
+        self.db.execute("INSERT INTO session_work(rowid, part, names) VALUES(?, ?, ?)", (row, f"p{part}", words.work))
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """What has not changed is only looked at: of a session that grows nearly all is as it was. Whether a text has

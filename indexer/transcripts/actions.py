@@ -89,6 +89,11 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
 
 
+def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
+    """Whether a call edits files or runs something: of what it was given the session is the author."""
+    return bool(edits) or isinstance(arguments, str) or bool(command_of(arguments))
+
+
 def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     """The paths of the files that a call reads, as it names them: with a tool, or with a command that shows files.
 

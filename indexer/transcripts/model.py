@@ -119,7 +119,8 @@ class Session:
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
     the agent's commands tell. `begun_at` is that commit wherever the log records it.
-    `models` are those that have answered, in the order in which they first did.
+    `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
+    are in its edits and commands.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -139,6 +140,7 @@ class Session:
     root_id: str = ""
     compactions: int = 0
     symbols: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()
     copied: bool = False
     named: bool = False
     circular: bool = False

@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from indexer.masking import NOTHING, Masked, mask
-from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by
+from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
@@ -76,7 +76,7 @@ class Tree(ABC):
         self._moment = ""
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None), bridged=self.bridged)
-        self.symbols = Symbols(self.facts.pop("symbols", ()))
+        self.symbols, self.wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
         self.deeds = Deeds(self.facts.pop("deeds", None), not_run=self.not_run)
 
@@ -131,7 +131,7 @@ class Tree(ABC):
 
     def pack(self) -> bytes:
         parts = {"links": self.chain.links, "symbols": list(self.symbols), "ours": sorted(self.ours)}
-        parts["deeds"] = self.deeds.kept()
+        parts |= {"deeds": self.deeds.kept(), "wrote": list(self.wrote)}
         return pack(self.facts | parts, list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
@@ -221,6 +221,8 @@ class Tree(ABC):
             self.ours.add(identity)
         elif action:
             self.symbols.add_all(arguments)
+            if writes(edits, given):
+                self.wrote.add_all(arguments)
         if name == self.shell and not ours and isinstance(arguments, dict):
             self.deeds.begin(identity, command_of(arguments))
         return ToolCall(identity, name, action, ours, edits, reads)
@@ -263,6 +265,7 @@ class Tree(ABC):
             root_id=root if turns[0].id == begun else turns[1 if begins_aside else 0].id,
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
+            wrote=tuple(self.wrote),
             copied=self.is_copy(),
             named=self.named(),
             circular=self.chain.circular,

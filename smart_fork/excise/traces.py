@@ -36,6 +36,8 @@ _LONG, _BEGINNING, _ENDING = 9, 2, 3
 _LONGEST = 100
 #: What a worker was told and shows; its other columns say where it runs.
 _SAID = ("name", "prompt", "command", "status_note")
+#: The word indexes in which a session still says a word.
+_SAID_IN = ("session_words", "session_work")
 #: A person's own file, and what names sessions and snapshots.
 _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl", "forgotten.jsonl")
 
@@ -169,7 +171,8 @@ class _Search:
         if not found or not index_db().is_file():
             return found
         with read_only(index_db()) as db:
-            db.execute("CREATE VIRTUAL TABLE temp.said USING fts5vocab(main, session_words, row)")
+            for table in _SAID_IN:
+                db.execute(f"CREATE VIRTUAL TABLE temp.{table}_said USING fts5vocab(main, {table}, row)")
             facts = _facts(db).lower()
             parts = _parts_of(found)
             return {word for word in found if not _is_said(db, word, parts.get(word, word), facts)}
@@ -206,10 +209,13 @@ def _parts_of(words: Collection[str]) -> dict[str, str]:
 
 def _is_said(db: apsw.Connection, word: str, part: str, facts: str) -> bool:
     """Whether a session says it, or a path, title or other fact of one has it."""
-    if part in facts or db.execute("SELECT 1 FROM temp.said WHERE instr(term, ?) LIMIT 1", (part,)).fetchone():
+    if part in facts:
         return True
-    found = db.execute("SELECT 1 FROM session_words WHERE session_words MATCH ? LIMIT 1", (f'"{word}"',)).fetchone()
-    return found is not None
+    return any(
+        db.execute(f"SELECT 1 FROM temp.{table}_said WHERE instr(term, ?) LIMIT 1", (part,)).fetchone()  # noqa: S608 - constants
+        or db.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (f'"{word}"',)).fetchone()  # noqa: S608
+        for table in _SAID_IN
+    )
 
 
 def _facts(db: apsw.Connection) -> str:

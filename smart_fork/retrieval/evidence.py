@@ -14,6 +14,7 @@ from smart_fork.retrieval.exchange_evidence import PointParts
 from smart_fork.retrieval.fork_point import edited, fork_point, parts
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.kinship import known_to
+from smart_fork.retrieval.query import is_long
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.retrieval.words import Matches, QueryWords
@@ -89,10 +90,13 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
         _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
+    for one, shares in zip(evidence, wording.worked_on(evidence[0].keys()) if wording else (), strict=False):
+        for row, share in shares.items():
+            one[row].work = share
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
     found.phrasings = [
-        Phrased(one, covered, embedded=vectors is not None and number in query.embedded)
-        for number, (one, covered) in enumerate(zip(evidence, coverage, strict=True))
+        Phrased(one, covered, embedded=vectors is not None and number in query.embedded, long=is_long(text))
+        for number, (text, one, covered) in enumerate(zip(query.phrasings, evidence, coverage, strict=True))
     ]
     return found
 

@@ -13,6 +13,15 @@ MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
 _WORD = re.compile(r"\w+")
 _COMPOUND = re.compile(r"[\w./:-]+")
+#: Paths, names of files, and names of code: snake_case, camelCase. Each begins where a word does, so that a long text
+#: is read once.
+_NAME = re.compile(
+    r"(?<![\w.~@-])(?:[\w.~@-]*+/)+[\w.@-]+"
+    r"|(?<![\w.-])[\w-]++(?:\.[\w-]++)*\.[A-Za-z]\w{0,4}\b"
+    r"|\b[A-Za-z]\w*(?:_\w|[a-z0-9][A-Z])\w*"
+)
+#: More names of one question are not looked for.
+MAX_NAMES = 64
 #: Words that say nothing about what a session is about; left out unless nothing else was typed.
 _STOP = frozenset(
     """
@@ -38,6 +47,11 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple((telling or words)[:MAX_WORDS])
 
 
+def is_long(text: str) -> bool:
+    """Whether it has more telling words than are looked for."""
+    return len(words_of(text)) == MAX_WORDS
+
+
 def is_mostly_not_latin(text: str) -> bool:
     """Whether most letters of `text` are of another script than Latin; one without letters is not."""
     letters = [char for char in text if char.isalpha()]
@@ -50,6 +64,13 @@ def terms_of(text: str) -> tuple[str, ...]:
     phrases = dict.fromkeys(_phrase(compound) for compound in _COMPOUND.findall(text.lower()))
     compounds = [" ".join(phrase) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
     return tuple(dict.fromkeys(f'"{term}"' for term in (*words_of(text), *compounds)))
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The files and names of code that `text` speaks of, each quoted as FTS5 wants it; of a long path its end."""
+    names = (_WORD.findall(name.lower().replace("_", " ")) for name in _NAME.findall(text))
+    phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
+    return tuple(f'"{phrase}"' for phrase in phrases if phrase)[:MAX_NAMES]
 
 
 def _phrase(compound: str) -> tuple[str, ...]:

@@ -37,13 +37,15 @@ class Parts(NamedTuple):
     """What speaks for a session, in numbers or in points for them.
 
     `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
-    how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `nearest`
-    is the cosine of its best chunks, `whole` the mean of all that have a vector.
+    how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `work` is
+    how much of the files and names of code in the question it has edited or written; `nearest` is the cosine of its
+    best chunks, `whole` the mean of all that have a vector.
     """
 
     session_words: float = 0.0
     passage_words: float = 0.0
     title: float = 0.0
+    work: float = 0.0
     nearest: float = 0.0
     whole: float = 0.0
 
@@ -62,15 +64,21 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(4.17, 4.12, 7.52, 8.19, 15.24), nothing=11.59),
-    "words": Weights(Parts(6.07, 6.89, 10.86), nothing=7.37),
+    "both": Weights(Parts(3.38, 3.34, 6.09, 3.24, 6.63, 12.34), nothing=9.7),
+    "words": Weights(Parts(6.07, 6.89, 10.86, 4.0), nothing=7.37),
     "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.32, 9.2, 5.25, 3.18, 7.55), nothing=11.76),
-    "words": Weights(Parts(7.73, 11.55, 6.78), nothing=9.87),
+    "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55), nothing=11.76),
+    "words": Weights(Parts(7.73, 11.55, 6.78, 2.0), nothing=9.87),
     "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
+}
+#: A long question says its matter in several ways, too; no session has most of its words.
+KNOWN_LONG: Mapping[Known, Weights] = {
+    "both": Weights(Parts(7.32, 9.2, 5.25, 4.0, 3.18, 7.55), nothing=10.1),
+    "words": Weights(Parts(7.73, 11.55, 6.78, 4.0), nothing=5.0),
+    "meaning": KNOWN["meaning"],
 }
 
 
@@ -78,9 +86,10 @@ KNOWN_AGAIN: Mapping[Known, Weights] = {
 class Evidence:
     """What was found of one session.
 
-    `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its title
-    has (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being
-    made many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts.
+    `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its
+    title has (0…1), `work` how much it worked on what the question names (0…1), `similar` the cosine of its chunks
+    by position, `chunks` how many have a vector: while an index is being made many have none, which says nothing of
+    what they are about. `only_asked` is whether nothing came of its prompts.
     """
 
     words: float = 0.0
@@ -89,6 +98,7 @@ class Evidence:
     similar: dict[int, float] = field(default_factory=dict)
     chunks: int = 1
     only_asked: bool = False
+    work: float = 0.0
 
 
 class Coverage(NamedTuple):
@@ -100,11 +110,15 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """What was found with one phrasing of the question; `embedded` is whether by its meaning as well."""
+    """What was found with one phrasing of the question; `embedded` is whether by its meaning as well.
+
+    `long` is whether it has more words than are looked for.
+    """
 
     evidence: Mapping[int, Evidence]
     coverage: Coverage
     embedded: bool = True
+    long: bool = False
 
 
 class Weighed(NamedTuple):
@@ -158,13 +172,14 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
 def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weighed]:
     """The points of each session, which no other session changes; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage) for one in phrasings]
-    shares = shares_of(phrasings)
+    shares, long = shares_of(phrasings), phrasings[0].long
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
-    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares))):
+    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares, long=long))):
         similar = set()  # what has no vectors yet is not held against it: all are weighed by their words
     weighed = {
-        session: weigh_one(each, shares, similar=session in similar, words=words) for session, each in said.items()
+        session: weigh_one(each, shares, similar=session in similar, words=words, long=long)
+        for session, each in said.items()
     }
     only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
     return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
@@ -175,8 +190,10 @@ def _waits(found: Evidence | None) -> bool:
     return found is not None and bool(found.passages) and not found.chunks
 
 
-def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
-    leads = {session: weigh_one(each, shares, similar=False, words=True).lead for session, each in said.items()}
+def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts, *, long: bool) -> int:
+    leads = {
+        session: weigh_one(each, shares, similar=False, words=True, long=long).lead for session, each in said.items()
+    }
     return max(leads, key=leads.__getitem__)
 
 
@@ -227,6 +244,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
             coverage.session * one.words / most_words,
             coverage.chunk * passages[session] / best_passage,
             one.title,
+            one.work,
             max(0.0, best_of(one.similar.values())),
             _whole(one),
         )
@@ -241,7 +259,7 @@ def shares_of(phrasings: Sequence[Phrased]) -> Parts:
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
     """The same, of so many phrasings of which so many were embedded."""
-    return Parts(*[1 / all_of_them] * 3, *[1 / (embedded or 1)] * 2)
+    return Parts(*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2)
 
 
 def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
@@ -249,9 +267,12 @@ def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
     return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
-def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
-    """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
-    known = (KNOWN if len(speaking) == 1 else KNOWN_AGAIN)["meaning" if not words else "both" if similar else "words"]
+def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool, long: bool = False) -> Weighed:
+    """The points of one session from each phrasing; `similar` is whether any of its vectors is known, `long` as in
+    `Phrased` of a question that is put in one way.
+    """
+    rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN_LONG if long else KNOWN
+    known = rows["meaning" if not words else "both" if similar else "words"]
     return Weighed(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Scored, Searchable, WordTable
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.query import terms_of
+from smart_fork.retrieval.query import names_of, terms_of
 
 #: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
 MOST_NAMES, SHORTEST_BEGINNING = 2, 3
@@ -40,6 +40,7 @@ class QueryWords:
             for terms in asked
         ]
         self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
+        self._names = [names_of(text) for text in query.phrasings]
         self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
     def matches(self, table: WordTable, limit: int) -> Matches:
@@ -68,6 +69,18 @@ class QueryWords:
         asked = {row for rows in best for row in rows}
         having = self._having.get(table) or self._store.having(table, self._terms, asked)
         return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
+
+    def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
+        """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
+        sessions has edited or written. What none of them has is not counted.
+        """
+        names = list(dict.fromkeys(name for of_phrasing in self._names for name in of_phrasing))
+        having = self._store.having("work", names, sessions) if names else {}
+        weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
+        return [
+            _shares({name: weights[name] for name in of_phrasing if name in weights}, list(sessions), having)
+            for of_phrasing in self._names
+        ]
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:

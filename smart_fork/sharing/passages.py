@@ -68,6 +68,7 @@ def searched(
         whole,
         turns=whole.turns[len(before.turns) :],
         symbols=tuple(one for one in whole.symbols if one not in set(before.symbols)),
+        wrote=tuple(one for one in whole.wrote if one not in set(before.wrote)),
     )
     said = document_of(rest, READERS)[0].words if rest.turns else names
     own = replace(said, title=names.title, also_called=names.also_called)

@@ -397,6 +397,7 @@ class Speaking(Message):
     session_words: Share
     passage_words: Share
     title: Share
+    work: Share = 0.0
     nearest: Share
     whole: Annotated[float, Field(ge=-1, le=1)]
 

@@ -24,7 +24,7 @@ from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewher
 from smart_fork.retrieval.found import meanings
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.query import is_long, plain
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
@@ -110,7 +110,7 @@ class TeamSearch:
                 with away.quick(where.client.account) as client:
                     changes.learn(client)
                     found = ask(client, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
-                self._said = said(where, found, 1 + len(asked.also))
+                self._said = said(where, found, (asked.intent, *asked.also))
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
@@ -142,7 +142,7 @@ def find_there(
             told = ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning)
         finally:
             meaning.settle()
-        found = said(where, told, 1 + len(others))
+        found = said(where, told, (asked, *others))
     hits = alone(found, asked, others, limit=limit, min_score=min_score, snippets=snippets)
     assert found.state is not None  # noqa: S101 - it was answered
     return TeamFound(
@@ -174,17 +174,17 @@ def ask(  # noqa: PLR0917 - the question
     return client.search(project, wanted)
 
 
-def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
+def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidElsewhere:
     """An answer as the own results are merged with it; what is odd in it is left out."""
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
     for hit in found.hits:
         info = hit.session
-        if len(hit.speaking) != phrasings or info.agent not in READERS.names:
+        if len(hit.speaking) != len(phrasings) or info.agent not in READERS.names:
             continue
         log = here.get(info.id)
         speaking = [Parts(**one.model_dump()) for one in hit.speaking]
-        shares = shares_of_phrasings(phrasings, min(phrasings, 2) if found.embedded else 0)
+        shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if found.embedded else 0)
         passage = _passage(hit.passage) if hit.passage else None
         distant.append(
             Distant(
@@ -192,7 +192,7 @@ def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
                 agent=info.agent,
                 title=info.title or _first_line(passage),
                 family=hit.family,
-                weighed=weigh_one(speaking, shares, similar=hit.similar, words=True),
+                weighed=weigh_one(speaking, shares, similar=hit.similar, words=True, long=is_long(phrasings[0])),
                 branch=info.meta.branch,
                 turns=hit.turns,
                 tokens=hit.tokens,

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 #: seconds of a processor, and one that is longer can be found by its words beyond that.
 EMBEDDED, TOGETHER = 2_000, 32
 #: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
-_WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000}
+_WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
 _APART = re.compile(r"[\W_]+")
 
 Session = UUID | str
@@ -179,14 +179,15 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
         "B": said.asked,
         "C": said.answered,
         "D": f"{said.symbols}\n{said.actions}",
+        "work": said.work,
     }
-    cuts = [cut(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()]
+    *cuts, work = [cut(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()]
     session = document.session
     db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
     db.execute(
         "WITH made AS (INSERT INTO session_words(project_id, session_id, reach, revision, inherited, family, title,"
-        " turns, prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, words)"
-        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " turns, prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, work, words)"
+        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, to_tsvector('english', %s),"
         " setweight(to_tsvector('english', %s), 'A') || setweight(to_tsvector('english', %s), 'B')"
         " || setweight(to_tsvector('english', %s), 'C') || setweight(to_tsvector('english', %s), 'D')"
         " RETURNING project_id, reach, words)"
@@ -198,7 +199,7 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
             title or said.title,
             *(len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate),
             *(session.compactions, session.started, session.last_activity, document.until, document.acted),
-            *(document.outcome.value, sum(len(one.split()) for one in cuts), *cuts),
+            *(document.outcome.value, sum(len(one.split()) for one in cuts), work, *cuts),
         ),
     )
 

@@ -18,7 +18,7 @@ from smart_fork.teamserver.family_schema import m009_families
 from smart_fork.teamserver.search_schema import m007_reach
 from smart_fork.teamserver.trust import m012_trust
 from smart_fork.teamserver.withdrawn_schema import m011_apart
-from smart_fork.teamserver.words_schema import m010_soon
+from smart_fork.teamserver.words_schema import m010_soon, m013_worked_on
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
@@ -393,6 +393,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m010_soon,
     m011_apart,
     m012_trust,
+    m013_worked_on,
 )
 
 

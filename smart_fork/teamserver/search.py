@@ -74,6 +74,9 @@ _TABLES: Mapping[WordTable, _Table] = {
     ),
 }
 
+#: Where in the words of a session it is looked for what it has.
+_COLUMNS: Mapping[HavingTable, str] = {"sessions": "words", "titles": "titles", "work": "work"}
+
 
 @dataclass(slots=True)
 class TeamIndex:
@@ -169,7 +172,7 @@ class TeamIndex:
             for one in found:
                 having[looked_for[one["n"] - 1]].add(one["row"])
             return having
-        words = "titles" if table == "titles" else "words"
+        words = _COLUMNS[table]
         found = self.db.execute(
             f"SELECT u.n, s.session_id AS row FROM unnest(%s::tsquery[]) WITH ORDINALITY AS u(q, n), session_words s"  # noqa: S608 - constants
             f" WHERE s.project_id = %s AND s.session_id = ANY(%s::uuid[]) AND s.reach IN (0, %s) AND s.{words} @@ u.q",

@@ -56,3 +56,8 @@ def m010_soon(db: psycopg.Connection[Any]) -> None:
         $$;
         """
     )
+
+
+def m013_worked_on(db: psycopg.Connection[Any]) -> None:
+    """Sessions by the files that they edited and the names of code in what they wrote."""
+    db.execute("ALTER TABLE session_words ADD COLUMN work tsvector NOT NULL DEFAULT ''")

@@ -236,6 +236,19 @@ class TestInTheIndex:
         store.close()
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_a_session_worked_on_is_its_files_and_the_names_that_it_wrote(read, agent):
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n+def retryUpload(): pass\n*** End Patch"
+    edit = {"file_path": "src/a.py", "old_string": "", "new_string": "def retryUpload(): pass"}
+    edited = Did("apply_patch", patch) if agent == "codex" else Did("Edit", edit)
+    ran = ("exec_command", {"cmd": "make check_all"}) if agent == "codex" else ("Bash", {"command": "make check_all"})
+    steps = (edited, Did(*ran, "shown_only ok"))
+    words = document_of(read(agent, "> mend it", *steps, "seenInTalk"), READERS)[0].words
+
+    assert words.work.split() == ["src/a.py", "retryUpload", "check_all"]
+    assert {"retryUpload", "check_all", "shown_only"} <= set(words.symbols.split())
+
+
 def test_what_was_read_and_edited_is_known_the_most_edited_first():
     calls = (
         ToolCall("1", "Read", reads=("a.py", "/shop/b.py")),

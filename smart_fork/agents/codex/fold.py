@@ -14,7 +14,7 @@ import orjson
 
 from indexer.masking import NOTHING, Masked, mask
 from indexer.objects import NAME
-from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running
+from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
@@ -120,7 +120,7 @@ def _inherit(fold: _Fold, locate: Locate, below: tuple[str, ...], *, turns: bool
     facts["root"] = above.root_id()
     facts["by_hand"] = above.origin() == "person"
     if end is not None:
-        fold.inherit([turn for turn in above.all_turns() if int(turn.id) < end], above.symbols)
+        fold.inherit([turn for turn in above.all_turns() if int(turn.id) < end], above)
         facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *facts.get("models", ())))]
 
 
@@ -148,14 +148,14 @@ class _Fold:
         self.facts, turns = kept or ({}, [])
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
-        self.symbols = Symbols(self.facts.pop("symbols", ()))
+        self.symbols, self.wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
         self.deeds = Deeds(self.facts.pop("deeds", None), not_run=_NOT_RUN)
         self.directories = Directories(self.facts.pop("directories", None))
 
     def pack(self) -> bytes:
         parts = {"inherited": len(self.inherited), "symbols": list(self.symbols), "ours": sorted(self.ours)}
-        parts["deeds"] = self.deeds.kept()
+        parts |= {"deeds": self.deeds.kept(), "wrote": list(self.wrote)}
         parts["directories"] = self.directories.packed
         return pack(self.facts | parts, self.all_turns())
 
@@ -166,10 +166,11 @@ class _Fold:
         """Of a fork whose parent is gone, the parent: its siblings are still of one family."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
-    def inherit(self, turns: list[Turn], symbols: Symbols) -> None:
+    def inherit(self, turns: list[Turn], above: _Fold) -> None:
         roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
-        self.symbols = Symbols(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
+        self.symbols = Symbols(islice(chain(above.symbols, self.symbols), MAX_SYMBOLS))
+        self.wrote = Symbols(islice(chain(above.wrote, self.wrote), MAX_SYMBOLS))
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
@@ -249,14 +250,16 @@ class _Fold:
                 self.directories.note(name, arguments)
             namespace = str(item.get("namespace") or "")
             action = NOTHING if is_ours(name, namespace) else _action(name, arguments)
-            ours = is_ours(name, namespace) or runs_ours(arguments)
+            ours, edits = is_ours(name, namespace) or runs_ours(arguments), edited_by(name, arguments)
             if ours or READERS.opens_a_session(action):
                 self.ours.add(call_id)
             else:
                 self.symbols.add_all(arguments)
+                if writes(edits, arguments):
+                    self.wrote.add_all(arguments)
             if not ours:
                 self._begin(call_id, name, arguments)
-            call = ToolCall(call_id, name, action, ours, edited_by(name, arguments), read_by(name, arguments))
+            call = ToolCall(call_id, name, action, ours, edits, read_by(name, arguments))
             self._add(identity, "assistant", moment, raw, calls=(call,))
         elif kind in OUTPUTS:
             note, proof = NOTHING, Proof.NOTHING
@@ -373,6 +376,7 @@ class _Fold:
             root_id=self.root_id(),
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
+            wrote=tuple(self.wrote),
             copied=is_moved(self.path),
             interrupted="interrupted" in facts,
             inferred_from=inferred_from,

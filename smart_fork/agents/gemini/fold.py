@@ -15,7 +15,7 @@ from sys import intern
 from typing import Any
 
 from indexer.masking import NOTHING
-from indexer.transcripts.actions import describe, edited_by, error_note, read_by
+from indexer.transcripts.actions import describe, edited_by, error_note, read_by, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
@@ -84,12 +84,13 @@ class _Fold:
         self.facts, turns = kept or ({}, [])
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
-        self._symbols = Symbols(self.facts.pop("symbols", ()))
+        self._symbols, self._wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
         self._ours: set[str] = set(self.facts.pop("ours", ()))
         self._deeds = Deeds(not_run=_NOT_RUN)
 
     def pack(self) -> bytes:
-        parts = {"memory": self._memory.kept(), "symbols": list(self._symbols), "ours": sorted(self._ours)}
+        names = {"symbols": list(self._symbols), "wrote": list(self._wrote)}
+        parts = {"memory": self._memory.kept(), "ours": sorted(self._ours), **names}
         return pack(self.facts | parts, self._chain())
 
     def feed(self, line: Line) -> None:
@@ -151,6 +152,7 @@ class _Fold:
             root_id=facts.get("root", ""),
             compactions=facts.get("compactions", 0),
             symbols=tuple(self._symbols),
+            wrote=tuple(self._wrote),
             copied=self.is_copy(),
             interrupted=bool(facts.get("interrupted")),
             inferred_from=inferred,
@@ -238,13 +240,15 @@ class _Fold:
     def _call(self, identity: str, made: MadeCall) -> ToolCall:
         name = TOOLS.get(made.name, made.name)
         given = made.given if isinstance(made.given, dict) else {}
-        action = describe(name, given)
+        action, edits = describe(name, given), edited_by(name, given)
         ours = is_ours(made.name) or runs_ours(given)
         if ours or READERS.opens_a_session(action):
             self._ours.add(identity)
         elif action:
             self._symbols.add_all(given)
-        return ToolCall(identity, intern(made.name), action, ours, edited_by(name, given), read_by(name, given))
+            if writes(edits, given):
+                self._wrote.add_all(given)
+        return ToolCall(identity, intern(made.name), action, ours, edits, read_by(name, given))
 
     def _begin(self, identity: str, made: MadeCall) -> None:
         if made.name == "run_shell_command" and identity not in self._ours and isinstance(made.given, dict):

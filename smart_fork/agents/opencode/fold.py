@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from indexer.masking import NOTHING, Masked
-from indexer.transcripts.actions import describe, edited_by, error_note, read_by
+from indexer.transcripts.actions import describe, edited_by, error_note, read_by, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
@@ -157,7 +157,7 @@ class _Fold:
     def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:
         self._path, self._info, self._keep_raw = path, found["info"], keep_raw
         self._messages = list(conversation(found["messages"], self._info.get("revert")))
-        self._symbols, self._deeds = Symbols(()), Deeds(not_run=_NOT_RUN)
+        self._symbols, self._wrote, self._deeds = Symbols(), Symbols(), Deeds(not_run=_NOT_RUN)
         self._turns: list[Turn] = []
         self._last, self._compactions, self._interrupted = "", 0, False
         self._models: list[str] = []
@@ -188,6 +188,7 @@ class _Fold:
             root_id=root_of(self._messages),
             compactions=self._compactions,
             symbols=tuple(self._symbols),
+            wrote=tuple(self._wrote),
             copied=not self._path.parent.is_file(),
             interrupted=self._interrupted,
             models=shown(self._models),
@@ -261,13 +262,15 @@ class _Fold:
 
     def _call(self, identity: str, tool: str, given: Json) -> ToolCall:
         name = TOOLS.get(tool, tool)
-        action = describe(name, given)
+        action, edits = describe(name, given), edited_by(name, given)
         ours = is_ours(name) or runs_ours(given) or READERS.opens_a_session(action)
         if action and not ours:
             self._symbols.add_all(given)
+            if writes(edits, given):
+                self._wrote.add_all(given)
         if name == "Bash" and not ours:
             self._deeds.begin(identity, command_of(given))
-        return ToolCall(identity, intern(name), action, ours, edited_by(name, given), read_by(name, given))
+        return ToolCall(identity, intern(name), action, ours, edits, read_by(name, given))
 
     def _result(self, call: ToolCall, state: Json) -> ToolResult:
         output, failed = output_of(state)

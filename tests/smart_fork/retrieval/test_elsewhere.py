@@ -17,7 +17,7 @@ from smart_fork.retrieval.search import search
 from tests.smart_fork.world import WordsModel
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries five times."
-STRONG, WEAK = Parts(1, 1, 1, 0.9, 0.7), Parts(nearest=0.2, whole=0.15)
+STRONG, WEAK = Parts(1, 1, 1, nearest=0.9, whole=0.7), Parts(nearest=0.2, whole=0.15)
 
 
 def distant(speaking=STRONG, **facts):
@@ -91,7 +91,7 @@ def test_what_is_here_as_well_is_shown_once_and_says_so(known):
 
 
 def test_a_member_that_knows_more_takes_the_place_of_the_one_here(known):
-    longer = distant(Parts(1, 1, 1, 1, 1), family=family_of(known), turns=9)
+    longer = distant(Parts(1, 1, 1, 1, 1, 1), family=family_of(known), turns=9)
     _, made, here, there = merged([longer])
 
     assert (known not in here, 1) == (True, len(there))

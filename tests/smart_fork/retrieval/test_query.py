@@ -9,7 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.retrieval.query import MAX_CHARACTERS, is_mostly_not_latin, plain, terms_of, words_of
+from smart_fork.retrieval.query import (
+    MAX_CHARACTERS,
+    MAX_WORDS,
+    is_long,
+    is_mostly_not_latin,
+    names_of,
+    plain,
+    terms_of,
+    words_of,
+)
 
 HOSTILE = [
     'say "hello" AND NOT world',
@@ -96,3 +105,30 @@ def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
 )
 def test_a_question_is_in_the_script_of_most_of_its_letters(text, foreign):
     assert is_mostly_not_latin(text) is foreign
+
+
+def test_files_and_names_of_code_are_the_names_in_a_text():
+    text = "Why does `@src/shop/upload.py` call retryUpload, MAX_RETRIES and http.client? See README.md, and e.g. this."
+
+    assert [name.strip('"') for name in names_of(text)] == [
+        "src shop upload py", "retryupload", "max retries", "readme md", "e g",
+    ]  # fmt: skip
+
+
+def test_of_a_deep_path_the_end_is_looked_for():
+    assert names_of("/srv/one/two/three/four/five/six/seven/upload.py") == (
+        '"two three four five six seven upload py"',
+    )
+
+
+@given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
+def test_any_name_is_a_query_that_sqlite_takes(index, text):
+    for name in names_of(plain(text)):
+        matches(index, name)
+
+
+def test_a_text_of_more_words_than_are_looked_for_is_long():
+    words = [f"word{number}" for number in range(MAX_WORDS)]
+
+    assert is_long(" ".join(words))
+    assert not is_long(" ".join(words[1:]))

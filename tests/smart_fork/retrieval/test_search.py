@@ -10,8 +10,10 @@ import pytest
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import embedded
+from smart_fork.retrieval.query import MAX_WORDS
+from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
-from tests.smart_fork.world import WordsModel
+from tests.smart_fork.world import Did, WordsModel
 
 RETRY = "add retry with backoff to the uploader"
 
@@ -127,3 +129,44 @@ def test_the_words_of_a_sentence_are_no_beginnings(world, shop):
     world.find("x", shop)
     with opened() as store:
         assert not ask(store, "fetchUser elsewhere tomorrow", embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
+
+
+@pytest.mark.parametrize("named", ["upload.py", "src/upload.py", "retryUpload"])
+def test_a_session_that_worked_on_what_is_named_is_found_before_one_that_was_shown_it(world, shop, named):
+    edit = {"file_path": f"{shop}/src/upload.py", "old_string": "a", "new_string": "def retryUpload(): pass"}
+    wrote = world.worked("claude", shop, "> mend the uploader", Did("Edit", edit), "done")
+    show = Did("Read", {"file_path": f"{shop}/src/upload.py"}, "def retryUpload(): pass")
+    world.worked("claude", shop, "> mend the uploader", show, "done")
+    world.find("x", shop)
+    with opened() as store:
+        hits = ask(store, f"change {named} again").hits
+
+    assert hits[0].session.session_id == wrote
+    assert hits[0].why.points.work > hits[1].why.points.work == 0
+
+
+def test_what_no_session_has_worked_on_speaks_for_none(store):
+    assert {hit.why.points.work for hit in ask(store, f"{RETRY} in nowhere.py").hits} == {0}
+
+
+def test_a_rare_name_says_more_than_one_that_all_sessions_have_written(world, shop):
+    def edited(name: str) -> str:
+        steps = [Did("Edit", {"file_path": f"{shop}/{one}", "new_string": "x"}) for one in ("main.py", name)]
+        return world.worked("claude", shop, "> mend it", *steps, "done")
+
+    one, _ = edited("upload.py"), edited("other.py")
+    world.find("x", shop)
+    with opened() as store:
+        points = {hit.session.session_id: hit.why.points.work for hit in ask(store, "mend main.py and upload.py").hits}
+
+    assert points.pop(one) > 2 * max(points.values()) > 0
+
+
+def test_a_long_question_is_decided_less_by_what_a_session_is_about_as_a_whole(store):
+    def worth(intent: str) -> Parts:
+        return ask(store, intent).hits[0].why.worth
+
+    long = worth(" ".join([RETRY, *(f"word{number}" for number in range(MAX_WORDS))]))
+
+    assert long.whole < worth(RETRY).whole
+    assert long.session_words > worth(RETRY).session_words

@@ -403,6 +403,6 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
 
 
 def test_what_speaks_for_a_session_is_told_within_its_bounds_however_it_was_rounded():
-    told = _speaking(Parts(1.0000000000000002, 1, 1.0000000000000002, 1.0000001, -1.0000001))
+    told = _speaking(Parts(1.0000000000000002, 1, 1.0000000000000002, 1, 1.0000001, -1.0000001))
 
-    assert (1, 1, 1, 1, -1) == tuple(told.model_dump().values())
+    assert (1, 1, 1, 1, 1, -1) == tuple(told.model_dump().values())

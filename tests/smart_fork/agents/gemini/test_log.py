@@ -86,6 +86,13 @@ def test_what_a_command_gave_back_is_noted(home):
     assert session.token_estimate == 326
 
 
+def test_names_in_its_commands_are_what_it_wrote_and_those_in_their_output_are_not(home):
+    calls = [ran("c", "run_shell_command", "Output: shown_only", command="make check_all")]
+    session = conversation(spoken("user", "u", "one"), spoken("gemini", "a", toolCalls=calls), home=home)
+
+    assert (session.symbols, session.wrote) == (("check_all", "shown_only"), ("check_all",))
+
+
 def test_a_commit_is_seen(home):
     calls = [ran("c", "run_shell_command", "<untrusted_context>\nOutput: [main 1a2b3c4] One\n</untrusted_context>", command="git commit -m One")]  # fmt: skip
     session = conversation(spoken("user", "u", "one"), spoken("gemini", "a", toolCalls=calls), home=home)

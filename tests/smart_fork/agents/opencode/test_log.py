@@ -100,12 +100,13 @@ def test_a_session_says_where_it_worked_what_it_is_called_and_what_was_done(path
 
 
 def test_a_patch_edits_all_of_its_files(path, reader):
-    patch = "*** Begin Patch\n*** Update File: /work/depot/a.py\n*** Add File: b.py\n+x\n*** End Patch"
+    patch = "*** Begin Patch\n*** Update File: /work/depot/a.py\n*** Add File: b.py\n+retryUpload\n*** End Patch"
     change(path, "UPDATE part SET data = json_set(data, '$.tool', 'apply_patch', '$.state.input', json(?)) "
            "WHERE session_id = ? AND json_extract(data, '$.tool') = 'edit'", json.dumps({"patchText": patch}), TOOLS)  # fmt: skip
 
     (edit,) = [call for turn in session(reader, TOOLS).turns for call in turn.tool_calls if call.edits]
     assert (("/work/depot/a.py", "b.py"), "edit /work/depot/a.py, b.py") == (edit.edits, edit.action)
+    assert ("retryUpload",) == session(reader, TOOLS).wrote
 
 
 def test_a_fork_has_the_family_of_its_parent_and_no_other_session_has(path, reader):
