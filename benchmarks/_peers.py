@@ -9,9 +9,13 @@ not search), aichat (its search is a Rust program of its own), claude-session-se
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +24,14 @@ from smart_fork.retrieval.query import words_of
 HERE = Path(__file__).parent
 #: Tools count days back from today; the logs are as old as they are.
 EVER = "36500"
+INSTALL_SECONDS, INDEX_SECONDS, ANSWER_SECONDS = 300, 300, 30
+#: A tool that fails this often in a row is given up.
+PATIENCE = 3
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class PeerFailed(Exception):
+    """A tool did not do its work; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -209,3 +220,47 @@ PEERS = (
         claude_only=True,
     ),
 )  # fmt: skip
+
+
+def installed(peer: Peer, tools: Path, *, missing: bool) -> str | None:
+    """Return the program of a tool, from its folder in `tools` or from PATH. With `missing`, install it there by pip.
+
+    Raises:
+        PeerFailed: it could not be installed.
+    """
+    own = tools / peer.program / "bin"
+    program = shutil.which(peer.program, path=f"{own}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program or not (missing and peer.package):
+        return program
+    tools.mkdir(parents=True, exist_ok=True)
+    for command in (
+        [sys.executable, "-m", "venv", str(own.parent)],
+        [str(own / "pip"), "install", "--quiet", "--disable-pip-version-check", peer.package],
+    ):
+        run(command, dict(os.environ), tools, INSTALL_SECONDS)
+    return shutil.which(peer.program, path=str(own))
+
+
+def run(command: Sequence[str], environment: dict[str, str], cwd: Path, seconds: float) -> str:
+    """What `command` prints. It and its children are ended after `seconds`.
+
+    Raises:
+        PeerFailed: it took too long, could not be started, or failed.
+    """
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, cwd=cwd, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise PeerFailed(str(error)) from error
+    try:
+        printed, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise PeerFailed(f"no answer after {seconds:.0f} s") from error
+    if process.returncode not in (0, 1):  # 1 is "nothing found" for grep and its kin
+        last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise PeerFailed(f"exit {process.returncode}: {last[0][:80]}")
+    return printed.decode(errors="replace")

@@ -14,9 +14,7 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,20 +23,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _peers import OURS_HYBRID, PEERS, Peer, Place, Question
+from _peers import (
+    ANSWER_SECONDS,
+    INDEX_SECONDS,
+    OURS_HYBRID,
+    PATIENCE,
+    PEERS,
+    Peer,
+    PeerFailed,
+    Place,
+    Question,
+    installed,
+    run,
+)
 from retrieval import lay_out
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 QUERIES, QUICK_QUERIES = 40, 12
-INSTALL_SECONDS, INDEX_SECONDS, VECTORS_SECONDS, ANSWER_SECONDS = 300, 300, 1800, 30
-#: A tool that fails this often in a row is given up.
-PATIENCE = 3
-
-
-class PeerFailed(Exception):
-    """A tool did not do its work; the message says how."""
+VECTORS_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -105,27 +109,13 @@ def measure(peer: Peer, bench: Bench) -> dict[str, Any]:
     if peer is OURS_HYBRID and not bench.vectors and not (bench.home and (bench.home / "index.db").exists()):
         return row | {"status": "not asked for (--vectors, or --home with an index)"}
     try:
-        program = find(peer, bench)
+        program = installed(peer, bench.tools, missing=bench.install)
         if program is None:
             return row | {"status": "not installed"}
         with tempfile.TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as state:
             return row | _measure(Running(peer, program, _place(peer, bench, Path(state))), bench)
     except PeerFailed as failure:
         return row | {"status": f"failed: {failure}"}
-
-
-def find(peer: Peer, bench: Bench) -> str | None:
-    """The program of `peer`, installed now if that was asked for."""
-    own = bench.tools / peer.program / "bin"
-    program = shutil.which(peer.program, path=f"{own}{os.pathsep}{os.environ.get('PATH', '')}")
-    if program or not (bench.install and peer.package):
-        return program
-    for command in (
-        [sys.executable, "-m", "venv", str(own.parent)],
-        [str(own / "pip"), "install", "--quiet", "--disable-pip-version-check", peer.package],
-    ):
-        run(command, dict(os.environ), bench.folder, INSTALL_SECONDS)
-    return shutil.which(peer.program, path=str(own))
 
 
 def _place(peer: Peer, bench: Bench, state: Path) -> Place:
@@ -202,31 +192,6 @@ def _asked(running: Running, queries: list[dict[str, Any]], *, scoped: bool) -> 
 def rank(sessions: Sequence[str], gold: Sequence[str]) -> int:
     """The place of the first right one, from 1; 0 where there is none. Tools may shorten ids."""
     return next((n for n, shown in enumerate(sessions, 1) if any(one.startswith(shown) for one in gold)), 0)
-
-
-def run(command: Sequence[str], environment: dict[str, str], cwd: Path, seconds: float) -> str:
-    """What `command` prints. It and its children are ended after `seconds`.
-
-    Raises:
-        PeerFailed: it took too long, could not be started, or failed.
-    """
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=environment, cwd=cwd, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise PeerFailed(str(error)) from error
-    try:
-        printed, complaint = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise PeerFailed(f"no answer after {seconds:.0f} s") from error
-    if process.returncode not in (0, 1):  # 1 is "nothing found" for grep and its kin
-        last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
-        raise PeerFailed(f"exit {process.returncode}: {last[0][:80]}")
-    return printed.decode(errors="replace")
 
 
 def rows(figures: dict[str, Any]) -> list[list[str]]:

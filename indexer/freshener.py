@@ -93,6 +93,7 @@ class Freshener:
         self._batch = Batch() if batch is None else batch  # one without logs is false
         self._scheduled = False
         self._current: Project | None = None
+        self._wanted: Collection[int] = ()
         self._look_at: float | None = None
         self._rest_until = 0.0
         self._embedded_for = 0.0
@@ -139,6 +140,10 @@ class Freshener:
             self._current = project or self._current
             self._scheduled = True
             self._changed.notify_all()
+
+    def put_first(self, project: Project | None, wanted: Collection[int]) -> None:
+        """From the next piece on, make the vectors of these passages first, then those of this project."""
+        self._current, self._wanted = project or self._current, wanted
 
     def look(self, paths: Collection[str] | None) -> None:
         """These logs, or with `None` some, may have changed. Returns immediately."""
@@ -311,8 +316,9 @@ class Freshener:
                     agents = self._adapters.names
                     first = store.scope(self._current, agents, automated=False) if self._current else None
                     embed_waiting(
-                        store, self._embedder, report, first=first, deadline=deadline, progress=self._progress
-                    )
+                        store, self._embedder, report, first=first, wanted=self._wanted, deadline=deadline,
+                        progress=self._progress,
+                    )  # fmt: skip
                 if not report.waiting:
                     return
                 self._read_meanwhile(store, report)

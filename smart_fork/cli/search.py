@@ -317,7 +317,8 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     if answer.search_error:
         say(f"Searched by {answer.search_mode} only: {answer.search_error}")
     for notice in (
-        answer.project_notice, answer.order_notice, answer.language_notice, answer.team_error, *answer.unread
+        answer.project_notice, answer.early_notice, answer.order_notice, answer.language_notice, answer.team_error,
+        *answer.unread,
     ):  # fmt: skip
         if notice:
             say(notice)

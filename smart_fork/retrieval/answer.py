@@ -232,6 +232,7 @@ class Found(Value):
     notice: str
     project_notice: str = rare("")
     background_notice: str = rare("")
+    early_notice: str = rare("")
     language_notice: str = rare("")
     count: int
     engine: str

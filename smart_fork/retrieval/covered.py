@@ -1,4 +1,7 @@
-"""How much of an index can be found by its meaning: most of what that finds, it finds by the first passages."""
+"""How much of an index can be found by its meaning, and how far an early answer can be believed.
+
+Most of what meaning finds, it finds by the first passages.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,11 @@ import math
 
 from indexer.store.base import Counts, Scope, Store
 from smart_fork.retrieval.answer import Covered
+
+#: Points against every session while no passage has its vector; fewer as more of them have theirs.
+MOST_DOUBT = 1.5
+#: An answer is early while fewer of the first passages have their vector.
+EARLY = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
@@ -17,6 +25,22 @@ def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered
         return Covered(1.0, 1.0)
     number, embedded = store.first_passages(scope)
     return Covered(_share(embedded, number), _share(counts.embedded, counts.chunks))
+
+
+def doubt(shares: Covered) -> float:
+    """Return the points against every session for what is not known yet: the vectors to come may speak for another."""
+    return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
+
+
+def early_notice(shares: Covered) -> str:
+    """Say that an answer is early; empty if it is not."""
+    if shares.first_passages >= EARLY:
+        return ""
+    known = math.floor(100 * shares.all_passages)
+    return (
+        f"This answer is early: {known} % of the passages here can be found by their meaning so far. Scores are lower "
+        "for it, and another session may come first in a minute."
+    )
 
 
 def in_words(shares: Covered) -> str:

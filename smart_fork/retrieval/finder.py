@@ -28,7 +28,7 @@ from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
-from smart_fork.retrieval.covered import covered
+from smart_fork.retrieval.covered import covered, doubt, early_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
@@ -42,7 +42,7 @@ from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
-from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
+from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, makes_vectors, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
 log = logging.getLogger(__name__)
@@ -104,9 +104,12 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     caller, hidden = _caller(store, request.caller_session_id)
     hidden |= engine.elsewhere.withheld() if engine.elsewhere is not None else frozenset()
     most = max(asked.limit, COMPARED)
+    counts = store.counts(scope)
+    shares = covered(store, counts, scope)
+    lacking = asked.outside is None and makes_vectors(engine, state)
     query = Query(
         asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
-        relatives(store, caller) if caller and scope.session is None else (),
+        relatives(store, caller) if caller and scope.session is None else (), doubt(shares) if lacking else 0.0,
     )  # fmt: skip
     vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
     candidates = _found(store, query, asked, engine, vectors)
@@ -115,7 +118,6 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     merged = merge(store, candidates, distant, query)
     found, worth = _best_to_fork(store, merged.here, asked, engine)
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
-    counts = store.counts(scope)
     near = _nearness(engine.embedder, lambda: vectors(query.meanings))
     own = results.results_of(
         found,
@@ -137,6 +139,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         notice=notice_of(shown, results.UNTRUSTED),
         project_notice=project_notice(asked.project),
         background_notice=state.background,
+        early_notice=early_notice(shares) if lacking else "",
         language_notice=_language_notice(asked, candidates, engine.embedder),
         count=len(shown),
         engine=found.engine,
@@ -145,7 +148,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         search_error=found.error,
         rerank_error=found.rerank_error,
         said=found.said,
-        index=results.index_state(counts, covered(store, counts, scope), state.left, state.problem),
+        index=results.index_state(counts, shares, state.left, state.problem),
         skipped=found.dropped,
         order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
         results=shown,

@@ -23,7 +23,7 @@ class Query:
     """A valid question, `also` saying it in other words; all its phrasings are answered together.
 
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
-    know what it knows, `hidden` is never found.
+    know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
     """
 
     intent: str
@@ -35,6 +35,7 @@ class Query:
     hidden: frozenset[str] = frozenset()
     also: tuple[str, ...] = ()
     relatives: tuple[SessionRow, ...] = ()
+    doubt: float = 0.0
 
     @property
     def known_families(self) -> frozenset[str]:

@@ -157,6 +157,11 @@ class Score(NamedTuple):
     worth: Parts
     shares: Parts
 
+    def doubted(self, doubt: float) -> Score:
+        """The same with so many points more against it."""
+        against = self.against + doubt
+        return self._replace(against=against, chance=1 / (1 + math.exp(against - sum(self.points))))
+
     @property
     def each(self) -> tuple[Parts, ...]:
         """The points from each phrasing of the question."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from indexer.project import Project
 from indexer.writer import LOCK_SECONDS, IndexBusyError
@@ -15,7 +15,8 @@ HOLDS_SECONDS = 1.0
 
 class Together:
     """Shared by the questions of a process that stays. `doing` says what its indexer is at, such as ``reading 3/7``,
-    `None` where it has none; `go_on` has it do what is left, the project of whoever asks first.
+    `None` where it has none; `go_on` has it do what is left, the project of whoever asks first; `put_first` has it make
+    the vectors of these passages before all others.
 
     Where there is one, questions read for a moment only and make no vectors. While it reads or embeds everything, they
     do neither: they are answered with what there is, and do not wait for a lock that is not to be had, or, worse, get
@@ -27,9 +28,10 @@ class Together:
         doing: Callable[[], str | None],
         go_on: Callable[[Project | None], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        put_first: Callable[[Project | None, Collection[int]], None] = lambda *_: None,
     ) -> None:
         self._doing, self._clock = doing, clock
-        self.go_on = go_on
+        self.go_on, self.put_first = go_on, put_first
         self._looking = threading.Lock()
         self._looked_at: float | None = None
 

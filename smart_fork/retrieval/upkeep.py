@@ -94,6 +94,7 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         return Upkeep(None, _SWITCHED_OFF, absent)
     together = engine.together
     if together is not None and together.reading and store.counts().sessions:
+        _put_first(store, asked, together)
         return Upkeep(None, _BEING_READ, absent)
 
     indexed = together is not None and together.indexed
@@ -118,6 +119,8 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         return Upkeep(None, why, absent)
     lacks = not indexed and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
+    if together is not None and indexed:
+        _put_first(store, asked, together)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
@@ -156,6 +159,13 @@ def go_on(engine: Engine, project: Project | None) -> bool:
     return True
 
 
+def makes_vectors(engine: Engine, state: Upkeep) -> bool:
+    """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
+    by_indexer = engine.together is not None and engine.together.indexed
+    able = not state.absent and not is_off("SMART_FORK_INDEXING", engine.environment)
+    return able and (engine.embed_seconds > 0 or engine.unfinished is not None or by_indexer)
+
+
 def scope_of(store: Store, asked: CheckedRequest) -> Scope:
     """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
     if (session_id := asked.request.session_id) is None:
@@ -179,7 +189,7 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
         made = embed_first(
             store, engine.embedder, scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,
-            wanted=_wanted(store, Query(asked.intent, scope, asked.limit, also=asked.also)),
+            wanted=_wanted(store, _query(asked, scope)),
         )  # fmt: skip
         return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
@@ -190,6 +200,17 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
         log.warning("no new vectors: %s", error)
         return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else "", 0.0
     return "", 0.0
+
+
+def _put_first(store: Store, asked: CheckedRequest, together: Together) -> None:
+    """Has the process's indexer embed what the question's words find before everything else."""
+    counts = store.counts(scope := scope_of(store, asked))
+    if counts.embedded < counts.chunks:
+        together.put_first(asked.project, _wanted(store, _query(asked, scope)))
+
+
+def _query(asked: CheckedRequest, scope: Scope) -> Query:
+    return Query(asked.intent, scope, asked.limit, also=asked.also)
 
 
 def _wanted(store: Store, query: Query) -> frozenset[int]:

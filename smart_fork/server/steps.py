@@ -27,14 +27,15 @@ def after_search(answer: Answer) -> str:
     from smart_fork.forking.floor import in_words
     from smart_fork.retrieval.ranking import FITS, LIKELY
 
-    again = f" {answer.background_notice} Ask again then." if answer.background_notice else ""
+    early = " ".join(filter(None, (answer.early_notice, answer.background_notice)))
+    again = f" {early} Ask again then." if early else ""
     best = max((hit.score for hit in answer.results), default=0.0)
     if not answer.index.sessions and not answer.results:
         narrow = answer.agent_type not in (ALL, word_for(readable()))
         other = f" Ask for all agents' sessions: agent_type '{ALL}'." if narrow else ""
         return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
-        return _cheaper(answer.results[0]) if answer.results else ""
+        return f"{answer.early_notice} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
     if best < FITS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -57,7 +57,7 @@ class ServiceParts:
         self.model = BackgroundModel(configured_embedder(background=True), MODEL_SECONDS)
         self._restart = restart
         self._freshener: Freshener | None = None
-        self._together = Together(self._doing, self._go_on)
+        self._together = Together(self._doing, self._go_on, put_first=self._put_first)
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
@@ -115,6 +115,10 @@ class ServiceParts:
         """What a search had no time to index is indexed next."""
         if self._freshener is not None:
             self._freshener.run_soon(project)
+
+    def _put_first(self, project: Project | None, wanted: Collection[int]) -> None:
+        if self._freshener is not None:
+            self._freshener.put_first(project, wanted)
 
     def _doing(self) -> str | None:
         return self._freshener.doing if self._freshener is not None else None

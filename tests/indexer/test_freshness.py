@@ -186,6 +186,33 @@ def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first
     assert ["here", "other"] == [text.rpartition("/")[2] for text in embedder.embedded]
 
 
+def test_the_indexer_of_a_process_embeds_what_the_words_of_a_question_find_before_all_else(store, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    monkeypatch.setattr("indexer.freshener.PIECE_SECONDS", 0.0)
+    indexer = Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1))  # not started: its work is done here
+    logs(3, "/work/here")
+    logs(3, "/work/other")
+    read_changes(store, READERS, None, 9)
+    last = store.waiting((), 9)[-1][1]
+    embedder = indexer._embedder = Asking(lambda: indexer.put_first(None, {store.waiting((), 9)[-1][0]}))
+    indexer._embed(store, Report())
+
+    assert last == embedder.embedded[1], "it was asked while the first piece was embedded"
+
+
+class Asking(HashEmbedder):
+    """During the first batch somebody asks."""
+
+    def __init__(self, ask) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def embed(self, texts):
+        if not self.embedded:
+            self._ask()
+        return super().embed(texts)
+
+
 def test_with_no_time_at_all_one_batch_is_embedded(store, monkeypatch):
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
     logs(5)

@@ -15,6 +15,7 @@ from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
 BEHIND = "The index is 40 % embedded; the rest is being done in the background, about 2 min."
+EARLY = "This answer is early."
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,9 @@ BEHIND = "The index is 40 % embedded; the rest is being done in the background, 
          f"The best chance is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
         (an_answer(a_hit(0.04), also=("x",)), "None fits: the best chance is 0.04. Fork none of them; work without one."),
         (an_answer(a_hit(0.8), background_notice=BEHIND), ""),
+        (an_answer(a_hit(0.8), early_notice=EARLY, background_notice=BEHIND), EARLY),
+        (an_answer(a_hit(0.31), also=("x",), early_notice=EARLY),
+         f"The best chance is 0.31: read it before you rely on it, or work without. {EARLY} Ask again then."),
         (an_answer(replace(a_hit(0.8), token_estimate=90_000, match=Match(ends_at_message=3, token_estimate=20_000))),
          "If you fork it, give at=3: up to the answer it loads 20,000 tokens, all of it 90,000."),
         (an_answer(a_hit(0.1), engine="qmd"), ""),

@@ -10,9 +10,12 @@ from indexer.changes import Report
 from indexer.paths import index_db
 from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
+from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.behind import background_notice
+from smart_fork.retrieval.covered import doubt, early_notice
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.together import Together
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
@@ -72,6 +75,34 @@ def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
     assert "background_notice" not in without
     assert "The index is 0 % embedded; the rest is being done in the background." == begun["background_notice"]
     assert "background_notice" not in complete
+
+
+def test_an_early_answer_says_so_and_its_scores_are_lower_until_all_is_embedded(world: World, shop):
+    for number in range(3):
+        world.claude(shop, f"{RETRY} {number}", "done")
+    world.claude(shop, "paint the header blue", "done")
+    request = FindRequest("paint the header", project_path=str(shop), explain=True)
+    waits = Engine(world.model, together=Together(lambda: "embedding 1/9"))  # its indexer makes the vectors
+    find(request, Engine(world.model, embed_seconds=0.0))  # reads
+
+    early = find(request, waits).as_json()
+    alone = find(request, Engine(world.model, embed_seconds=0.0)).as_json()
+    whole = find(request, Engine(world.model)).as_json()
+    later = find(request, waits).as_json()
+
+    assert "This answer is early: 0 % of the passages here" in early["early_notice"]
+    assert "early_notice" not in alone, "nobody is to make vectors: no score waits for one"
+    assert "early_notice" not in whole
+    assert later == whole
+    against = [one["results"][0]["explain"]["against"] for one in (early, alone)]
+    assert pytest.approx(1.5, abs=0.02) == against[0] - against[1]
+    assert [hit["session_id"] for hit in early["results"]] == [hit["session_id"] for hit in alone["results"]]
+
+
+@pytest.mark.parametrize(("first", "every"), [(1.0, 1.0), (0.5, 0.3), (0.0, 0.0)])
+def test_doubt_goes_as_vectors_come_and_is_none_at_the_end(first, every):
+    assert pytest.approx(1.5 * (1 - (first + every) / 2)) == doubt(Covered(first, every))
+    assert (first < 0.9) == bool(early_notice(Covered(first, every)))
 
 
 def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):

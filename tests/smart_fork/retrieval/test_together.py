@@ -9,6 +9,7 @@ import pytest
 from indexer.writer import IndexBusyError
 from smart_fork.retrieval import together, upkeep
 from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
 from smart_fork.retrieval.upkeep import Engine
@@ -74,6 +75,24 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     state = find(request, engine).as_json()["index"]
     assert (2, 0, 0) == (state["sessions"], state["unread_logs"], state["embedded"])
     assert ["reading 3/7", ""] == asked, "the indexer is to make the vectors"
+
+
+@pytest.mark.parametrize("doing", ["", "reading 3/7", "embedding 3/7"])
+def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(world, shop, doing):
+    world.claude(shop, "add retry to the uploader", "done")
+    world.claude(shop, "the colour of the header", "blue")
+    find(FindRequest("anything", project_path=str(shop)), Engine(world.model, embed_seconds=0.0))
+    told = []
+    shared = Together(lambda: doing, put_first=lambda project, wanted: told.append((project, set(wanted))))
+
+    find(FindRequest("retry the uploader", project_path=str(shop)), Engine(world.model, together=shared))
+
+    ((project, wanted),) = told
+    with opened() as store:
+        texts = store.texts(wanted)
+    assert str(shop) == project.root
+    assert any("uploader" in text for text in texts.values())
+    assert not any("header" in text for text in texts.values())
 
 
 def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
