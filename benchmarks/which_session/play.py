@@ -60,7 +60,7 @@ class Stage:
     def present(self, question: Question) -> dict[str, float]:
         """Return the sessions that had a log when a question was asked, and when each was changed last."""
         before = (one for one in self.known.values() if one.prompts[0].time < question.time)
-        return {one.session: one.until(question.time)[-1].time for one in before if one.session != question.session}
+        return {one.session: one.until(question.time)[-1].time for one in before}
 
     def check_out(self, question: Question) -> None:
         """Put the repository on the question's branch, at its commit. Files whose blob is absent are left out."""
