@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench bench-report catalogue json-docs golden screenshots clean
+.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -89,6 +89,10 @@ bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=
 	@mkdir -p build/bench
 	@$(foreach name,$(BENCH),echo "== $(name)"; \
 		$(BIN)/python benchmarks/$(name).py $(ARGS_$(name)) $(ARGS) --json build/bench/$(name).json || exit;)
+
+which-session: $(STAMP) ## which earlier session knew: CLONES="folders with git clones that keep their agents' sessions"
+	@mkdir -p build/bench
+	$(BIN)/python -m benchmarks.which_session $(CLONES) $(ARGS) --json build/bench/which_session.json
 
 build/bench/corpus:
 	@mkdir -p $(@D)

@@ -21,10 +21,13 @@ from peers import COLUMNS, footnote
 from peers import rows as peers_rows
 from service import rows as service_rows
 from soak import rows as soak_rows
+from which_session.report import lines as which_session_lines
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 #: Benchmark, heading, and what its plot shows.
 SECTIONS = {
+    "which_session": ("Which earlier session knew?", ""),
     "retrieval": ("Is the right session found?", "hit@1 and hit@5 by kind of query and way of searching"),
     "tuning": ("What of queries not seen before, and can a score be trusted?", "how often a score comes true"),
     "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
@@ -37,6 +40,9 @@ SECTIONS = {
     "since": ("How long does it take to say what has changed since?", ""),
     "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
 }
+
+#: Figures that are published question by question, beside their table.
+PUBLISHED = {"which_session"}
 
 Row = Sequence[str]
 
@@ -67,13 +73,16 @@ def report(folder: Path, docs: Path) -> Path:
         file, plot = folder / f"{name}.json", plots / f"{name}.png"
         if not file.is_file():
             plot.unlink(missing_ok=True)
-            text += [f"Not measured (`benchmarks/{name}.py`)."]
+            (plots / file.name).unlink(missing_ok=True)
+            text += [f"Not measured (`benchmarks/{name if (HERE / name).is_dir() else f'{name}.py'}`)."]
             continue
         figures = json.loads(file.read_text(encoding="utf-8"))
         if picture:
             getattr(_charts, f"draw_{name}")(figures, plot)
             text += [f"![{picture}](benchmarks/{plot.name})", ""]
         text += TABLES[name](figures)
+        if name in PUBLISHED:
+            (plots / file.name).write_bytes(file.read_bytes())
     page = docs / "benchmarks.md"
     page.write_text("\n".join(text) + "\n", encoding="utf-8")
     return page
@@ -255,7 +264,25 @@ def peers(figures: dict[str, Any]) -> list[str]:
     ]
 
 
+def which_session(figures: dict[str, Any]) -> list[str]:
+    """What each tool finds of what people typed."""
+    return [
+        "Asked are the first prompts of sessions in public repositories that keep their agents' sessions in git, as",
+        "typed. Right are the earlier sessions that wrote the lines which these sessions went on to change. History",
+        "is played in order. [The README][which] has the rules, and how to run it on a clone of your own;",
+        "[the JSON](benchmarks/which_session.json) has the answers and places of each question.",
+        "",
+        "The repositories below were known while the ranking was made: the worth of files and names (`work`) and the",
+        "scores were fitted with their questions among others. The other tools have no such weights.",
+        "",
+        "[which]: https://github.com/smart-fork/smart-fork/blob/main/benchmarks/which_session/README.md",
+        "",
+        *which_session_lines(figures),
+    ]
+
+
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "which_session": which_session,
     "retrieval": retrieval, "tuning": tuning, "search_speed": search_speed, "serving": serving, "indexing": indexing,
     "service": service, "soak": soak, "load": load, "forking": forking, "since": since, "peers": peers,
 }  # fmt: skip

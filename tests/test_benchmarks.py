@@ -27,7 +27,21 @@ TUNED = {
     "calibration_error": 0.1,
     "first_at_least_half": {"scoped": {"share": 0.5, "right": 0.9}, "foreign": {"share": 0.0, "right": 0.0}},
 }
+SPREAD = [0.5, 0.25, 0.75]
+ASKED = dict.fromkeys(("hit@1", "hit@5", "MRR", "nDCG@5", "hit@1, wider label"), SPREAD)
+KINDS = {kind: ASKED | {"questions": 2} for kind in ("all", "plan", "typed")}
 EXAMPLES = {
+    "which_session": {
+        "command": "python -m benchmarks.which_session harbor --seed 1",
+        "repositories": [
+            {"name": "harbor", "head": "0" * 40, "checkpoints": "1" * 40, "sessions": 9, "questions": 2, "logs, MB": 1.5,
+             "questions that nothing answers": 1, "index, MB": 0.5, "seconds": {"index, median": 0.5, "answer, median": 0.1}}
+        ],
+        "tools": {"smart-fork": KINDS | {"ranks": {"harbor:1": [1, 1]}}, "BM25": KINDS},
+        "smart-fork minus BM25": {"all": ASKED},
+        "scores": {"mean score": SPREAD, "expected calibration error": None},
+        "where": {"questions": 2, "edits kept within 30k": SPREAD},
+    },
     "retrieval": {
         "queries": 4,
         "reachable": 3,
@@ -125,6 +139,9 @@ def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_pat
     assert "| from written to in the index | p50 1.5 s, p95 2.0 s, at most 3.0 s |" in page
     assert "| an answer, p99 | 1.00 s | 2.00 s (2.00) |" in page
     assert "31 of these 40 queries" in page
+    assert "| BM25 | 2 | 0.500 [0.250, 0.750] |" in page
+    assert "| expected calibration error | - |" in page
+    assert EXAMPLES["which_session"] == json.loads((tmp_path / "docs/benchmarks/which_session.json").read_text())
     for name in ("retrieval", "search_speed", "soak", "peers"):
         assert f"(benchmarks/{name}.png)" in page
         assert min(size_of(tmp_path / f"docs/benchmarks/{name}.png")) > 200
@@ -135,6 +152,7 @@ def test_the_report_says_what_was_not_measured(report, tmp_path):
     page = report.report(write(tmp_path / "less", ("serving",)), tmp_path / "docs").read_text()
 
     assert "Not measured (`benchmarks/peers.py`)." in page
+    assert "Not measured (`benchmarks/which_session`)." in page
     assert [] == list((tmp_path / "docs/benchmarks").iterdir()), "no plot of an older measurement is left"
 
 
