@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from smart_fork.agents import AGENTS
+from tests.drilled import drilled
 from tests.together import scheduler
 
 pytest_plugins = ["tests.durations"]
@@ -70,7 +71,7 @@ _HOMES = count()
 # A worker of the suite keeps all that it has collected: to look through that again and again took a tenth of its time.
 gc.set_threshold(20_000, 50, 100)
 
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=drilled(60, 40))
 hypothesis.settings.load_profile("ci")
 
 

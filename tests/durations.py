@@ -19,7 +19,7 @@ from tests.together import shared
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "smart-fork/durations"
 #: A test that takes more of the processor than this is marked as slow.
-SLOW_SECONDS = 0.25
+SLOW_SECONDS = 0.1
 #: Seconds on the wall, and of the processor, of a test that has not run here yet.
 UNKNOWN = [0.0, 0.0]
 

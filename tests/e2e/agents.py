@@ -86,12 +86,17 @@ class Machine:
         self.trusted.append(folder)
         self._write_settings()
 
+    def know_smart_fork(self) -> None:
+        """Have all programs run this checkout, as the light install: importing PyTorch takes longer than most tests."""
+        paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests/e2e/light")])
+        self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+
     def add_smart_fork(self) -> None:
         """Give both agents our MCP server, as ``claude mcp add`` and ``codex mcp add`` do, with all its tools.
 
         Claude Code gives a server its own environment. Codex gives it next to nothing, so there it stands in the settings.
         """
-        self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        self.know_smart_fork()
         self.env["SMART_FORK_TOOLS"] = "all"
         self.mcp_env = {
             name: value for name, value in self.env.items() if name not in ("HOME", "TERM", "LANG", "SHELL")
@@ -137,7 +142,7 @@ class Machine:
 
     def set_up(self, agent: str, *without: str) -> None:
         """Make smart-fork known to an agent as a person does, with what is not left out of it."""
-        self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        self.know_smart_fork()
         self.smart_fork("setup", "--agent", agent, "--yes", "--no-service", "--no-index", "--no-skill", *without)
 
     # As a script does

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.e2e.agents import SMART_FORK, Machine
-from tests.e2e.programs import CHECKOUT
 from tests.e2e.terminals import wait_until
 
 
@@ -56,7 +55,7 @@ class Service:
 @contextmanager
 def service_on(machine: Machine) -> Iterator[Service]:
     """The service, with the machine's environment."""
-    machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+    machine.know_smart_fork()
     with socket.socket() as kept:  # it never listens: so the service may, and nobody else gets the port in between
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))

@@ -11,7 +11,6 @@ import pytest
 from smart_fork.registry import Registry
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Json, Log
-from tests.e2e.programs import CHECKOUT
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, heard, unlike_any_other
 from tests.e2e.terminals import wait_until
 
@@ -30,7 +29,7 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 @pytest.fixture(scope="module")
 def parent(machine: Machine) -> Log:
     """The session of a person, on a machine whose Codex gives our server none of that person's keys."""
-    machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+    machine.know_smart_fork()
     machine.mcp_env = {name: machine.env[name] for name in NEEDED}
     machine._write_settings()
     return machine.session_of_a_person("claude", *EXCHANGES)

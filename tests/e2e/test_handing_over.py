@@ -17,10 +17,11 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, home_variables, title_of
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.handover import handover
+from tests.drilled import drilled
 from tests.e2e import test_copilot, test_gemini, test_opencode, test_qwen
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Message
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.smart_fork.agents.opencode import database
@@ -35,7 +36,7 @@ SOURCES = {
 TOLD = [agent.name for agent in AGENTS if agent.is_told()]
 #: A start takes seconds: each of those that are told in their own way. `SMART_FORK_DRILLS=all` takes all pairs.
 SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("claude", "copilot")]
-PAIRS = list(permutations(TOLD, 2)) if os.environ.get("SMART_FORK_DRILLS") == "all" else SOME
+PAIRS = drilled(list(permutations(TOLD, 2)), SOME)
 
 
 def with_others(machine: Machine, *folders: Path) -> None:
@@ -49,7 +50,7 @@ def with_others(machine: Machine, *folders: Path) -> None:
         **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
     }
     machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+    machine.know_smart_fork()
     for place, settings in (
         (".qwen/settings.json", test_qwen.SETTINGS),
         (".config/opencode/opencode.json", test_opencode.settings(url)),

@@ -18,7 +18,7 @@ from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Say
-from tests.e2e.programs import CHECKOUT, OPENCODE_VERSION, cache_folder
+from tests.e2e.programs import OPENCODE_VERSION, cache_folder
 from tests.e2e.scenario import (
     ANSWER,
     BEGINNING,
@@ -61,7 +61,7 @@ def opencode(opencode_program: Path, machines: list[Machine]) -> Iterator[Machin
     with machine_in(cache_folder(), opencode_program) as machine:
         machines.append(machine)
         machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        machine.know_smart_fork()
         folder = machine.home / ".config/opencode"
         folder.mkdir(parents=True)
         (folder / "opencode.json").write_text(json.dumps(settings(machine.model.url)))

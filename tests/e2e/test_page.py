@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from smart_fork.page.prose import prose
+from tests.drilled import ALL
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
 from tests.e2e.views import views
@@ -26,7 +26,6 @@ from tests.smart_fork.service.test_page_prose import ALLOWED, PIECES
 pytestmark = pytest.mark.e2e
 
 #: Whether all is tried that takes long.
-ALL_DRILLS = os.environ.get("SMART_FORK_DRILLS") == "all"
 #: Of each text the elements, attributes and schemes of links that a browser sees in it.
 ELEMENTS = """(texts) => texts.map((text) => [...new DOMParser().parseFromString(text, "text/html").body.querySelectorAll("*")]
   .flatMap((one) => [one.localName, ...[...one.attributes].map((its) => `${one.localName} ${its.name}`),
@@ -420,8 +419,8 @@ def test_every_view_is_for_everybody(served, opened):
                 page.emulate_media(color_scheme=way[0])
                 assert [] == low_contrast(page), (view, way)
                 shades.add((way[0], page.eval_on_selector("body", "e => getComputedStyle(e).backgroundColor")))
-                if ALL_DRILLS or turn == number % len(ways):
-                    assert [] == violations(page, contrast=ALL_DRILLS), (view, way)
+                if ALL or turn == number % len(ways):
+                    assert [] == violations(page, contrast=ALL), (view, way)
                     assert [] == page.evaluate(LOST_FOCUS), (view, way)
         page.locator("#results").evaluate_all(f"all => all.forEach({BUSY})")
         assert [] == page.evaluate(MOVES), view

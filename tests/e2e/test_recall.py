@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.agents import SMART_FORK, Machine, machine_in
 from tests.e2e.model_server import Protocol, Request
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import EXCHANGES, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
@@ -25,7 +25,8 @@ def told(programs, machines) -> Iterator[Machine]:
     """A machine whose agents have worked, with hooks that a person has trusted in Codex, and given time."""
     with machine_in(cache_folder(), programs) as fresh:
         machines.append(fresh)
-        fresh.env |= {"PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1", "SMART_FORK_RECALL_MS": "60000"}
+        fresh.know_smart_fork()
+        fresh.env["SMART_FORK_RECALL_MS"] = "60000"
         fresh.session_of_a_person("claude", *EXCHANGES)
         fresh.session_of_a_person("codex", ("Paint the chart in other colours", "It is painted."))
         done = fresh.smart_fork("setup", "--yes", "--json", "--no-service", "--no-skill", "--recall")

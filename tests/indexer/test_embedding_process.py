@@ -18,6 +18,7 @@ from indexer.embedding_process import ProcessEmbedder, answer
 from indexer.light import LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder
 
+PYTHON = sys.executable
 TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
 
 
@@ -66,7 +67,9 @@ import numpy as np
 from indexer import embedding_process
 class Lengths:
     def __init__(self, model): pass
-    def embed(self, texts): return np.array([[len(text)] for text in texts], np.float32)
+    def embed(self, texts):
+        while "for ever" in texts: pass
+        return np.array([[len(text)] for text in texts], np.float32)
 embedding_process.SentenceTransformerEmbedder = Lengths
 embedding_process.main()
 """
@@ -108,19 +111,20 @@ def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
     assert (embedder.embed(TEXTS) == first).all()
 
 
-def test_it_ends_in_the_middle_of_what_it_embeds_when_its_parent_is_told_to_end():
-    """What it was given takes it far longer than this waits."""
+@pytest.mark.usefixtures("quick")
+def test_it_ends_in_the_middle_of_what_it_embeds_when_its_parent_is_told_to_end(tmp_path):
     code = """
-import orjson, psutil, signal
+import orjson, psutil, signal, sys
 from indexer.embedding_process import ProcessEmbedder
+sys.executable = sys.argv[1]
 embedder = ProcessEmbedder()
 embedder.embed(["warm"])
 print(psutil.Process().children()[0].pid, flush=True)
-embedder._connection.send_bytes(orjson.dumps(["retry the failed upload " * 100] * 20_000))  # until it has taken nearly all
+embedder._connection.send_bytes(orjson.dumps(["for ever"] + ["retry " * 100] * 20_000))  # until it has taken nearly all
 print("sent", flush=True)
 signal.pause()
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen([PYTHON, "-c", code, str(tmp_path / "python")], stdout=subprocess.PIPE) as parent:
         child = psutil.Process(int(parent.stdout.readline()))
         assert b"sent\n" == parent.stdout.readline()
         parent.terminate()

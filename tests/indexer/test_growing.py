@@ -21,6 +21,7 @@ from indexer.transcripts.warm import Warm, WarmTurns
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
+from tests.drilled import drilled
 from tests.indexer.written import append, content, lines, moment, save, session_of
 
 ONE = "11111111-1111-4111-8111-111111111111"
@@ -122,7 +123,7 @@ def indexed() -> dict:
 def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypatch):
     """F-147, F-195: whether what was packed last is still in memory or not."""
 
-    @settings(max_examples=30)
+    @settings(max_examples=drilled(30, 12))
     @given(st.data())
     def check(data):
         with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:

@@ -16,11 +16,12 @@ from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
+from tests.drilled import drilled
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 
 ROOT = Path(indexer.__file__).parent.parent
 #: Each takes two thirds of a second.
-KILLS = 20 if os.environ.get("SMART_FORK_DRILLS") == "all" else 10
+KILLS = drilled(20, 6)
 WORDS = [f"word{number}" for number in range(40)]
 
 #: Indexes, and counts the moments: every statement, and every file that is opened or renamed. At moment N it kills itself.

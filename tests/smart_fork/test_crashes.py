@@ -13,13 +13,14 @@ from smart_fork.agents.own_part import own_part
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.workers.recovery import Recovered, reconcile
+from tests.drilled import drilled
 from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.
-CRASHES = 10 if os.environ.get("SMART_FORK_DRILLS") == "all" else 4
+CRASHES = drilled(10, 4)
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
 AGENT = """#!{python}
 import datetime, json, os, shlex, subprocess, sys, uuid

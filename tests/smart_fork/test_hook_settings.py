@@ -22,6 +22,7 @@ from smart_fork.agents.agent import Agent, Known
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
+from tests.drilled import drilled
 
 FOREIGN = {
     "model": "opus",
@@ -100,7 +101,7 @@ _settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
+@hypothesis_settings(deadline=None, max_examples=drilled(150, 50))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
     """R-028: whatever others have in it."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
+from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     ASKED,
     FIXTURES,
@@ -151,7 +152,7 @@ def fields(agent: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("agent", READERS.names)
-@settings(max_examples=400 if os.environ.get("SMART_FORK_DRILLS") == "all" else 100)
+@settings(max_examples=drilled(400, 40))
 @given(data=st.data())
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     records = RECORDS[agent]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
+from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     FIXTURES,
     actions,
@@ -135,7 +135,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
     laid = home / "laid out"
     subprocess.run([sys.executable, str(CORPUS / "lay_out.py"), str(laid)], check=True, capture_output=True)
     monkeypatch.setenv("HOME", str(laid / "home"))
-    read, step = 0, 1 if os.environ.get("SMART_FORK_DRILLS") == "all" else 3
+    read, step = 0, drilled(1, 3)
 
     for reader in READERS:
         for number, file in enumerate(list(reader.discover())[::step]):

@@ -233,7 +233,7 @@ def conversations(draw: st.DrawFn) -> list[dict]:
 
 
 @given(conversations(), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=80)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home, repo, log, data):
     """B-003, B-004, B-050, B-060, B-061, B-074, B-077."""
     source = write_log(folder_of(repo) / f"{SESSION}.jsonl", log)

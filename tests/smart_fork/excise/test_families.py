@@ -40,13 +40,14 @@ from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.spending import Spending
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
+from tests.drilled import drilled
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import FakeProcesses, codex_path, codex_records, write_log
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import Did, WordsModel, World
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
-FAMILIES = 300 if os.environ.get("SMART_FORK_DRILLS") == "all" else 24
+FAMILIES = drilled(300, 12)
 #: One that nothing masks, and one that `cut --secrets` finds.
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
 CUTTABLE, TOLD = ("claude", "codex", "qwen"), ("claude", "codex", "qwen", "gemini", "copilot")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.drilled import drilled
 from tests.smart_fork.forks import SESSION, said, text
 
 ROOT = Path(__file__).resolve().parents[3]
 #: 100 MB within 300 MB, and half of both as long as not all is tried that takes long: what is kept grows with the session.
-BYTES, MEGABYTES = (100_000_000, 300) if os.environ.get("SMART_FORK_DRILLS") == "all" else (50_000_000, 150)
+BYTES, MEGABYTES = drilled((100_000_000, 300), (50_000_000, 150))
 
 #: Runs the command of its arguments, and prints the peak of memory in KB.
 MEASURE = """

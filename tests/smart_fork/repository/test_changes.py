@@ -17,6 +17,7 @@ from smart_fork.processes import SystemProcesses
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree, remove_worktree
+from tests.drilled import drilled
 
 PROCESSES = SystemProcesses()
 
@@ -133,7 +134,7 @@ def perform(repo: Path, what: str, name: str, more: object) -> None:
         git(repo, *words[what], check=False)
 
 
-@settings(max_examples=25)
+@settings(max_examples=drilled(25, 10))
 @given(OPERATIONS)
 def test_a_worktree_with_changes_looks_like_the_directory_that_it_was_made_from(operations):
     """F-099: staged, unstaged and new files, deletions, renames, modes, binary files and symbolic links."""

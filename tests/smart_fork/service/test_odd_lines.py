@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, publish
+from tests.drilled import drilled
 from tests.mcp_process import McpProcess
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, call, requests
 
@@ -87,7 +88,7 @@ def test_every_request_has_exactly_one_answer_whatever_else_is_in_its_line(talk)
     numbers = itertools.count(1000)
     expected = Counter(["last"])
 
-    @settings(max_examples=150)
+    @settings(max_examples=drilled(150, 50))
     @given(st.data())
     def ask(data):
         number = next(numbers)

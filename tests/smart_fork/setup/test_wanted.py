@@ -17,6 +17,7 @@ from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
 from smart_fork.setup import bytecode, drift, tool_permission
 from smart_fork.setup.ledger import Ledger
+from tests.drilled import drilled
 from tests.smart_fork.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
 
@@ -165,7 +166,7 @@ STYLES = [
 ]
 
 
-@hypothesis_settings(deadline=None, max_examples=150)
+@hypothesis_settings(deadline=None, max_examples=drilled(150, 50))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_rules_are_put_in_and_taken_out_to_the_byte(value, style):
     """Whatever others have in it."""

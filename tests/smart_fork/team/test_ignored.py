@@ -13,6 +13,7 @@ from pathspec import GitIgnoreSpec
 from smart_fork.agents.forms import GivenCall, HomePlace
 from smart_fork.errors import Usage
 from smart_fork.team.ignored import NAME, ignored
+from tests.drilled import drilled
 
 #: A pattern in its parts, and paths of the same few letters: so they often nearly match.
 PARTS = st.lists(st.sampled_from(["*", "**", "a", "b", "?", "[ab]", "ab", "\\*"]), min_size=1, max_size=6)
@@ -27,7 +28,7 @@ def spec_of(folder, *lines):
 
 
 @given(lines=st.lists(LINES, min_size=1, max_size=3), names=st.lists(NAMES, min_size=1, max_size=5))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drilled(400, 100), deadline=None)
 def test_patterns_match_the_names_that_they_match_in_gitignore(tmp_path_factory, lines, names):
     folder = tmp_path_factory.getbasetemp()
     known = GitIgnoreSpec.from_lines(lines)

@@ -17,6 +17,7 @@ from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.limits import Bounds
 from smart_fork.teamserver.push import check_bodies, push
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 ROUNDS, PUSHERS = 20, 16
@@ -103,7 +104,7 @@ class Clients(RuleBasedStateMachine):
 def test_whatever_clients_do_a_session_is_the_list(team):
     team.add("alice")
     machine = type("Machine", (Clients,), {"team": team})
-    machine.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+    machine.TestCase.settings = settings(max_examples=drilled(15, 5), stateful_step_count=20, deadline=None)
     machine.TestCase("runTest").runTest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from itertools import cycle
 from pathlib import Path
@@ -15,13 +14,13 @@ import pytest
 from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.teamserver import auth
+from tests.drilled import ALL
 from tests.smart_fork.teamserver.liar import Liar, lies
 from tests.smart_fork.teamserver.machines import serving, team_server
 from tests.smart_fork.teamserver.shop import index_all
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of
 
 #: At each answer so many lies are tried, in turns: `SMART_FORK_DRILLS=all` tries them all.
-ALL = os.environ.get("SMART_FORK_DRILLS") == "all"
 EACH = 29 if ALL else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.

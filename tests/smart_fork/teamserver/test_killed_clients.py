@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import count
 from pathlib import Path
 
 from smart_fork.teamserver import auth
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.killed import killed
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
 
 #: At every such moment of those that have many: `SMART_FORK_DRILLS=all` kills at each.
-EACH = 1 if os.environ.get("SMART_FORK_DRILLS") == "all" else 2
+EACH = drilled(1, 2)
 
 
 def shared_by(team, name):

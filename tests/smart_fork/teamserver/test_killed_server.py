@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from hashlib import sha256
 from itertools import count
 
@@ -11,10 +10,11 @@ import pytest
 
 from smart_fork.sharing import wire
 from smart_fork.teamserver import rewrite
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 #: At every such statement: `SMART_FORK_DRILLS=all` kills at each.
-EACH = 1 if os.environ.get("SMART_FORK_DRILLS") == "all" else 4
+EACH = drilled(1, 4)
 OLD = [record(number) for number in range(4)]
 MORE = [record(number, "more") for number in range(2)]
 

@@ -35,6 +35,7 @@ from smart_fork.teamserver.cluster import OWNER, Account, Cluster
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.journal import Entry
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_embedded import until
@@ -303,7 +304,7 @@ ALL = [(victim, verb) for victim in ("app", "keeper", "postmaster") for verb in 
 FEW = [("app", "push"), ("postmaster", "rewrite"), ("keeper", "branch")]
 
 
-@pytest.mark.parametrize(("victim", "verb"), ALL if os.environ.get("SMART_FORK_DRILLS") == "all" else FEW)
+@pytest.mark.parametrize(("victim", "verb"), drilled(ALL, FEW))
 def test_what_is_asked_for_while_a_part_is_killed_is_there_whole_or_not_and_once_when_asked_again(
     shared, asker, victim, verb
 ):
