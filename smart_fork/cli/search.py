@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
 #: Lines of a quotation, and what stands below a result's title.
-_QUOTED, _INDENT = 2, "    "
+_QUOTED, _INDENT = 1, "    "
 
 ProjectOption = Annotated[
     Path | None,
@@ -253,7 +253,6 @@ def _print_hit(hit: Hit) -> None:
     if hit.explain or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
         place = passage_place(hit)
         out.print(plain(f"{_INDENT}{hit.session_id}{f'  {place}' if place else ''}", "dim"))
-    out.print()
 
 
 def _about(hit: Hit) -> list[str]:

@@ -43,11 +43,23 @@ class TestFind:
         done = run("find", RETRY)
 
         assert done.code == 0
-        assert f"smart-fork fork {knows[:8]}" in done.out
-        assert "│ User: add retry with backoff" in done.out
-        assert "message 0" in done.out
-        assert f"    {export_path('claude', knows)}:11-15\n" in done.out
+        assert re.match(r" 1\. [<>\d ]+ % \w+", done.out)
+        assert f"    claude · {knows[:8]} · " in done.out
+        assert "    │ User: add retry with backoff" in done.out
+        assert knows not in done.out
         assert done.err.startswith(f"Next: smart-fork fork {knows[:8]} ")
+
+    def test_the_full_id_and_the_place_of_a_result_are_printed_with_verbose(self, run, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+
+        assert f"    {knows}  {export_path('claude', knows)}:11-15\n" in run("-v", "find", RETRY).out
+
+    def test_why_results_cannot_be_forked_is_said_once(self, run, world, shop):
+        world.claude(shop, RETRY, DONE)
+        world.claude(shop, f"{RETRY} again", DONE)
+        (world.home / "bin/claude").unlink()
+
+        assert run("find", RETRY).out.count("claude was not found") == 1
 
     def test_what_a_floor_leaves_out_is_not_called_nothing_found(self, run, world, shop):
         world.claude(shop, RETRY, DONE)
@@ -139,14 +151,14 @@ class TestFind:
         (hit,) = json.loads(run("find", RETRY, "--json").out)["results"]
         assert f"cd {shop} && smart-fork fork {knows} --at 1" == hit["fork_command"]
 
-    @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1\n"), (45_000, "\n"), (58_000, "\n")])
+    @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))
 
-        out = run("find", RETRY).out
+        done = run("find", RETRY)
 
-        assert f"smart-fork fork {knows[:8]}{suggested}" in out
-        assert "about 44,000 tokens up to the end of that exchange" in out
+        assert f'Next: smart-fork fork {knows[:8]}{suggested} "' in done.err
+        assert ("44,000 up to the match" in done.out) == bool(suggested)
 
     def test_what_became_of_a_session_and_its_price_stand_on_one_line(self, run, world, shop):
         edit = Did("Edit", {"file_path": str(shop / "a.py")})
@@ -155,18 +167,16 @@ class TestFind:
 
         out = run("find", RETRY).out
 
-        assert re.search(
-            r"^    committed · none of its 1 file changed since · a fork loads about [\d,]+ tok", out, re.MULTILINE
-        )
+        assert re.search(r" · committed · none of its 1 file changed since · [\d,]+ tokens$", out, re.MULTILINE)
 
     def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):
         world.worked("claude", shop, f"> {RETRY}", DONE, "> and more")
         world.worked("claude", shop, f"> {RETRY}", DONE, DONE)
 
         done = run("find", RETRY)
-        scores = re.findall(r"^ \d\. (0\.\d\d)", done.out, re.MULTILINE)
+        scores = re.findall(r"^ \d\. +(?:[<>] )?(\d+) %", done.out, re.MULTILINE)
 
-        assert ("better to fork stands first" in done.err) == (scores != sorted(scores, reverse=True))
+        assert ("better to fork stands first" in done.err) == (scores != sorted(scores, key=int, reverse=True))
 
     def test_json_is_all_there_is_on_stdout(self, run, world, shop):
         knows = world.codex(shop, RETRY, DONE)

@@ -109,13 +109,5 @@ def test_five_results_and_what_to_type_next_fit_on_a_screen(run, monkeypatch, wo
     lines = ESCAPES.sub("", f"{done.out}{done.err}").splitlines()
 
     assert " 1. " in lines[0]
-    assert 5 == sum(re.match(r" \d\. \d\.\d\d ", line) is not None for line in lines)
+    assert 5 == sum(re.match(r" \d\. [<>\d ]+ % ", line) is not None for line in lines)
     assert sum(-(-cell_len(line) // 80) or 1 for line in lines) < 24, "\n".join(lines)
-
-
-def test_only_the_best_result_is_told_at_length_unless_all_are_explained(run, world: World, shop):
-    for number in range(3):
-        world.claude(shop, f"retry the upload {number}", "done")
-
-    assert 1 == run("find", "retry the upload").out.count("    smart-fork fork ")
-    assert 3 == run("find", "retry the upload", "--explain").out.count("    smart-fork fork ")

@@ -237,7 +237,7 @@ class TestCommand:
             (["--also", "x"], "--also is only for --at match"),
             (["--at", "match", "--intent", "x", "--also", "y" * 301], "also takes texts of at most 300 characters"),
             (["--at", "match"], "--at match needs an intent"),
-            (["--at", "match", "--intent", " "], "--at match needs an intent"),
+            (["--at", "match", "--intent", " "], "--intent is empty"),
             (["--at", "4", "--intent", "x"], "--intent is only for --at match"),
             (["--intent", "x"], "--intent is only for --at match"),
         ],

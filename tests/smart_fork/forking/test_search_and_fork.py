@@ -65,7 +65,7 @@ def test_an_id_or_an_index_wins_over_the_best_and_both_are_refused(world, shop, 
 
     assert [answer["forked_session"]["resume_session_id"] for answer in chosen] == [two[0], two[1], two[1], "another"]
     assert [answer["forked_session"]["forked_index"] for answer in chosen] == [0, 1, 1, None]
-    with pytest.raises(Usage, match="fork_session_id and fork_index both"):
+    with pytest.raises(Usage, match="fork_session_id and fork_index are mutually exclusive"):
         ask(world, shop, fork_index=0, fork_session_id=two[1])
     with pytest.raises(Usage, match="fork_session_id is empty"):
         ask(world, shop, fork_session_id="")
