@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs golden screenshots clean
+.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -108,7 +108,10 @@ catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` an
 json-docs: $(STAMP) ## the tables of docs/json.md, made of the values that are answered
 	$(BIN)/python scripts/json_docs.py
 
-golden: $(STAMP) ## tests/golden: what is answered, listed and said in help pages, as it is now
+sentences: $(STAMP) ## tests/golden/sentences.txt: every sentence that people are shown, to be read
+	$(BIN)/python scripts/sentences.py
+
+golden: $(STAMP) ## tests/golden: answers, lists, help pages and sentences, as they are now
 	GOLDEN=write $(BIN)/pytest -q tests/golden
 
 screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium

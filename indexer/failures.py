@@ -48,7 +48,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
     home = state_home()
     elsewhere = None if indexing else _elsewhere(error, home)
     if is_full(error):
-        then = "indexing goes on by itself then" if indexing else "then try again"
+        then = "indexing then continues by itself" if indexing else "then try again"
         return f"Make room on the disk of {elsewhere or _full_of(home)}; {then}."
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return "Another process is writing to it; try again."

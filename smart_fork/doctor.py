@@ -148,7 +148,7 @@ def _project() -> Iterator[Check]:
         yield Check("project", ok=False, detail=detail, next_step=step, optional=True)
         return
     if project.doubt:
-        step = "Only what was done here is found from here; ask from the repository's main directory for the rest."
+        step = "Only sessions of this directory are found. For all others, search in the repository's main directory."
         yield Check("project", ok=False, detail=printable(project.doubt), next_step=step, optional=True)
         return
     outside = "a bare repository: work is done in its worktrees and clones" if bare_at(Path.cwd()) else "outside git"

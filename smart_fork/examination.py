@@ -269,7 +269,7 @@ def _workers() -> Iterator[Check]:
     step = f"Stop what runs, and move {path} away: workers that run are found again, what is known of others is lost."
     try:
         with read_only(path) as db:
-            yield from _told("workers", list(soundness.damage(db)), "no damage in what is known of workers", step)
+            yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)
     except apsw.Error as error:
         yield Check("workers", ok=False, detail=str(error), next_step=step)
 

@@ -47,7 +47,7 @@ def write(path: Path, before: str | None, text: str | None) -> None:
         private_dir(target.parent)
         replace_file(target, [text.encode()], like_before=True)
     except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose file it is.") from error
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the file.") from error
 
 
 def check_writable(path: Path) -> None:

@@ -90,7 +90,7 @@ class ConfigKey(NamedTuple):
 KEYS = (
     ConfigKey("", "engine", "Search engine: builtin or qmd."),
     ConfigKey("service", "projects", "Folders of projects that every client of the service may search."),
-    ConfigKey("team", "never", "Folders whose sessions are never pushed."),
+    ConfigKey("team", "never", "Sessions in these folders are never pushed."),
     ConfigKey("team", "redact", "Regular expressions of your own secrets, masked in every push."),
     ConfigKey("team", "allow", "Texts that look secret and are not. They are not masked."),
     ConfigKey("team", "auto_fork", "Let agents fork sessions of teammates without asking."),

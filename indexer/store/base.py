@@ -383,7 +383,7 @@ class Store(Searchable, Protocol):
         ...
 
     def lines(self, place: Placement) -> Lines | None:
-        """Where in its session's export a passage stands; `None` where it is not there any more, or was never known."""
+        """Where in its session's export a passage stands; `None` where it no longer exists, or was never known."""
         ...
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:

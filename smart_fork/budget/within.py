@@ -56,7 +56,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     tokens = chooser.tokens(choice)
     too_much = most is not None and tokens > most
     if too_much:
-        what = "With what is to be kept" if wanted.keep else "Nothing smaller is whole:"
+        what = "With the text to keep" if wanted.keep else "Nothing smaller is whole:"
         notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
     rows = _rows(parts, chooser, choice)
     out = sum(row.kept == "nothing" for row in rows)
@@ -81,7 +81,7 @@ def gains_of(evidence: ExchangeEvidence | None) -> Gains:
 
 def _check(parts: Sequence[Unit], wanted: Wanted) -> None:
     if not any(unit.prompt for unit in parts):
-        raise ForkRefused("Nobody has asked anything up to there.", "Fork it at a later message.")
+        raise ForkRefused("No prompt up to that message.", "Fork it at a later message.")
     known = {unit.number for unit in parts}
     for number in sorted(wanted.keep | wanted.drop):
         if number not in known:

@@ -83,7 +83,7 @@ def _version(value: bool) -> None:
 
 
 def _options(
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what is done to stderr."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log each step to stderr."),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
 ) -> None:
     log_to_stderr(verbose=verbose)

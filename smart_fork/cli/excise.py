@@ -182,7 +182,7 @@ def _print_found(found: Soundness) -> None:
     if found.remains:
         say(f"Erase it: smart-fork excise verify {found.session_id} --erase")
     for snapshot in found.snapshots:
-        say(f"a snapshot has what was cut: {snapshot}; delete it: smart-fork excise discard {snapshot}")
+        say(f"a snapshot contains the cut text: {snapshot}; delete it: smart-fork excise discard {snapshot}")
     if found.unknown:
         say(f"{found.unknown} cuts have no snapshot any more: what they cut is not known, and not looked for")
     out.print(plain("whole" if found.ok else "not whole"))
@@ -247,7 +247,7 @@ def discard(
         raise Usage("Which snapshots?", "`smart-fork excise rollback --list` lists them.")
     if not yes:
         if as_json or not sys.stdin.isatty():
-            raise Usage("What is deleted cannot be undone", "Add --yes to do it without being asked.")
+            raise Usage("Deleted snapshots cannot be restored", "Add --yes to do it without being asked.")
         typer.confirm(f"Delete {len(wanted)} snapshot(s) for good?", abort=True, err=True)
     gone = [one.id for one in kept.discard(wanted)]
     if as_json:

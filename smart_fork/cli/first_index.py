@@ -27,13 +27,13 @@ def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
     from indexer.writer import IndexBusyError
 
     if not quiet:
-        say("Indexing. Ctrl-C goes on without waiting: the rest is done in the background.")
+        say("Indexing. Ctrl-C continues in the background.")
     try:
         return True, _indexed(quiet=quiet)
     except KeyboardInterrupt:
         return False, _later(plan)
     except IndexBusyError:
-        return False, "Another process is indexing; it goes on in the background."
+        return False, "Another process is indexing in the background."
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model, and what keeps the vectors."
         raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
@@ -63,4 +63,4 @@ def _later(plan: SetupPlan) -> str:
     log = private_dir(state_home() / "logs") / "first-index.log"
     argv = [plan.program, "index", "run", "--if-idle"]
     SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)
-    return "It goes on in the background. `smart-fork index status` says how far it is."
+    return "Indexing continues in the background. `smart-fork index status` shows the progress."

@@ -56,7 +56,7 @@ def _ask(reference: str, *, as_json: bool) -> None:
 
     located = sessions.locate(reference)
     if as_json or not sys.stdin.isatty():
-        raise Usage("What is forgotten is gone for good", "Add --yes to do it without being asked.")
+        raise Usage("A forgotten session cannot be restored", "Add --yes to do it without being asked.")
     try:
         about = f": {title(sessions.look_into(located).title)}"
     except NotFound:

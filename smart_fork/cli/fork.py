@@ -129,7 +129,7 @@ def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Want
     if wanted is None:
         raise Usage("--merge needs a budget", "Say how much of both: --budget 40k.")
     if at is not None or top is not None:
-        raise Usage("--merge goes with neither --at nor --top", "Name the sessions, and what is to be known of them.")
+        raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
     return wanted
 
 

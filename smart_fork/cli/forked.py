@@ -62,7 +62,7 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    yield "note: About what a fork loads, by how it is said (its agent's instructions and tools come to each budget):"
+    yield "Estimated tokens per way to fork (the agent adds its instructions and tools to a budget):"
     from smart_fork.forking.ways import cache_in_words
 
     for one in ways:
@@ -72,5 +72,5 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 def price_in_words(price: ForkPrice) -> str:
     """What a fork loads, for a person."""
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
-    cache = "which its model may still have in its cache" if price.cached else "most likely in no cache any more"
+    cache = "which its model may still have in its cache" if price.cached else "probably no longer cached"
     return f"It loads about {price.tokens:,}{of} tokens, {cache}"

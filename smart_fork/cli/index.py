@@ -121,7 +121,7 @@ class _Following:
         counts = self._store.counts()
         held = f"{counts.sessions} sessions, {counts.embedded} of {counts.chunks} passages with their meaning"
         if not self._said:
-            say("Another process is indexing. This run follows it, and then does what is left.")
+            say("Another process is indexing. This run waits for it and then does the rest.")
         if isinstance(self._progress, ProgressBar):  # lines are said below
             self._progress("another process, embedding", counts.embedded, counts.chunks)
         if held != self._said and (not self._said_at or time.monotonic() >= self._said_at + SAY_SECONDS):

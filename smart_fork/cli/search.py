@@ -325,7 +325,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     if answer.rerank_error:
         say(f"Not reranked: {answer.rerank_error}")
     if state.problem:
-        searched = "What is newer than the index was" if state.sessions else "Your own sessions were"
+        searched = "Sessions newer than the index were" if state.sessions else "Your own sessions were"
         say(f"{searched} not searched. {state.problem}")
     elif not state.complete:
         say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")

@@ -69,7 +69,7 @@ def setup(  # noqa: PLR0917 - the command's options
     from smart_fork.setup.plan import SetupOptions
 
     if recall and no_hooks:
-        raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
+        raise Usage("Recall needs the hooks", "Leave out --no-hooks, or --recall.")
     options = SetupOptions(
         to_set_up(agent or ()), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
         recall=recall is True, reading=reading is True, keep=keep is True,
@@ -126,7 +126,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) 
     if asks and (as_json or not sys.stdin.isatty()):
         if as_json:
             print_json(plan.told().as_json())
-        raise Usage("Nothing was changed: nobody is here to say yes", "Do it with `smart-fork setup --yes`.")
+        raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
     if asks and not typer.confirm("\nGo ahead?", default=True):
         say("Nothing was changed.")
         raise typer.Exit(1)

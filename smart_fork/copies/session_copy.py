@@ -215,7 +215,7 @@ def write_copy(
     """
     new = check_id(adapter.name, new_session_id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
-        raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
+        raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
     agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
     target = agent.place(session.source_path, becomes)
     circular = ("Records name each other as parents: they are in the order of the file",) if session.circular else ()

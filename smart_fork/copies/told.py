@@ -87,7 +87,7 @@ def as_session(
 
     Raises:
         Usage: that agent is not told of other agents' sessions.
-        ForkRefused: it would not load what was written.
+        ForkRefused: it would not load the written session.
     """
     starter = starter_of(agent)
     session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()

@@ -64,7 +64,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
     if not session.source_path.name:
         raise Usage("The session has no source path")
     if session.tool == UNKNOWN:
-        raise Usage("It is not known whose transcript this is")
+        raise Usage("The agent of this transcript is not known")
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
     lines = chain(cutter(session.tool).of_others(session), lines)

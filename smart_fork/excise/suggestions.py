@@ -90,7 +90,7 @@ def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
             names = set(_NAME.findall("\n".join(_outputs(turn)))[: _NAMES * 8])
             if turn.token_est >= LONG_TOKENS and mentioned and names.isdisjoint(mentioned):
                 yield _suggestion(
-                    session, "unused", _with_calls(session, turn), "a long output that nobody refers to afterwards"
+                    session, "unused", _with_calls(session, turn), "a long output without a later reference"
                 )
         elif turn.role in ("user", "assistant"):
             mentioned.update(name for text in _texts(turn) for name in _NAME.findall(text)[:_NAMES])

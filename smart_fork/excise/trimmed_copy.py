@@ -139,7 +139,7 @@ def _conversation(agent: AgentName, session: Transcript, now: datetime) -> Conve
     """What is copied, unless it is just being written."""
     conversation = READERS[agent].read(session.source_path).session
     if conversation is None:
-        raise ForkRefused("No conversation to branch.", "Nobody has asked anything in it.")
+        raise ForkRefused("No conversation to branch.", "It has no prompt.")
     refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
     refuse_while_tasks_run(conversation, "Try again when they have ended.")
     return conversation

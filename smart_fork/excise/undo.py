@@ -81,7 +81,7 @@ def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
     snapshot = snapshots.find(entry.snapshot)
     session = _destination(snapshot, entry, None, undoing.disk)
     if session.stamp is None and not entry.beside:
-        raise ForkRefused("it is not there any more")
+        raise ForkRefused("it no longer exists")
     return _put_back(snapshot, session, entry, undoing)
 
 

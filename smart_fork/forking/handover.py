@@ -126,7 +126,7 @@ def beyond(handed: Handed, wanted: Wanted) -> list[str]:
     """That what is told takes more than the budget, where it does: in words it may be more than it was."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
-    return [f"What is told takes about {handed.tokens:,} tokens, more than the budget"]
+    return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
 
 
 def _whence(session: Session, end: int) -> str:

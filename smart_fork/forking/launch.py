@@ -216,8 +216,8 @@ def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distille
     elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
     needed = {
         "the worktree": worktree,
-        "a copy of what is told": branch and handed,
-        "a copy of what is kept": branch and distilled,
+        "a copy of the handed-over session": branch and handed,
+        "a copy of the kept exchanges": branch and distilled,
         "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
         "a copy of the session": branch and not plan.at and not distilled,
         "a copy of the log": elsewhere,

@@ -77,8 +77,8 @@ def newest_session(
         raise NotFound(
             f"No {agent} session to continue in {target}",
             advice(
-                "`smart-fork list` shows those of the whole project.",
-                tool="list_sessions shows those of the whole project.",
+                "`smart-fork list` shows all sessions of the project.",
+                tool="list_sessions shows all sessions of the project.",
             ),
         )
     return source_of(session)

@@ -258,6 +258,6 @@ class Asked:
             whose = "no" if worked_in is None else "another"
             raise ForkRefused(
                 f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
-                "A session goes on where it worked; fork it to have it here: fork_from.",
+                "A session resumes where it worked. To have it here, fork it: fork_from.",
             )
         check_free(source, world=world)

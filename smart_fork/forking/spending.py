@@ -88,7 +88,7 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
     if spending.wanted.budget == MATCH and not spending.intent.strip():
         raise Usage(
             "A budget of match needs an intent",
-            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
+            advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt."),
         )
     evidence = spending.evidence(session)
     if evidence is not None and evidence.score is not None and not fits(evidence):

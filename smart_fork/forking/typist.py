@@ -54,7 +54,7 @@ class Typist:
 
         Raises:
             ForkRefused: see `WorkerPlace.paste`.
-            ProgramFailed: it does not take what is typed.
+            ProgramFailed: it does not accept the typed text.
         """
         for _ in range(_TRIES):
             before = self.shown()
@@ -64,7 +64,7 @@ class Typist:
             if before is None or self.shown() != before:
                 return  # as something that we do not know
         # A program that is just starting throws away what is typed.
-        raise ProgramFailed(f"{self.started.worker_id} does not take what is typed", f"See: {self.started.attach}")
+        raise ProgramFailed(f"{self.started.worker_id} does not accept the typed text", f"See: {self.started.attach}")
 
     def send(self, text: str, done: Callable[[], bool], seconds: float) -> bool:
         """Press Enter, and once more where the text is still there; never into anything else."""

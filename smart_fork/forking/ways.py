@@ -54,7 +54,7 @@ def cache_in_words(way: Way) -> str:
     age = age_of(way.used_at)
     if age is None:
         return "when it was sent is not known" if way.used_at else "in another form, in no cache"
-    kept = "may still be in its model's cache" if way.cached else "most likely in no cache any more"
+    kept = "may still be in its model's cache" if way.cached else "probably no longer cached"
     return f"used {_ago(int(age))} ago, {kept}"
 
 

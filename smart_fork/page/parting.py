@@ -42,7 +42,7 @@ class PartedFile:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """How two sessions differ: `shared` exchanges are the same; `answer` compares what was answered last."""
+    """How two sessions differ: `shared` exchanges are the same; `answer` compares the last answer."""
 
     shared: int
     first: OwnPart
@@ -95,7 +95,7 @@ def parting(first: Session, second: Session, works: tuple[Work | None, Work | No
         shared=max(_asked(one, session) for one, session in zip(begun, (first, second), strict=True)),
         first=_part(first, own[0], edits[0]),
         second=_part(second, own[1], edits[1]),
-        answer=compared("what was answered last", *answers),
+        answer=compared("the last answer", *answers),
         files=files,
         more_files=len(paths) - len(files),
     )

@@ -41,7 +41,7 @@ def _of_its_log(one: Forkable) -> str:
 
         return "" if kept_logs.find(one.agent, one.session_id) is not None else _deleted()
     if size == 0 or not one.asked:
-        return "nobody has asked anything in it yet"
+        return "it has no prompt yet"
     return "" if os.access(file, os.R_OK) else "its log cannot be read"
 
 
@@ -58,7 +58,7 @@ def _of_its_place(one: Forkable) -> str:
     )
     if is_there(one.cwd):
         return ""
-    return f"{unplaced(one.cwd) or f'its directory is not there any more: {shown(one.cwd)}'}; {elsewhere}"
+    return f"{unplaced(one.cwd) or f'its directory no longer exists: {shown(one.cwd)}'}; {elsewhere}"
 
 
 def _deleted() -> str:

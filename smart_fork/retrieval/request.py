@@ -113,7 +113,7 @@ def project_notice(project: Project | None) -> str:
     if project is None or not project.doubt:
         return ""
     why = "" if permission.limited() else f": {printable(project.doubt)}"
-    return f"The .git of this directory is not believed, so only what was done in it is found{why}"
+    return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
 
 
 def _is_text(value: object) -> bool:

@@ -46,7 +46,7 @@ class Branching:
             str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
         ] = None,
         start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
-        prompt: Annotated[str | None, Field(description="With start: what it is told to do.")] = "",
+        prompt: Annotated[str | None, Field(description="With start: the prompt.")] = "",
         run_in: Annotated[
             Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
         ] = None,
@@ -54,7 +54,7 @@ class Branching:
             str | None,
             Field(description="Copy only what answers intent, in '30k' tokens, or 'match': the least."),
         ] = None,
-        intent: Annotated[str | None, Field(description="With budget: what is to be known. Left out: prompt.")] = "",
+        intent: Annotated[str | None, Field(description="With budget: the intent. Default: prompt.")] = "",
         keep: Annotated[str | None, Field(description="Exchanges to keep within budget: '3,5-7'.")] = None,
         drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
         as_agent: Annotated[str | None, Field(description="Make it a session of this agent.")] = None,

@@ -54,7 +54,7 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
         raise none_wanted()
     chosen = next((hit.session_id for hit in hits if hit.session_id == said), None)
     if chosen is None:
-        raise nobody_chose(len(hits), "nobody has chosen one of them")
+        raise nobody_chose(len(hits), "none of them was chosen")
     return chosen
 
 

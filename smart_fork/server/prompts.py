@@ -7,8 +7,8 @@ from typing import Annotated
 from mcp.server.mcpserver.prompts import Prompt
 from pydantic import Field
 
-Task = Annotated[str, Field(description="What is to be done.")]
-Question = Annotated[str, Field(description="What is to be remembered.")]
+Task = Annotated[str, Field(description="The task.")]
+Question = Annotated[str, Field(description="The question.")]
 
 
 def prompts() -> list[Prompt]:

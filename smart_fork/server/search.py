@@ -47,7 +47,7 @@ READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 #: Whose sessions are searched first where nobody says, and the caller is none of the agents.
 _FIRST = first()
-Intent = Annotated[str, Field(description="What is to be done, in the user's words.")]
+Intent = Annotated[str, Field(description="The task, in the user's words.")]
 Also = Annotated[
     list[str] | None,
     WithJsonSchema(

@@ -48,7 +48,7 @@ def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
         private_dir(path.parent)
         replace_file(path, [b""])
     except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose folder it is.") from error
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the folder.") from error
     return [f"Indexing makes them, {room(deletion)}. They are what the agent wrote: secrets are not masked in them."]
 
 
@@ -62,10 +62,12 @@ def undo(line: LedgerLine) -> list[str]:
         remove(line.path)
         take_away(line.path, line.folders)
     except OSError as error:
-        raise SmartForkError(f"{line.path} cannot be removed: {error.strerror}", "See whose folder it is.") from error
+        raise SmartForkError(
+            f"{line.path} cannot be removed: {error.strerror}", "Check the owner of the folder."
+        ) from error
     return [_STAYS]
 
 
 def standing(line: LedgerLine) -> str:
     """Say that copies are off again; empty while they are kept."""
-    return "" if kept_logs.wanted(READERS[line.agent]) else "copies of logs are not kept any more"
+    return "" if kept_logs.wanted(READERS[line.agent]) else "logs are no longer copied"

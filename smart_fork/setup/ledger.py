@@ -93,7 +93,7 @@ class Ledger:
             else:
                 remove(self.path)
         except OSError as error:
-            step = "See whose folder it is."
+            step = "Check the owner of the folder."
             raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
         self._kept = kept
 

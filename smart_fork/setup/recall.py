@@ -37,7 +37,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     try:
         switch.turn_on(agent)
     except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose folder it is.") from error
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the folder.") from error
     return [f"It speaks while the service runs. {_OFF}"]
 
 
@@ -50,14 +50,14 @@ def undo(line: LedgerLine) -> list[str]:
     try:
         switch.turn_off(registration_of(line.agent).agent)
     except OSError as error:
-        step = "See whose folder it is."
+        step = "Check the owner of the folder."
         raise SmartForkError(f"{line.path} cannot be removed: {error.strerror}", step) from error
     return []
 
 
 def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is."""
-    return "" if line.path.is_file() else "first prompts are not asked about any more"
+    return "" if line.path.is_file() else "recall is off"
 
 
 def checks(ledger: Ledger) -> Iterator[Check]:

@@ -95,7 +95,7 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
     for record in records:
         decode(record, limits)
     if not _is_one(records):
-        raise Unshareable("A segment goes on where it should have ended.")
+        raise Unshareable("A segment is longer than announced.")
     return records
 
 

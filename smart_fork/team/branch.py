@@ -199,7 +199,7 @@ def begun_as(
 
 def alone(name: str) -> str:
     """The way out where a parent is lost."""
-    return f"smart-fork team push {name} --force shares what is here without a parent."
+    return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
 def _cut(project: Project, source: Download, at: int | None) -> _Cut:

@@ -113,7 +113,7 @@ def take_over_of(path: Path, agent: AgentName) -> None:
     if known is None:
         return
     with suppress(NotAuthenticated):
-        away.within(login.account(known.server), learn, "ask what was withdrawn")
+        away.within(login.account(known.server), learn, "ask for withdrawals")
     settle()
     refuse_owing(READERS[agent].id_of(path))
 

@@ -51,7 +51,7 @@ _HINTS: Mapping[int, str] = {
     422: "Nothing was changed there: smart-fork team push --dry-run shows what would be sent.",
     426: "",
     429: "Wait a minute, and try again.",
-    507: "Whoever runs it has to make room; nothing of it is lost, here or there. Try again then.",
+    507: "Its operator must free space. Nothing is lost. Try again then.",
 }
 _SAME = "Install the same version of smart-fork as the server."
 

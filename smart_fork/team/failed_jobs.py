@@ -57,7 +57,7 @@ def checks() -> Iterator[Check]:
         return
     account = login.account()
     found: list[tuple[FailedJob, ...] | None] = []
-    if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask what has failed"):
+    if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask for failed jobs"):
         step = "Is it running, and is the address right? What is here is found and forked without it."
         yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
     elif not found[0]:

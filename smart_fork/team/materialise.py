@@ -200,5 +200,5 @@ def crossing(
 def _read(path: Path, agent: AgentName) -> Session:
     session = READERS[agent].read(path).session
     if session is None:
-        raise Unshareable(f"{title_of(agent)} would not load what was written.")
+        raise Unshareable(f"{title_of(agent)} would not load the written session.")
     return session

@@ -37,7 +37,7 @@ from smart_fork.team.settings import Sharing, settings
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
     "records that are no conversation", "calls of withheld files", "images", "thoughts with a secret",
-    "what is not finished yet", "texts that are too long",
+    "unfinished exchanges", "texts that are too long",
 )  # fmt: skip
 #: The same of one.
 ONE = {
@@ -214,7 +214,7 @@ def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
     if session.origin == "subagent":
         raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
     if (session.agent, session.session_id) in forgotten.forgotten():
-        raise NotSent("You have had this session forgotten.", "What is forgotten is not pushed.")
+        raise NotSent("You have had this session forgotten.", "Forgotten sessions are not pushed.")
     for where in filter(None, (recorded(session.cwd), recorded(place.root))):
         for never in known.never:
             if where.is_relative_to(never):
@@ -324,6 +324,6 @@ def _same(digest: str, since: Since, session_id: str) -> None:
     if digest != since.digest:
         raise Conflict(
             f"What was pushed has changed here since (within its first {since.count} records).",
-            f"smart-fork team push {session_id} --force shares what is here without a parent. Or smart-fork team branch"
-            f" {session_id} --local copies what was pushed.",
+            f"smart-fork team push {session_id} --force shares the local session without a parent. "
+            f"Or smart-fork team branch {session_id} --local copies what was pushed.",
         )

@@ -142,7 +142,7 @@ def way_out(made: Plan) -> Iterator[None]:
                 f" own. Then smart-fork team push sends it, and smart-fork team pull {made.name} takes the other."
             )
         else:
-            way = f"smart-fork team pull {made.name} takes what is new."
+            way = f"smart-fork team pull {made.name} takes the new records."
         raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 

@@ -422,7 +422,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _ids(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(one, str) and is_id(one) for one in value.values()):
-        raise TypeError("what was begun has no ids")
+        raise TypeError("a begun entry has no ids")
     return value
 
 

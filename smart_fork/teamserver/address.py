@@ -78,9 +78,7 @@ def listening(listen: str, transport: Transport) -> list[socket.socket]:
             try:
                 one = socket.create_server((address, port), family=family, backlog=BACKLOG)
             except OSError as error:
-                raise ProgramFailed(
-                    f"Nobody can listen at {listen}: {error}", "Choose another port: --listen"
-                ) from error
+                raise ProgramFailed(f"Cannot listen at {listen}: {error}", "Choose another port: --listen") from error
             opened.enter_context(one)
             port = port or int(one.getsockname()[1])
             sockets.append(one)

@@ -56,7 +56,7 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
     if name == ON_ITS_MACHINE:
-        raise Usage(f"{name} is what the audit calls whoever is on the server's machine.", "Take another name")
+        raise Usage(f"{name} is the name of the server's own machine in the audit.", "Take another name")
     row = db.execute(
         "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
         (name, "admin" if admin else "member"),
@@ -103,7 +103,7 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
         (digest, scope, INVITED_FOR, _user(db, name)),
     )
     if not made.rowcount:
-        raise Usage(f"{name} is disabled: nobody is let in by that name.", f"smart-fork team user enable {name}")
+        raise Usage(f"{name} is disabled.", f"smart-fork team user enable {name}")
     return secret
 
 

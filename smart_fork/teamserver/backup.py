@@ -213,7 +213,7 @@ def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -
 
 
 def _runs() -> Usage:
-    return Usage("The server still runs: somebody is connected to its database.", "Stop it first")
+    return Usage("The server still runs: its database has a connection.", "Stop it first")
 
 
 def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> None:

@@ -60,7 +60,7 @@ def message_worker(
         Usage: there is nothing to say, or no such option.
         NotFound: there is no such worker.
         ForkRefused: it works (and not `queue`), asks something (and not `answer`), or else, or cannot be reached.
-        ProgramFailed: it does not take what is typed, or could not be taken up again.
+        ProgramFailed: it does not accept the typed text, or could not be taken up again.
     """
     with Registry() as registry:
         worker = registry.successor(registry.get(reference))
@@ -123,7 +123,7 @@ def _in_turn(worker: WorkerRecord) -> Iterator[None]:
     try:
         lock.acquire(timeout=TURN_SECONDS)
     except Timeout:
-        raise ForkRefused(f"Somebody else is talking to {worker.id}", "Try again.") from None
+        raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.") from None
     try:
         yield
     finally:

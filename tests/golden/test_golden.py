@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,3 +62,13 @@ def test_the_list_of_the_tools_and_their_schemas_are_what_they_were(demo):
 
 def test_the_help_pages_are_what_they_were(demo):
     compare("help", ".txt", ((name, demo.normal.page(page)) for name, page in story.helped(demo)))
+
+
+def test_the_sentences_that_people_are_shown_are_those_that_were_read():
+    spec = importlib.util.spec_from_file_location("sentences", HERE.parents[1] / "scripts/sentences.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    if os.environ.get("GOLDEN") == "write":
+        script.FILE.write_text(script.sentences(), "utf-8")
+
+    assert script.sentences() == script.FILE.read_text("utf-8"), SAY

@@ -96,6 +96,8 @@ def _take(lock: Path, path: Path) -> None:
                 raise SmartForkError(f"Claude Code is writing {path}", f"Try again; or remove {lock}.") from None
             time.sleep(_LOOK)
         except OSError as error:
-            raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose folder it is.") from error
+            raise SmartForkError(
+                f"{path} cannot be written: {error.strerror}", "Check the owner of the folder."
+            ) from error
         else:
             return

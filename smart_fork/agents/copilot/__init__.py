@@ -33,7 +33,7 @@ class Copilot(Agent):
     seen = "1.0.102"
     title = "Copilot CLI"
     lacks = MappingProxyType({
-        "cut": "it keeps what was said in a database of its own as well",
+        "cut": "it also keeps the conversation in its own database",
     })  # fmt: skip
     home = HOME
     command = ProgramSpec(

@@ -20,7 +20,7 @@ class Cursor(Agent):
     lacks = MappingProxyType(
         dict.fromkeys(
             ("found", "started", "branched", "budgeted", "told", "shared", "tells", "set_up"),
-            "how its own program goes on with a session is not known",
+            "how its program resumes a session is not known",
         )
     )
 

@@ -41,7 +41,7 @@ class Gemini(Agent):
     seen = "0.61.0"
     title = "Gemini CLI"
     lacks = MappingProxyType({
-        "cut": "its records replace each other, and what is cut from one would be back with the next",
+        "cut": "its records replace each other, so a cut text would come back with the next record",
     })  # fmt: skip
     home = HOME
     command = ProgramSpec(

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from smart_fork.team.project import Project
 
 #: States that are no words for a person.
-_STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "not on the server any more"}
+_STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
 #: The next command of a state in which a push or a pull is refused.
 _NEXT = {
     "diverged": "smart-fork team branch {} makes what is here a session of its own",
-    "changed": "smart-fork team push {} --force shares what is here without a parent",
-    "withdrawn": "smart-fork team push {} --force shares what is here without a parent",
+    "changed": "smart-fork team push {} --force shares the local session without a parent",
+    "withdrawn": "smart-fork team push {} --force shares the local session without a parent",
 }
 #: Sessions that are listed where nobody says how many.
 _LISTED = 20

@@ -96,7 +96,7 @@ def agreed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Usage("Nobody is asked here: this is no terminal", "--yes says yes beforehand.")
+        raise Usage("Cannot ask: this is not a terminal", "--yes says yes beforehand.")
     return typer.confirm(question, err=True)
 
 

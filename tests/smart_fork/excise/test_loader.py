@@ -201,7 +201,7 @@ def test_writers_refuse_what_is_not_theirs(claude_session):
         ClaudeWriter().write(Session("cursor", claude_session, "x", ()), ())
     with pytest.raises(Usage, match="no source path"):
         ClaudeWriter().write(Session("claude", Path(), "x", ()), ())
-    with pytest.raises(Usage, match="It is not known whose transcript this is"):
+    with pytest.raises(Usage, match="The agent of this transcript is not known"):
         write(Session("unknown", claude_session, "x", ()), ())
     before = claude_session.read_bytes()
     write(session, session.turns)

@@ -62,7 +62,7 @@ def test_the_command_says_all_that_was_put_back_and_fails_where_something_was_no
     assert before[:2] == contents(family[:2])
     assert [f"Restored {path} from" in undone.out for path in family] == [True, True, False, False]
     assert f"not restored: {family[2]}: The session has gone on since" in undone.err
-    assert f"not restored: {family[3]}: it is not there any more" in undone.err
+    assert f"not restored: {family[3]}: it no longer exists" in undone.err
     assert not family[3].exists()
 
 

@@ -130,7 +130,7 @@ def test_a_dry_run_says_what_would_be_told_and_makes_nothing(parent, other, play
 
     assert ([], before) == (played.started, snapshot(home))
     assert 3 == forked.handed.exchanges
-    assert ("The command needs a copy of what is told, which a real run makes first",) == forked.warnings
+    assert ("The command needs a copy of the handed-over session, which a real run makes first",) == forked.warnings
 
 
 @one_pair
@@ -270,7 +270,9 @@ def test_what_is_told_beyond_a_budget_is_said(world, shop):
 
     assert not planned.selection.smallest
     for told in (planned, written):
-        assert any("What is told takes about" in one and "more than the budget" in one for one in told.warnings)
+        assert any(
+            "The handed-over session takes about" in one and "more than the budget" in one for one in told.warnings
+        )
 
 
 @pytest.mark.usefixtures("played")

@@ -72,8 +72,7 @@ def test_a_price_is_said_in_words():
         "It loads about 90,000 tokens, which its model may still have in its cache"
     )
     assert (
-        price_in_words(ForkPrice(4_000, 90_000))
-        == "It loads about 4,000 of 90,000 tokens, most likely in no cache any more"
+        price_in_words(ForkPrice(4_000, 90_000)) == "It loads about 4,000 of 90,000 tokens, probably no longer cached"
     )
 
 
@@ -96,8 +95,8 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
 
     assert [
         "  (all of it)                90,000 tokens  used 2 min ago, may still be in its model's cache",
-        "  --at 4                      4,000 tokens  used 2 h ago, most likely in no cache any more",
-        "  --at match                  2,000 tokens  used 2 d ago, most likely in no cache any more",
+        "  --at 4                      4,000 tokens  used 2 h ago, probably no longer cached",
+        "  --at match                  2,000 tokens  used 2 d ago, probably no longer cached",
         "  --at 1                        900 tokens  when it was sent is not known",
         "  --budget match                900 tokens  in another form, in no cache",
     ] == [*ways_in_words(compared)][1:]

@@ -71,7 +71,7 @@ def test_what_cannot_be_put_back_is_said(served, eight):
     shown = served.get(send(served, form_of(served, eight[0]))[1])[1]
 
     assert "The cut is undone, but not everywhere" in shown
-    assert "it is not there any more" in shown
+    assert "it no longer exists" in shown
 
 
 def test_only_the_cut_that_the_page_has_shown_is_undone(served, eight):

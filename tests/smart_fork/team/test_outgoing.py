@@ -46,7 +46,7 @@ def test_up_to_the_last_finished_turn_goes(home, root):
     out, records = sent(log, root)
 
     assert ["u1", "a1"] == [record["uuid"] for record in records]
-    assert {"what is not finished yet": 2} == out.left_out
+    assert {"unfinished exchanges": 2} == out.left_out
 
 
 def test_a_session_without_an_answer_is_not_pushed(home, root):

@@ -109,7 +109,7 @@ def test_of_what_an_agent_does_now_the_calls_that_have_not_ended_stay_here(alice
 
     pushed = alice.team("push", session, "--yes")
 
-    assert (3, {"what is not finished yet": 1}) == (pushed["pushed_records"], pushed["left_out"])
+    assert (3, {"unfinished exchanges": 1}) == (pushed["pushed_records"], pushed["left_out"])
 
 
 def test_a_branch_at_the_prompt_of_an_unfinished_session_has_its_last_pair(alice):

@@ -115,7 +115,7 @@ def test_what_a_program_that_is_just_starting_throws_away_is_typed_again(stage):
 def test_what_never_appears_is_not_sent_off(stage):
     stage.terminal.lost = 99
 
-    with pytest.raises(ProgramFailed, match="does not take what is typed"):
+    with pytest.raises(ProgramFailed, match="does not accept the typed text"):
         say(stage, "hello there")
     assert [] == stage.terminal.keys
 
