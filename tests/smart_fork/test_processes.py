@@ -136,6 +136,7 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
     )
     with subprocess.Popen(python(leaves, str(ROOT), str(pid_file)), stdin=subprocess.PIPE) as leaving:
         eventually(lambda: pid_file.exists() and pid_file.read_text())
+        eventually(lambda: len(psutil.Process(leaving.pid).children()) == 2)  # the program, and what ends it
         leaving.communicate()
 
     eventually(lambda: not running(int(pid_file.read_text())))
