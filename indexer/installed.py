@@ -1,10 +1,11 @@
-"""How a further package is added to this installation: by the program that has made it."""
+"""How further packages are added to this installation: by the program that has made it."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,16 +14,28 @@ _UV, _PIPX = "uv-receipt.toml", "pipx_metadata.json"
 _NAME = "smart-fork"
 
 
-def adding(package: str) -> str:
-    """The command that adds `package`."""
+def packages_of(extra: str) -> tuple[str, ...]:
+    """The packages of an extra of ours, as this installation names them; without them the extra itself."""
+    try:
+        named = [one.split(";") for one in requires(_NAME) or ()]
+    except PackageNotFoundError:
+        named = []
+    wanted = (f"extra == '{extra}'", f'extra == "{extra}"')
+    found = tuple(one[0].strip() for one in named if one[-1].strip() in wanted)
+    return found or (f"{_NAME}[{extra}]",)
+
+
+def adding(*packages: str) -> str:
+    """The command that adds `packages`."""
     root = Path(sys.prefix)
     if (receipt := root / _UV).is_file():
-        return shlex.join(("uv", "tool", "install", "--with", package, *_source(receipt)))
+        added = (word for one in packages for word in ("--with", one))
+        return shlex.join(("uv", "tool", "install", *added, *_source(receipt)))
     if (root / _PIPX).is_file():
-        return shlex.join(("pipx", "inject", root.name, package))
+        return shlex.join(("pipx", "inject", root.name, *packages))
     if find_spec("pip") is None:  # an environment of uv's has none
-        return shlex.join(("uv", "pip", "install", "--python", sys.executable, package))
-    return shlex.join((sys.executable, "-m", "pip", "install", package))
+        return shlex.join(("uv", "pip", "install", "--python", sys.executable, *packages))
+    return shlex.join((sys.executable, "-m", "pip", "install", *packages))
 
 
 def _source(receipt: Path) -> tuple[str, ...]:

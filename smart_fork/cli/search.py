@@ -257,7 +257,7 @@ def _print_hit(hit: Hit) -> None:
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
-    from smart_fork.retrieval.results import became_of, inferred, suggested_at
+    from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget
     from smart_fork.terminal.words import short
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
@@ -265,6 +265,7 @@ def _about(hit: Hit) -> list[str]:
         *(hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit)),
         f"{hit.price.tokens:,} tokens{' (maybe still cached)' if hit.price.cached else ''}",
         *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
+        *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),
         *([f"{family} in its family"] if family > 1 else []),
         *filter(None, [inferred(hit.project_inferred_from)]),
         *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),

@@ -33,6 +33,7 @@ from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone,
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.kinship import relatives
+from smart_fork.retrieval.language import language_of, most_are_in
 from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
@@ -58,6 +59,11 @@ _SAME = (
 _THEIRS = (
     "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
     "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+)
+
+_OTHER = (
+    "Most sessions here are in {0}, and the question is not. The default model hardly compares languages: say it in "
+    "{0} (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
 )
 
 
@@ -196,15 +202,21 @@ def _damage(before: Collection[Path]) -> str:
 
 
 def _language_notice(asked: CheckedRequest, found: Candidates, embedder: Embedder) -> str:
-    """What to say where the default model was not made for the script of the question, or for that of the sessions."""
+    """What to say where the question and the sessions are not in one language, or in a script that the default model
+    was not made for.
+    """
     if embedder.model.partition("@")[0] != DEFAULT_MODEL:
         return ""
-    foreign = [is_mostly_not_latin(phrasing) for phrasing in (asked.intent, *asked.also)]
-    theirs = [is_mostly_not_latin(f"{hit.session.title} {hit.text}") for hit in found.hits]
+    phrasings, passages = (asked.intent, *asked.also), [f"{hit.session.title} {hit.text}" for hit in found.hits]
+    foreign = [is_mostly_not_latin(phrasing) for phrasing in phrasings]
+    theirs = [is_mostly_not_latin(passage) for passage in passages]
     mostly = sum(theirs) * 2 > len(theirs)
     if all(foreign):
         return _SAME if mostly else _ENGLISH
-    return _THEIRS if mostly and not any(foreign) else ""
+    if mostly and not any(foreign):
+        return _THEIRS
+    language, spoken = most_are_in(passages), {language_of(phrasing) for phrasing in phrasings} - {""}
+    return _OTHER.format(language) if language and spoken and language not in spoken else ""
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:

@@ -14,7 +14,9 @@ from indexer.outcome import Outcome
 from indexer.store.base import Counts, SessionRow
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import starter_of
+from smart_fork.agents.verbs import ABILITIES
 from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
     Changed,
@@ -54,6 +56,8 @@ _OUTCOMES: Mapping[str, str] = {
 ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
+#: A fork that loads more than this is suggested within this budget, which keeps what answers in nearly every session.
+MUCH_TOKENS, BUDGET = 100_000, "30k"
 #: Members of a family that are named one by one.
 MAX_NAMED = 10
 
@@ -137,10 +141,17 @@ def suggested_at(hit: Hit) -> int | None:
     return at if whole - there > max(SAVED_TOKENS, SAVED_SHARE * whole) else None
 
 
+def suggested_budget(hit: Hit) -> str | None:
+    """The budget for a fork that loads very much otherwise, also at its answer."""
+    loads = hit.token_estimate if suggested_at(hit) is None else hit.match.token_estimate or 0
+    return BUDGET if loads > MUCH_TOKENS and ABILITIES["budgeted"].has(AGENTS[hit.agent_type]) else None
+
+
 def suggested_fork(hit: Hit, name: str = "") -> str:
     """The command of ours for the fork that is suggested; `name` stands for the session's id."""
-    at = suggested_at(hit)
-    return shlex.join(("smart-fork", "fork", name or hit.session_id, *(() if at is None else ("--at", str(at)))))
+    said = (("--at", suggested_at(hit)), ("--budget", suggested_budget(hit)))
+    options = [word for option, value in said if value is not None for word in (option, str(value))]
+    return shlex.join(("smart-fork", "fork", name or hit.session_id, *options))
 
 
 def passage_place(result: Hit) -> str:
@@ -213,7 +224,7 @@ def _hit(
         fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=_is_others(row)),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
     )
-    if suggested_at(hit) is None:
+    if suggested_at(hit) is None and suggested_budget(hit) is None:
         return hit
     return replace(hit, fork_command=f"cd {shlex.quote(row.cwd)} && {suggested_fork(hit)}")
 

@@ -44,16 +44,15 @@ def after_search(answer: Answer) -> str:
 
 
 def _cheaper(best: Hit) -> str:
-    """Where to fork the best one, if that takes much less than all of it."""
-    from smart_fork.retrieval.results import suggested_at
+    """How to fork the best one, if that takes much less than all of it."""
+    from smart_fork.retrieval.results import suggested_at, suggested_budget
 
-    at = suggested_at(best)
-    if at is None or not best.can_fork:
+    at, budget = suggested_at(best), suggested_budget(best)
+    if not best.can_fork or (at is None and budget is None):
         return ""
-    there = best.match.token_estimate or 0
-    return (
-        f"If you fork it, give at={at}: up to the answer it loads {there:,} tokens, all of it {best.token_estimate:,}."
-    )
+    there = "" if at is None else f"up to the answer it loads {best.match.token_estimate or 0:,} tokens, "
+    given = " and ".join(f"{name}={value}" for name, value in (("at", at), ("budget", budget)) if value is not None)
+    return f"If you fork it, give {given}: {there}all of it {best.token_estimate:,}{'' if there else ' tokens'}."
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:

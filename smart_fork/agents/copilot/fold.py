@@ -14,12 +14,13 @@ from typing import Any
 from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.model import Origin, ToolCall, ToolResult, Turn
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Record, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.home import WORKSPACE
+from smart_fork.agents.unattended import origin_of
 
 #: What its tools are called where calls are described.
 TOOLS = {
@@ -132,6 +133,10 @@ class CopilotTree(Tree):
         """See `Tree.names`."""
         del turns
         return filter(None, (self._named(),))
+
+    def origin(self) -> Origin:
+        """See `Tree.origin`. Nothing in the log tells a script's prompts from a person's."""
+        return origin_of(self._session_id(), named=self.named())
 
     def named(self) -> bool:
         """See `Tree.named`."""

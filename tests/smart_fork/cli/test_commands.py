@@ -151,6 +151,24 @@ class TestFind:
         (hit,) = json.loads(run("find", RETRY, "--json").out)["results"]
         assert f"cd {shop} && smart-fork fork {knows} --at 1" == hit["fork_command"]
 
+    @pytest.mark.parametrize(
+        ("loads", "options"),
+        [
+            ((39_000, 414_000), " --at 1"),
+            ((390_000, 414_000), " --budget 30k"),
+            ((150_000, 414_000), " --at 1 --budget 30k"),
+            ((90_000, 99_000), ""),
+        ],
+    )
+    def test_a_fork_of_very_much_is_suggested_within_a_budget(self, run, world, shop, loads, options):
+        there, whole = loads
+        knows = world.sized_claude(shop, (RETRY, DONE, there), ("new logo", "drawn", whole))
+
+        done = run("find", RETRY)
+
+        assert ("30k within a budget" in done.out) is ("--budget" in options)
+        assert f'Next: smart-fork fork {knows[:8]}{options} "' in done.err
+
     @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))

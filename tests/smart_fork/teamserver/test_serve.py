@@ -22,7 +22,6 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.cli.team import server as verbs
 from smart_fork.cli.team.group import app
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.sharing import wire
@@ -34,6 +33,7 @@ from smart_fork.teamserver.address import Transport
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.embedded import Embedded
+from smart_fork.teamserver.installed import how_to_install
 from smart_fork.teamserver.journal import Entry
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
@@ -423,11 +423,11 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(verbs, "find_spec", lambda name: None)
+    monkeypatch.setattr("smart_fork.teamserver.installed.find_spec", lambda name: None)
     for words in (["serve"], ["user", "list"]):
         result = CliRunner().invoke(app, words)
         assert isinstance(result.exception, ProgramMissing)
-        assert "pip install 'smart-fork[team-server]'" in result.exception.hint
+        assert how_to_install() == result.exception.hint
 
 
 def test_a_server_that_does_not_run_is_said(tmp_path):
