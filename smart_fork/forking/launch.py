@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.report import Launched, as_fork
+from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
@@ -29,6 +29,8 @@ from smart_fork.retrieval.obstacles import Forkable, obstacles
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
+
+_NEEDS = "The command needs"
 
 
 def fork_session(
@@ -84,8 +86,11 @@ def fork_session(
         within_it = loaded_within(session, selection) if selection is not None and spec.excerpt else None
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
-        if dry_run and (shared := shared_as(session.session_id)):
-            forked = _named_as_shared(forked, session.session_id, shared, spec.options.prompt)
+        if dry_run:
+            shared = shared_as(session.session_id)
+            named_as = [shared or session.session_id]
+            again = same_command(named_as, spec.options, point=point, budget=budget, as_agent=as_agent, cwd=cwd)
+            forked = _named_as_shared(forked, session.session_id, shared, again) if shared else done_by(forked, again)
         if not dry_run or spec.handover:
             return forked
         from smart_fork.forking.ways import ways
@@ -109,9 +114,14 @@ def check_startable(
         prepare(told(spec, session), world_of(agent), dry_run=dry_run)
 
 
-def _named_as_shared(forked: Forked, copy: str, shared: str, prompt: str | None) -> Forked:
+def done_by(forked: Forked, command: str) -> Forked:
+    """A dry run that says which `command` of ours does what its agent's own cannot do alone."""
+    said = (f"{one}: {command}" if one.startswith(_NEEDS) else one for one in forked.warnings)
+    return replace(forked, warnings=tuple(said))
+
+
+def _named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> Forked:
     """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
-    command = shlex.join(("smart-fork", "fork", shared, *filter(None, (prompt,))))
     note = f"A copy of the team's session is written then, and this runs: {forked.command.replace(copy, '<its id>')}"
     return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
 
@@ -223,4 +233,4 @@ def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distille
         "a copy of the log": elsewhere,
     }
     made = " and ".join(what for what, is_needed in needed.items() if is_needed)
-    return [f"The command needs {made}, which a real run makes first"] if made else []
+    return [f"{_NEEDS} {made}, which a real run makes first"] if made else []

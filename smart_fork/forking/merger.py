@@ -21,9 +21,11 @@ from smart_fork.copies.parts import Part, beginning_with, without_shared
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import whence
 from smart_fork.errors import Usage
+from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.handover import beyond, handover, joined
-from smart_fork.forking.launch import check_forkable, fork
+from smart_fork.forking.launch import check_forkable, done_by, fork
+from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.started import Forked
@@ -92,6 +94,9 @@ def fork_merged(
             ]
             spec = replace(spec, agent=agent, handover=joined(each))
         forked = fork(spec, dry_run=dry_run)
+        if dry_run:
+            whose = [shared_as(one.session_id) or one.session_id for one in read]
+            forked = done_by(forked, same_command(whose, options, budget=spending, as_agent=as_agent, cwd=cwd))
         notes = [note for one in found for note in one.selection.notes]
         notes += beyond(spec.handover.handed, spending.wanted) if spec.handover else []
         selections = [one.selection for one in found]

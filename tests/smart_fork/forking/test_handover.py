@@ -130,7 +130,10 @@ def test_a_dry_run_says_what_would_be_told_and_makes_nothing(parent, other, play
 
     assert ([], before) == (played.started, snapshot(home))
     assert 3 == forked.handed.exchanges
-    assert ("The command needs a copy of the handed-over session, which a real run makes first",) == forked.warnings
+    ours = f"smart-fork fork {parent} --as {other}"
+    assert forked.warnings[0].startswith(
+        f"The command needs a copy of the handed-over session, which a real run makes first: {ours}"
+    )
 
 
 @one_pair
