@@ -24,7 +24,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import START, written
 from smart_fork.team import login
-from smart_fork.team.tracking import ProjectFolder, Tracking
+from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 
 _VERSION = 1
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
@@ -229,13 +229,19 @@ def all_written() -> Iterator[Written]:
             yield one
 
 
-def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """The shared session that a log of this machine is tracked as; nothing where it was never shared."""
+def tracked_in(path: Path, agent: AgentName) -> tuple[Written, str, Alias] | None:
+    """What is known of a log that was shared from a checkout of this machine, and what it is tracked as there."""
     known = find(path, agent)
     if known is None:
         return None
-    tracked = Tracking(ProjectFolder(known.root, known.project)).ours()
-    return next((one.session_id for one in tracked.aliases.values() if one.file == path), None)
+    found = Tracking(ProjectFolder(known.root, known.project)).ours().of_log(path)
+    return (known, *found) if found is not None else None
+
+
+def pushed_as(path: Path, agent: AgentName) -> str | None:
+    """The shared session that a log of this machine is tracked as; nothing where it was never shared."""
+    found = tracked_in(path, agent)
+    return found[2].session_id if found is not None else None
 
 
 def _file(path: Path, agent: AgentName) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Unshareable
@@ -15,7 +16,7 @@ from smart_fork.team.branch import BranchAsked, alone, begun_as
 from smart_fork.team.download import tail
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
-from smart_fork.team.pulled import Written
+from smart_fork.team.pulled import Written, tracked_in
 from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.push_plan import Plan, is_another, reached, visible_of, way_out
 from smart_fork.team.shared import Shared, shared
@@ -27,7 +28,7 @@ RIDES = MIB
 
 
 def send(project: Project, made: Plan) -> Shared:
-    """Send it, after other pushes from this clone. The tracking file is written after the answer.
+    """Send it, after other pushes of this machine. The tracking file is written after the answer.
 
     Raises:
         Conflict: the remote session has advanced.
@@ -35,6 +36,8 @@ def send(project: Project, made: Plan) -> Shared:
     """
     with project.tracking.one_push():
         found = project.tracking.read().of_log(made.session.source_path)
+        if found is None and not made.asked.force and (told := _from_another_checkout(project, made)) is not None:
+            return told
         if found is None or found[1] == made.seen or found[1].session_id is None:
             return _sent(project, made)
         name, one = found
@@ -43,6 +46,27 @@ def send(project: Project, made: Plan) -> Shared:
         base = Alias(base_digest=NOTHING) if made.alias is None else made.alias
         alias = replace(one, base_count=base.base_count, base_digest=base.base_digest)
         return _sent(project, replace(made, name=name, alias=alias))
+
+
+def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
+    """Answer a push of what another checkout on this machine has pushed; `None` where none has.
+
+    Raises:
+        Conflict: there is more now. Paths are shared as seen from that checkout, so it goes on there.
+    """
+    found = tracked_in(made.session.source_path, made.session.agent)
+    if found is None:
+        return None
+    known, name, one = found
+    elsewhere = known.root != project.place.root and (known.server, known.project) == (project.server, project.key)
+    if one.session_id is None or not elsewhere:
+        return None
+    if one.local_count >= made.out.local.count:
+        return _was_sent(project, made, name, one)
+    raise Conflict(
+        f"{made.session.session_id} was pushed from another checkout: {known.root}",
+        f"Push what is new from there: cd {shlex.quote(str(known.root))} && smart-fork team push {name}",
+    )
 
 
 def _was_sent(project: Project, made: Plan, name: str, one: Alias) -> Shared:

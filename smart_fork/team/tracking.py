@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from filelock import FileLock
 from indexer.checkout import Unproven, bare_at, checkout, top_of
 from indexer.files import replace_file
 from indexer.locks import held
-from indexer.paths import private_dir
+from indexer.paths import private_dir, state_home
 from indexer.project import resolve
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.processes import SystemProcesses
@@ -219,12 +220,14 @@ class Tracking:
 
     @contextlib.contextmanager
     def one_push(self) -> Iterator[None]:
-        """Wait until no other process of this machine pushes from this clone."""
+        """Wait until no other process of this machine pushes to this project, from whichever checkout of it."""
+        name = sha256(f"{self.server} {self.place.key}".encode()).hexdigest()[:32]
+        folder = state_home() / "team" / "pushing" / name
         with contextlib.ExitStack() as lock:
             try:
-                lock.enter_context(held(private_dir(self.path.parent), fcntl.LOCK_EX))
+                lock.enter_context(held(private_dir(folder), fcntl.LOCK_EX))
             except OSError as error:
-                raise login.unwritten(self.path, error) from error
+                raise login.unwritten(folder, error) from error
             yield
 
     @contextlib.contextmanager

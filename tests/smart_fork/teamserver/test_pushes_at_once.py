@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from itertools import cycle
+from pathlib import Path
 
 import pytest
 
@@ -13,18 +15,19 @@ from smart_fork.team.client import Client
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_killed_clients import shared_by
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
+from tests.smart_fork.world import git
 
 PUSHES, ROUNDS = 4, 3
 
 
-def at_once(machine, *words):
-    """The answers of that many processes that are given the same command at the same time."""
+def at_once(machine, *words, places=()):
+    """The answers of that many processes that are given the same command at the same time, in turn in these places."""
     gone = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN")
     env = {name: value for name, value in os.environ.items() if name not in gone} | machine.env
     command = [sys.executable, "-m", "smart_fork", "team", *words, "--json"]
     started = [
-        subprocess.Popen(command, cwd=machine.repository, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(PUSHES)
+        subprocess.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for place, _ in zip(cycle(places or [machine.repository]), range(PUSHES), strict=False)
     ]
     ended = [(one.communicate(), one.returncode) for one in started]
     assert [0] * PUSHES == [code for _, code in ended], ended
@@ -66,6 +69,40 @@ def test_of_the_same_first_pushes_of_a_branch_at_once_one_makes_it(alice, team):
     assert 1 == len({one["session_id"] for one in told})
     assert {pushed["session_id"]} == {one["parent_id"] for one in told}
     assert 2 == len(shared_by(team, "alice"))
+
+
+@pytest.fixture
+def worktree(alice):
+    """Another checkout of her repository, in which the same sessions are."""
+    folder = alice.repository.parent / "aside"
+    git(alice.repository, "commit", "-q", "--allow-empty", "-m", "begin")
+    git(alice.repository, "worktree", "add", "-q", str(folder))
+    return folder
+
+
+def test_of_the_same_pushes_at_once_from_two_checkouts_one_makes_the_session_and_all_name_it(alice, team, worktree):
+    for number in range(ROUNDS):
+        session = session_of(alice, "claude", f"{PROMPT} {number}", ANSWER)
+
+        told = at_once(alice, "push", session, "--yes", places=(alice.repository, worktree))
+
+        assert 1 == len({one["session_id"] for one in told})
+        assert [False, False, False, True] == sorted(one["created"] for one in told)
+        assert number + 1 == len(shared_by(team, "alice"))
+
+
+def test_what_one_checkout_has_pushed_goes_on_there(alice, worktree, monkeypatch):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
+    session, first = Path(pushed["files"][0]).stem, alice.repository
+    monkeypatch.setattr(alice, "repository", worktree)
+
+    refused = alice.do("team", "push", session, "--yes")
+
+    assert 9 == refused.code
+    assert f"{session} was pushed from another checkout: {first}" in refused.err
+    assert f"cd {first} && smart-fork team push {pushed['alias']}" in refused.err
+    assert alice.team("push", session, "--yes", "--force")["created"]
 
 
 @pytest.fixture
