@@ -60,10 +60,9 @@ _THEIRS = (
     "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
     "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
-
 _OTHER = (
     "Most sessions here are in {0}, and the question is not. The default model hardly compares languages: say it in "
-    "{0} (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+    "{0} (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 
 
@@ -216,7 +215,8 @@ def _language_notice(asked: CheckedRequest, found: Candidates, embedder: Embedde
     if mostly and not any(foreign):
         return _THEIRS
     language, spoken = most_are_in(passages), {language_of(phrasing) for phrasing in phrasings} - {""}
-    return _OTHER.format(language) if language and spoken and language not in spoken else ""
+    best = language_of(passages[0]) if passages else ""
+    return _OTHER.format(language) if language and spoken and not {language, best} & spoken else ""
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
