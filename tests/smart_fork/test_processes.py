@@ -130,8 +130,9 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
     pid_file = tmp_path / "pid"
     leaves = (
         "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
-        "does = ['sh', '-c', 'sleep 600 & echo $! >' + sys.argv[2] + '; wait']; "
-        "threading.Thread(target=SystemProcesses().run, args=(does,), kwargs={'timeout': 600}, daemon=True).start(); "
+        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "args, kwargs = (['sh', '-c', does],), {'input': b'go\\n', 'timeout': 600}; "
+        "threading.Thread(target=SystemProcesses().run, args=args, kwargs=kwargs, daemon=True).start(); "
         "sys.stdin.read(); os._exit(0)"
     )
     with subprocess.Popen(python(leaves, str(ROOT), str(pid_file)), stdin=subprocess.PIPE) as leaving:
