@@ -136,6 +136,7 @@ def test_of_sixteen_processes_on_one_base_one_wins(team, database, base):
     session = new_id()
     team.push("alice", push_of(session, [], [record(0)]))
     spawned = multiprocessing.get_context("forkserver")
+    spawned.set_forkserver_preload([__name__])  # else each of them imports all of it
     barrier, answers = spawned.Barrier(PUSHERS), spawned.Queue()
     given = (database.conninfo(database=base), team.key, team.tokens["alice"], session)
     named = {"barrier": barrier, "answers": answers}

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from smart_fork.team.client import Client
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_killed_clients import shared_by
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
 from tests.smart_fork.world import git
 
-PUSHES, ROUNDS = 4, 3
+PUSHES, ROUNDS = 4, drilled(3, 1)
 
 
 def at_once(machine, *words, places=()):
