@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from indexer.checkout import Unproven, checkout, top_of
 from indexer.patterns import late
 from indexer.shapes import dataclass
 
@@ -82,6 +83,15 @@ def branch_of(own: Path) -> str | None:
     if said.startswith(_REF):
         return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
     return "" if _NAME.fullmatch(said) else None
+
+
+def branch_at(directory: Path) -> str:
+    """The branch that is checked out at or above a directory; empty where there is none, or it is not known."""
+    try:
+        top = top_of(directory)
+        return (branch_of(checkout(top).own) or "") if top is not None else ""
+    except (OSError, ValueError, Unproven):
+        return ""
 
 
 def is_plain(branch: str) -> bool:

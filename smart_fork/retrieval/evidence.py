@@ -14,7 +14,7 @@ from smart_fork.retrieval.exchange_evidence import PointParts
 from smart_fork.retrieval.fork_point import edited, fork_point, parts
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.kinship import known_to
-from smart_fork.retrieval.query import is_long
+from smart_fork.retrieval.query import is_long, is_of_this_branch
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.retrieval.words import Matches, QueryWords
@@ -27,6 +27,8 @@ WORD_SESSIONS = 200
 COVERED = 20
 #: Sessions of which every chunk is compared with the intent.
 COMPARED = 60
+#: The work of a session on the branch that is asked for, beside that of one that worked on all that is named.
+THIS_BRANCH = 1.5
 NO_COVERAGE = Coverage()
 
 
@@ -90,9 +92,8 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
         _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
-    for one, shares in zip(evidence, wording.worked_on(evidence[0].keys()) if wording else (), strict=False):
-        for row, share in shares.items():
-            one[row].work = share
+    if wording:
+        _set_work(wording, query, found.sessions, evidence)
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
     found.phrasings = [
         Phrased(one, covered, embedded=vectors is not None and number in query.embedded, long=is_long(text))
@@ -202,6 +203,21 @@ def _set_similar(
     for place in places:
         for one, cosine in zip(by_meaning, near.get(place.chunk, ()), strict=False):
             one[place.session].similar[place.position] = cosine
+
+
+def _set_work(
+    wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
+) -> None:
+    """What each phrasing names and a session worked on; and its branch, where that is what is asked for.
+
+    A branch says the more the fewer sessions are of it.
+    """
+    here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
+    branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
+    for text, one, shares in zip(query.phrasings, evidence, wording.worked_on(evidence[0].keys()), strict=True):
+        asked = is_of_this_branch(text)
+        for row, found in one.items():
+            found.work = shares[row] + (branch if asked and row in here else 0.0)
 
 
 def _compare_all(

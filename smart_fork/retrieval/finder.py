@@ -26,6 +26,7 @@ from smart_fork.engines.configured import OWN, configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
+from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
 from smart_fork.retrieval.covered import covered, doubt, early_notice
@@ -115,6 +116,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     query = Query(
         asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
         relatives(store, caller) if caller and scope.session is None else (), doubt(shares) if lacking else 0.0,
+        branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
     vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
     candidates = _found(store, query, asked, engine, vectors)

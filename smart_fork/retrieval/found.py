@@ -24,6 +24,7 @@ class Query:
 
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
+    `branch` is what is checked out where it is asked.
     """
 
     intent: str
@@ -36,6 +37,7 @@ class Query:
     also: tuple[str, ...] = ()
     relatives: tuple[SessionRow, ...] = ()
     doubt: float = 0.0
+    branch: str = ""
 
     @property
     def known_families(self) -> frozenset[str]:

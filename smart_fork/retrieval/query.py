@@ -20,6 +20,13 @@ _NAME = re.compile(
     r"|(?<![\w.-])[\w-]++(?:\.[\w-]++)*\.[A-Za-z]\w{0,4}\b"
     r"|\b[A-Za-z]\w*(?:_\w|[a-z0-9][A-Z])\w*"
 )
+#: How a question speaks of the branch that is checked out, without its name; a number names another one.
+_THIS_BRANCH = re.compile(
+    r"\b(?:(?:this|my|our|current|local) (?:\w+ )?branch"
+    r"|(?:this|that|the|my|our) (?:\w+ )?(?:prs?|pull request|merge request|mr)|prs? (?:comments?|feedback|review))\b"
+    r"(?! ?#?\d)|\bwhere (?:were|are) we\b|\b(?:we|i) (?:left|leave) off\b",
+    re.IGNORECASE,
+)
 #: More names of one question are not looked for.
 MAX_NAMES = 64
 #: Words that say nothing about what a session is about; left out unless nothing else was typed.
@@ -71,6 +78,11 @@ def names_of(text: str) -> tuple[str, ...]:
     names = (_WORD.findall(name.lower().replace("_", " ")) for name in _NAME.findall(text))
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
     return tuple(f'"{phrase}"' for phrase in phrases if phrase)[:MAX_NAMES]
+
+
+def is_of_this_branch(text: str) -> bool:
+    """Whether `text` asks for what was done on the branch that is checked out."""
+    return _THIS_BRANCH.search(text) is not None
 
 
 def _phrase(compound: str) -> tuple[str, ...]:

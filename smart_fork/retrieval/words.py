@@ -6,6 +6,7 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 
 from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Scored, Searchable, WordTable
@@ -74,7 +75,7 @@ class QueryWords:
         """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
         sessions has edited or written. What none of them has is not counted.
         """
-        names = list(dict.fromkeys(name for of_phrasing in self._names for name in of_phrasing))
+        names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
         weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
         return [

@@ -14,6 +14,7 @@ from smart_fork.retrieval.query import (
     MAX_WORDS,
     is_long,
     is_mostly_not_latin,
+    is_of_this_branch,
     names_of,
     plain,
     terms_of,
@@ -132,3 +133,19 @@ def test_a_text_of_more_words_than_are_looked_for_is_long():
 
     assert is_long(" ".join(words))
     assert not is_long(" ".join(words[1:]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_of_it"),
+    [
+        ("look at the changes in this branch", True),
+        ("check the PR comments", True),
+        ("where were we?", True),
+        ("go on where I left off", True),
+        ("check PR #12", False),
+        ("merge request 7 broke the map", False),
+        ("a branching rate limiter", False),
+    ],
+)
+def test_a_question_may_be_of_the_branch_that_is_checked_out(asked, is_of_it):
+    assert is_of_this_branch(asked) is is_of_it
