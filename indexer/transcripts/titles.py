@@ -25,6 +25,8 @@ _QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n
 _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
 #: What is said before a plan or document that has a heading: the rest is its body.
 _HEADED = late(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
+#: So few words only say that a document follows.
+_ANNOUNCING = 5
 #: How the line of a heading, a quotation or a list begins.
 _MARKUP = late(r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$")
 _WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
@@ -111,8 +113,17 @@ def _without_markup(prompt: str) -> str:
     """A prompt's words without the marks of headings, lists and what was pasted; as it is where nothing is left."""
     text = _PLACEHOLDERS.sub("", prompt).strip()
     if headed := _HEADED.match(text):
-        return f"{headed['before']} {headed['heading']}"
+        return _under_heading(headed["before"], headed["heading"])
     return _MARKUP.sub("", text).strip() or prompt
+
+
+def _under_heading(before: str, heading: str) -> str:
+    """What a prompt that is a document is called: its heading, with what stands before it where that says much, too."""
+    announced = _WORD.findall(before)
+    if len(announced) > _ANNOUNCING:
+        return f"{before} {heading}"
+    kind, colon, rest = heading.partition(":")  # "the following plan:" and then "Plan: Retry the upload"
+    return rest.strip() if colon and rest.strip() and kind.lower() == announced[-1].lower() else heading
 
 
 def _title(text: str) -> Masked:
