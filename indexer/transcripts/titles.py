@@ -122,8 +122,9 @@ def _under_heading(before: str, heading: str) -> str:
     announced = _WORD.findall(before)
     if len(announced) > _ANNOUNCING:
         return f"{before} {heading}"
-    kind, colon, rest = heading.partition(":")  # "the following plan:" and then "Plan: Retry the upload"
-    return rest.strip() if colon and rest.strip() and kind.lower() == announced[-1].lower() else heading
+    kind, _, rest = heading.partition(":")  # "the following plan:" and then "Plan: Retry the upload"
+    is_kind = bool(announced) and kind.lower() == announced[-1].lower()
+    return rest.strip() if is_kind and rest.strip() else heading
 
 
 def _title(text: str) -> Masked:

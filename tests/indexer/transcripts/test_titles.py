@@ -59,6 +59,7 @@ def test_a_session_whose_prompts_all_say_nothing_is_called_after_the_first(promp
         ("> it fails\n\n- why?\n- mend it", "it fails why? mend it"),
         ("Implement the following plan:\n\n# Retry the upload\n\n## Why\nIt fails", "Retry the upload"),
         ("Implement the following plan:\n\n# Plan: Retry the upload", "Retry the upload"),
+        ("***:\n\n# Plan: Retry the upload", "Plan: Retry the upload"),
         ("Mend the words and links of this page:\n\n# Set up", "Mend the words and links of this page: Set up"),
         ("[Image #1] why is the header blue", "why is the header blue"),
         ("```\nerror: no such table\n```\nwhy?", "error: no such table why?"),
