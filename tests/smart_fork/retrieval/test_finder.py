@@ -53,16 +53,6 @@ def test_a_wrong_request_is_refused_before_anything_is_read(home, wrong, text):
     assert not (home / ".smart-fork").exists()
 
 
-def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop):
-    git(shop, "checkout", "-q", "-b", "rounder-maps")
-    for number in range(3):
-        world.claude(shop, f"look at the comments of PR {number}", "all comments are answered", gitBranch="main")
-    here = world.claude(shop, "draw the map rounder", "it is round", gitBranch="rounder-maps")
-
-    assert world.ids("check the PR comments", shop)[0] == here
-    assert world.ids("check the comments of PR 1", shop)[0] != here
-
-
 @pytest.mark.parametrize("path", ["/no/such/place", "~nobody-here/x", "nul\0", "x" * 5000])
 def test_a_project_that_is_not_there_is_an_error_not_everything(world, path):
     """F-076."""

@@ -13,7 +13,7 @@ from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.query import MAX_WORDS
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
-from tests.smart_fork.world import Did, WordsModel
+from tests.smart_fork.world import Did, WordsModel, git
 
 RETRY = "add retry with backoff to the uploader"
 
@@ -170,3 +170,13 @@ def test_a_long_question_is_decided_less_by_what_a_session_is_about_as_a_whole(s
 
     assert long.whole < worth(RETRY).whole
     assert long.session_words > worth(RETRY).session_words
+
+
+def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop):
+    git(shop, "checkout", "-q", "-b", "rounder-maps")
+    for number in range(3):
+        world.claude(shop, f"look at the comments of PR {number}", "all comments are answered", gitBranch="main")
+    here = world.claude(shop, "draw the map rounder", "it is round", gitBranch="rounder-maps")
+
+    assert world.ids("check the PR comments", shop)[0] == here
+    assert world.ids("check the comments of PR 1", shop)[0] != here
