@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from indexer.project import is_within
 from indexer.shapes import dataclass
@@ -13,7 +14,7 @@ from indexer.store.base import Placement, Searchable, SessionRow, Similarities
 from smart_fork.retrieval.exchange_evidence import PointParts
 from smart_fork.retrieval.fork_point import edited, fork_point, parts
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.kinship import known_to
+from smart_fork.retrieval.kinship import families, known_to
 from smart_fork.retrieval.query import is_long, is_of_this_branch
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
@@ -27,6 +28,8 @@ WORD_SESSIONS = 200
 COVERED = 20
 #: Sessions of which every chunk is compared with the intent.
 COMPARED = 60
+#: From so many sessions a family on, all of these numbers grow by it: they are meant for sessions that differ.
+CROWDED = 1.2
 #: The work of a session on the branch that is asked for, beside that of one that worked on all that is named.
 THIS_BRANCH = 1.5
 NO_COVERAGE = Coverage()
@@ -46,12 +49,14 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory.
+    """Sessions that may be shown, by row, with what speaks for each, and their families; `dropped` had no id or
+    directory.
 
     `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
+    families: dict[int, str] = field(default_factory=dict)
     phrasings: list[Phrased] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
     dropped: int = 0
@@ -62,16 +67,17 @@ class Gathered:
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
     """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
-    near = {hit.row: hit.cosines for hit in similarities.best(_share(query))} if similarities else {}
     wording = QueryWords(store, query) if words else None
-    nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
-    by_chunk = wording.matches("chunks", WORD_CHUNKS) if wording else nothing
-    by_session = wording.matches("sessions", WORD_SESSIONS) if wording else nothing
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
-    places = store.placements((near.keys() | by_chunk.rows) - own)
-    rows = store.sessions({place.session for place in places} | by_session.rows)
-    found = Gathered()
-    allowed, found.dropped = admitted(rows.values(), query)
+    reached = _reach(store, query, similarities, wording, own)
+    family = families(reached.rows.values())
+    room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
+    if room >= CROWDED:
+        reached = _reach(store, query, similarities, wording, own, room=room)
+        family = families(reached.rows.values())
+    near, by_chunk, by_session, places = reached.near, reached.by_chunk, reached.by_session, reached.places
+    found = Gathered(families=family)
+    allowed, found.dropped = admitted(reached.rows.values(), query)
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
     places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
@@ -89,17 +95,43 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
             found_of.chunks = compared.get(row, 0)
             found_of.only_asked = found.sessions[row].only_asked
     if similarities:
-        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own)
+        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own, room=room)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
+    coverage = [NO_COVERAGE] * len(evidence)
     if wording:
         _set_work(wording, query, found.sessions, evidence)
-    coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
+        coverage = _coverage(wording, session_words, chunk_words, evidence, room)
     found.phrasings = [
         Phrased(one, covered, embedded=vectors is not None and number in query.embedded, long=is_long(text))
         for number, (text, one, covered) in enumerate(zip(query.phrasings, evidence, coverage, strict=True))
     ]
     return found
+
+
+class _Reached(NamedTuple):
+    """What meaning and words find at first: cosines by chunk, matches, the chunks' places, and the sessions."""
+
+    near: Mapping[int, Sequence[float]]
+    by_chunk: Matches
+    by_session: Matches
+    places: list[Placement]
+    rows: Mapping[int, SessionRow]
+
+
+def _reach(
+    store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
+    own: Collection[int], *, room: float = 1.0,
+) -> _Reached:  # fmt: skip
+    """Find chunks and sessions, `room` times as many as usual."""
+    nearest = similarities.best(round(_share(query) * room)) if similarities else ()
+    near = {hit.row: hit.cosines for hit in nearest}
+    nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
+    by_chunk = wording.matches("chunks", round(WORD_CHUNKS * room)) if wording else nothing
+    by_session = wording.matches("sessions", round(WORD_SESSIONS * room)) if wording else nothing
+    places = store.placements((near.keys() | by_chunk.rows) - set(own))
+    rows = store.sessions({place.session for place in places} | by_session.rows)
+    return _Reached(near, by_chunk, by_session, places, rows)
 
 
 def _share(query: Query) -> int:
@@ -223,7 +255,7 @@ def _set_work(
 def _compare_all(
     store: Searchable, similarities: Similarities, sessions: Mapping[int, SessionRow],
     evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
-    own: Collection[int],
+    own: Collection[int], room: float,
 ) -> None:  # fmt: skip
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
 
@@ -232,9 +264,9 @@ def _compare_all(
             return list(evidence[0])
         return heapq.nlargest(most, evidence[0], key=lambda row: sum([speaks(one[row]) for one in evidence]))
 
-    nearest = promising(COMPARED, lambda one: max(one.similar.values(), default=0.0))
-    by_words = promising(COVERED, lambda one: one.words)
-    by_passage = promising(COVERED, lambda one: max(one.passages, default=0.0))
+    nearest = promising(round(COMPARED * room), lambda one: max(one.similar.values(), default=0.0))
+    by_words = promising(round(COVERED * room), lambda one: one.words)
+    by_passage = promising(round(COVERED * room), lambda one: max(one.passages, default=0.0))
     partly = [
         row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
     ]
@@ -256,15 +288,15 @@ def _compare_all(
 
 def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
-    evidence: Sequence[Mapping[int, Evidence]],
+    evidence: Sequence[Mapping[int, Evidence]], room: float,
 ) -> list[Coverage]:  # fmt: skip
     """How much of each phrasing's words its best sessions, its best chunks, and each title have."""
-    for one, titles in zip(evidence, wording.coverage("titles", sessions, WORD_SESSIONS), strict=True):
+    for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
     of_sessions, of_chunks = (
-        wording.coverage("sessions", sessions, COVERED),
-        wording.coverage("chunks", chunks, COVERED),
+        wording.coverage("sessions", sessions, round(COVERED * room)),
+        wording.coverage("chunks", chunks, round(COVERED * room)),
     )
     return [
         Coverage(max(session.values(), default=0.0), max(chunk.values(), default=0.0))

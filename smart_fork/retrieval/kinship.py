@@ -23,12 +23,20 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 def _above(own: dict[str, str]) -> dict[str, str]:
     """Of each family that begins with another agent's session that one's, as far as it is known."""
-    if not (state_home() / "handovers").is_dir():  # who has handed nothing over waits for no import
+    if not _has_handed_over():  # who has handed nothing over waits for no import
         return {}
     from smart_fork import handovers
 
     told = (one for one in handovers.all_known() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
+
+
+def _has_handed_over() -> bool:
+    """Say whether there are handed-over sessions; not where the home may not be entered, as by a team's server."""
+    try:
+        return (state_home() / "handovers").is_dir()
+    except (OSError, RuntimeError):
+        return False
 
 
 def _first(family: str, above: dict[str, str]) -> str:
@@ -43,7 +51,7 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
     """The sessions of other families that have something of what this one's family said, or it of theirs: one was told
     of the other, or they were merged.
     """
-    if not (state_home() / "handovers").is_dir():
+    if not _has_handed_over():
         return ()
     from smart_fork import handovers
 

@@ -9,7 +9,7 @@ from indexer.store.base import SessionRow, Store
 from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
-from smart_fork.retrieval.kinship import families, family_of
+from smart_fork.retrieval.kinship import family_of
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.meaning import Embed, once
 from smart_fork.retrieval.query import words_of
@@ -47,7 +47,7 @@ def _search(
 ) -> tuple[tuple[Candidate, ...], int, Mapping[str, float]]:
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
-    family = families(found.sessions.values())
+    family = found.families
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
     score = {row: one.doubted(query.doubt) for row, one in share(weighed, family, among).items()}

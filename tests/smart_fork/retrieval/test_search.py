@@ -87,6 +87,24 @@ def test_all_passages_of_a_session_count_not_only_those_among_the_nearest(store,
     assert after[knows] == pytest.approx(before[knows])
 
 
+def test_members_of_one_family_take_no_other_session_s_place_among_those_looked_at(world, shop, monkeypatch):
+    for name in ("NEAREST_CHUNKS", "WORD_CHUNKS", "WORD_SESSIONS", "COVERED", "COMPARED"):
+        monkeypatch.setattr(f"smart_fork.retrieval.evidence.{name}", 2)
+    best = world.claude(shop, RETRY, f"{RETRY}, done")
+    other = world.claude(shop, "what of the uploader", "it has a retry")
+    world.find(RETRY, shop)
+    with opened() as store:
+        alone = [hit.session.session_id for hit in ask(store, RETRY).hits]
+    for number in range(3):
+        world.fork_claude(best, shop, f"{RETRY} {number}", f"{RETRY}, done")
+    world.find(RETRY, shop)
+    with opened() as store:
+        hits = ask(store, RETRY).hits
+
+    assert [best, other] == alone
+    assert [1, other] == [len(hits[1].family), hits[1].session.session_id]
+
+
 def test_words_in_one_passage_speak_for_a_session(store):
     assert all(hit.why.points.passage_words > 0 for hit in ask(store, RETRY).hits)
 
