@@ -233,4 +233,4 @@ def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distille
         "a copy of the log": elsewhere,
     }
     made = " and ".join(what for what, is_needed in needed.items() if is_needed)
-    return [f"{_NEEDS} {made}, which a real run makes first"] if made else []
+    return [f"The command needs {made}, which a real run makes first"] if made else []

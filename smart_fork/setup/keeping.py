@@ -12,9 +12,8 @@ from indexer.paths import private_dir
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.deletions import Deletion, deletions, in_words, room
-from smart_fork.errors import SmartForkError
 from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, missing_folders, switching, take_away
 
 NAME = "copies of logs"
 _STAYS = "Copies that were made stay; `smart-fork forget ID` takes one away."
@@ -44,11 +43,9 @@ def offered(agents: Collection[AgentName]) -> list[Deletion]:
 def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
     path = kept_logs.switch_of(deletion.agent)
     ledger.write(LedgerLine(what="keep", agent=deletion.agent, path=path, folders=missing_folders(path)))
-    try:
+    with switching(path, "written"):
         private_dir(path.parent)
         replace_file(path, [b""])
-    except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the folder.") from error
     return [f"Indexing makes them, {room(deletion)}. They are what the agent wrote: secrets are not masked in them."]
 
 
@@ -58,13 +55,9 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: that cannot be written.
     """
-    try:
+    with switching(line.path, "removed"):
         remove(line.path)
         take_away(line.path, line.folders)
-    except OSError as error:
-        raise SmartForkError(
-            f"{line.path} cannot be removed: {error.strerror}", "Check the owner of the folder."
-        ) from error
     return [_STAYS]
 
 

@@ -11,11 +11,10 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check
-from smart_fork.errors import SmartForkError
 from smart_fork.hooks import switch
 from smart_fork.service.client import find_service
 from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step
+from smart_fork.setup.step import Step, switching
 
 NAME = "told at first prompts"
 _OFF = "`smart-fork setup --no-recall` switches it off."
@@ -34,10 +33,8 @@ def planned(way: Registration) -> Step:
 def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     path = switch.file_of(agent)
     ledger.write(LedgerLine(what="recall", agent=agent, path=path))
-    try:
+    with switching(path, "written"):
         switch.turn_on(agent)
-    except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the folder.") from error
     return [f"It speaks while the service runs. {_OFF}"]
 
 
@@ -47,11 +44,8 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: that cannot be written.
     """
-    try:
+    with switching(line.path, "removed"):
         switch.turn_off(registration_of(line.agent).agent)
-    except OSError as error:
-        step = "Check the owner of the folder."
-        raise SmartForkError(f"{line.path} cannot be removed: {error.strerror}", step) from error
     return []
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from indexer.files import sweep_beside
 from indexer.shapes import dataclass
+from smart_fork.errors import SmartForkError
 from smart_fork.setup.answer import StepTold
 from smart_fork.setup.ledger import Ledger
 
@@ -39,6 +40,19 @@ class Step:
         return StepTold(
             step=self.what, agent=self.agent, name=self.name, where=self.where, state=self.state, why=self.why
         )
+
+
+@contextlib.contextmanager
+def switching(path: Path, how: str) -> Iterator[None]:
+    """Name the file of a switch that cannot be "written" or "removed".
+
+    Raises:
+        SmartForkError: it cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be {how}: {error.strerror}", "Check the owner of the folder.") from error
 
 
 def missing_folders(path: Path) -> list[Path]:
