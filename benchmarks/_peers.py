@@ -203,7 +203,7 @@ PEERS = (
             "search", "--json", "--limit", "200", "--no-index", "--days", EVER,
             # It makes the path out of the folder's name, and so every dash of it a slash.
             *(["--project", question.slug.replace("-", "/")] if question.project else []),
-            "--", " ".join(question.words),
+            "--", question.any_word,
         ],
         named(r'"session_id": ?"([^"]+)"'),
         lambda _: ["init", "--days", EVER, "--quiet"],

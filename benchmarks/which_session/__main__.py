@@ -1,9 +1,9 @@
 """Which earlier session knew? Asked of public repositories that keep their agents' sessions in git.
 
-    python -m benchmarks.which_session CLONE... [--json FILE] [--seed N] [--keep DIR]
+    python -m benchmarks.which_session CLONE... [--json FILE] [--seed N] [--keep DIR] [--peers DIR [--install]]
 
-CLONE is a git repository, bare or not, with a branch `entire/checkpoints/v1`. Nothing is downloaded, and the clone is
-only read. README.md beside this file has the rules.
+CLONE is a git repository, bare or not, with a branch `entire/checkpoints/v1`. Nothing is downloaded without
+--install, and the clone is only read. README.md beside this file has the rules.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any
 from rich.console import Console
 
 from . import figures
-from .asked import tools
+from .asked import Tool, tools
 from .clone import BRANCH, Clone
 from .figures import Asked
 from .labels import Question, questions
 from .ours import Answer, Kept, SmartFork
+from .peers import peers
 from .play import Moment, Stage, at_home, keep
 from .report import lines
 from .transcripts import transcripts
@@ -45,6 +46,8 @@ def main() -> None:
     parser.add_argument(
         "--keep", type=Path, help="keep home and index at each question, and all vectors (transcripts!)"
     )
+    parser.add_argument("--peers", type=Path, help="ask the other tools that are installed in this folder as well")
+    parser.add_argument("--install", action="store_true", help="install those that are missing there, by pip")
     arguments = parser.parse_args()
     clones = [Clone(path.resolve()) for path in arguments.clones]
     for clone in clones:
@@ -52,22 +55,30 @@ def main() -> None:
             sys.exit(f"{clone.path} is no clone with a branch {BRANCH}")
     if len({clone.name for clone in clones}) < len(clones):
         sys.exit("Two clones have the same name: rename a folder.")
-    told = measure(clones, arguments.seed, arguments.keep)
+    programs = arguments.peers.resolve() if arguments.peers else None
+    told = measure(clones, arguments.seed, arguments.keep, programs, install=arguments.install)
     Console(width=140).print("\n".join(lines(told)), markup=False)
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(clones: Sequence[Clone], seed: int, kept: Path | None = None) -> dict[str, Any]:
-    """Play each clone's history, ask all tools, and return the figures."""
+def measure(
+    clones: Sequence[Clone], seed: int, kept: Path | None = None, programs: Path | None = None, *, install: bool = False
+) -> dict[str, Any]:
+    """Play each clone's history, ask all tools, also those in `programs`, and return the figures."""
+    absent: dict[str, str] = {}
     answers: dict[str, list[Asked]] = defaultdict(list)
     repositories = []
     with _folder(kept) as folder:
         for clone in clones:
-            repository, asked = play(clone, folder, keeps=kept is not None)
+            with peers(programs, folder / "peers" / clone.name, install=install) as (others, reasons):
+                repository, asked = play(clone, folder, others, keeps=kept is not None)
             repositories.append(repository)
+            absent |= reasons
             for name, some in asked.items():
                 answers[name] += some
+    for name in absent:
+        answers.pop(name, None)  # a row is of all questions or is none
     ours, words = answers["smart-fork"], answers["BM25"]
     return {
         "command": f"python -m benchmarks.which_session {' '.join(clone.name for clone in clones)} --seed {seed}",
@@ -78,13 +89,16 @@ def measure(clones: Sequence[Clone], seed: int, kept: Path | None = None) -> dic
             name: figures.rates(some, seed) | {"ranks": {one.question.id: [one.rank, one.wide] for one in some}}
             for name, some in answers.items()
         },
+        "not asked": absent,
         "smart-fork minus BM25": figures.difference(ours, words, seed),
         "scores": figures.calibration(ours, seed),
         "where": figures.places(ours, seed),
     }
 
 
-def play(clone: Clone, folder: Path, *, keeps: bool) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
+def play(
+    clone: Clone, folder: Path, others: Sequence[Tool] = (), *, keeps: bool
+) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
     """Play one clone's history: what it is and took, and each tool's answers."""
     from indexer.models import configured_embedder
 
@@ -94,11 +108,11 @@ def play(clone: Clone, folder: Path, *, keeps: bool) -> tuple[dict[str, Any], di
     answers: dict[str, list[Asked]] = defaultdict(list)
     with at_home(stage.home, stage.state):
         ours = SmartFork(Kept(configured_embedder(), folder / "vectors.db"))
-        others = tools(ours)
+        all_tools = (*tools(ours), *others)
         for number, moment in enumerate(stage.moments(asked), 1):
             print(f"{clone.name}: question {number} of {len(asked)}", file=sys.stderr)
             ours.bring_up_to_date()
-            for tool in others:
+            for tool in all_tools:
                 answers[tool.name].append(_asked(moment, tool.ask(moment), ours))
             if keeps:
                 keep(stage, moment.question)
