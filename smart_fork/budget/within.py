@@ -42,7 +42,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     }  # fmt: skip
     if most is not None and most >= whole and not wanted.drop:
         rows = _rows(parts, chooser, chooser.all_but(wanted.drop))
-        notes = [f"All of it is forked: it takes about {whole:,} tokens"]
+        notes = [f"Nothing is left out: the conversation has about {whole:,} tokens, less than the budget"]
         told = Selection(
             **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, say
+from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
     """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange."""
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
-    say(f"note: Of {selection.session_id} it has {parts}, {share}")
+    say(f"note: Conversation of {short(selection.session_id)}: {parts}, {share}")
     for one in selection.exchanges if in_full else ():
         mark = {"whole": "+", "shortened": "≈", "part": "~", "words": "~", "nothing": " "}[one.kept]
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
@@ -62,11 +63,11 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    yield "Estimated tokens per way to fork (the agent adds its instructions and tools to a budget):"
+    yield "Tokens that each way to fork loads, with the agent's instructions and tools:"
     from smart_fork.forking.ways import cache_in_words
 
     for one in ways:
-        yield f"  {one.option or '(all of it)':<22} {one.tokens:>10,} tokens  {cache_in_words(one)}"
+        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {cache_in_words(one)}"
 
 
 def price_in_words(price: ForkPrice) -> str:

@@ -257,7 +257,7 @@ class TestFind:
         run("find", RETRY)
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")
 
-        assert "newer than the index was not searched" in run("find", RETRY).err
+        assert "newer than the index were not searched" in run("find", RETRY).err
 
     @pytest.mark.parametrize("intent", ["--help", "-rf /", "--json", "-"])
     def test_an_intent_with_a_dash_goes_after_two_dashes(self, run, world, shop, intent):

@@ -94,7 +94,7 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     )  # fmt: skip
 
     assert [
-        "  (all of it)                90,000 tokens  used 2 min ago, may still be in its model's cache",
+        "  whole session              90,000 tokens  used 2 min ago, may still be in its model's cache",
         "  --at 4                      4,000 tokens  used 2 h ago, probably no longer cached",
         "  --at match                  2,000 tokens  used 2 d ago, probably no longer cached",
         "  --at 1                        900 tokens  when it was sent is not known",
