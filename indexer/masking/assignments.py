@@ -7,7 +7,7 @@ import string
 from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, NAME, Span
-from indexer.masking.values import Form, SecretValue, is_secret
+from indexer.masking.values import Form, SecretValue, is_hard, is_secret
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
@@ -93,9 +93,11 @@ _SEPARATOR = late(
     rf"(?:{_MAKES})?|"
     rf"{_ELSE}|{_OBJECT}|"
     r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
-    rf"[ \t]{{0,24}}+(?::=|=>|<-|={{1,3}}|!={{1,2}}|::?)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
+    r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
+    rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
     r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
-    r",[ \t]{0,24}+(?:default\s{0,2}=\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+|"
+    r",[ \t]{0,24}+(?:default\s{0,2}=\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
+    r"[ \t]{0,24}\|[ \t]{0,2}(?:default|d)\([ ]?(?=\\{0,3}[\"'])|[ \t]{0,24}\|[ \t]{1,4}|[ \t]{1,24}+|"
     # an element, its attribute or the one behind it
     r"(?:>(?:\s{0,8}<value>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
     r"(?:[bfru]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
@@ -111,10 +113,16 @@ _SETS = late(
     r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2})|"
     r"\((?:def\w{0,6}|setq|define))[ \t]{1,4}$"
 )
+_TOLD_TO_SET = late(
+    r"(?i)(?:^|[\s;&|\"'(])(?:set|put|add|create|update|store|write|export|config(?: set)?|use|using|enter|try|is|new|login)"
+    r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$"
+)
+#: How a cell of a table is over.
+_CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
 _CALLS = late(
-    r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|env|getenv|"
-    r"get\w{0,24}|fetch|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
-    r"(?:\(\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
+    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|env|getenv|"
+    r"get\w{0,24}|fetch|values|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
+    r"(?:[ ]?\((?:[\"']\w{1,8}[\"'],)?\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
 )
 _PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
 _PROPERTY = late(r"[a-z][\w.-]{3,80}")
@@ -123,6 +131,8 @@ _SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
+_WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
+_COMMENT = late(r"[ \t]{1,40}(?:#|//)[ \t]")
 #: Where a line is, as searches print it before each.
 _PLACE = late(r"^[\w./-]{1,60}:(?:\d{1,6}[:-])?[ \t]{0,16}")
 _CALL = late(r"[\w.]+\(")
@@ -147,9 +157,7 @@ def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
             match = _SEPARATOR.match(text, end)
             if (
                 match
-                and (
-                    match["sep"].strip() or match["quote"] or _sets(text, position) or _owns_line(text, position, match)
-                )
+                and (match["sep"].strip() or match["quote"] or _may_set(text, position, match))
                 and (value := _value_at(text, match))
             ):
                 yield from _assigned(text, position, match, value, kind)
@@ -174,17 +182,14 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
     )
 
 
-def _sets(text: str, stem: int) -> bool:
-    """Whether the words before a name may make a value of what stands behind it and a blank, as few do."""
+def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
+    """Whether what is behind a name and a blank may be its value: the line is over there, or something is set."""
+    end = text.find("\n", match.end(), match.end() + 258)
+    rest = text[match.end() : end if end >= 0 else match.end() + 258]
+    if " " not in rest.strip(" \t,;\r"):
+        return True
     earlier = text[max(0, stem - 108) : stem]
-    return (
-        "--" in earlier
-        or "ENV" in earlier
-        or "ARG" in earlier
-        or "set" in earlier
-        or "SET" in earlier
-        or " -" in earlier
-    )
+    return any(word in earlier for word in (" -", "--", "ENV", "ARG", "set", "SET"))
 
 
 def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
@@ -203,10 +208,12 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
     """The span of the assigned value, if it is a secret."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
-    if text[name_start - 1 : stem] == ":" and name_start:  # a section and a name in it
+    if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
-    if (suffix and _ABOUT.search(suffix)) or not _names(name, text[stem : match.end("suffix")], kind, match):
+    if (suffix and _ABOUT.search(suffix)) or not _names(
+        f"{_word_before(text, name_start)}{name}", text[stem : match.end("suffix")], kind, match
+    ):
         return
     form = _form(text, name, name_start, match, value)
     if form is None:
@@ -219,6 +226,12 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
 
 def _length_of_head(earlier: str) -> int:
     return len(earlier) - len(earlier.rstrip(_HEAD))
+
+
+def _word_before(text: str, position: int) -> str:
+    """The word of which a name that is only half of one is the rest: "API key"."""
+    found = _WORD_BEFORE.search(text[max(0, position - 24) : position])
+    return found[0].replace(" ", "_") if found else ""
 
 
 def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
@@ -252,9 +265,12 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
     if not separator.strip() and name.startswith("-") and _SOURCE.match(words):
         return None
     if not separator.strip() and not name.startswith("-") and not (quote and _STATEMENT.fullmatch(name)):
-        if _SETS.search(earlier):
-            return words, "literal"
-        return (words, "line") if not quote and after in ("", "\n") and _owns_line(text, match.start(), match) else None
+        return _behind_blank(text, name, name_start, match, value)
+    if separator.strip() in ("->", "-->") and _line_before(text, name_start).strip(" \t*`|-"):
+        return None  # two names in a row of other things
+    if separator.strip() == "|":
+        row = _line_before(text, name_start).strip(" `*") == "|" and _CELL_ENDS.match(text, value.end())
+        return (words, "entry") if row and is_hard(words) else None
     if "alue" in separator:
         if not _PAIRS.search(earlier):
             return None
@@ -266,11 +282,26 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
         return _bare(text, name, name_start, match, value)
     if not closed:  # a string with blanks in it is a sentence about the secret
         return None
-    if (earlier[-1:] == quote and not match["close"]) or words[:2] in ("'$", '"$'):
+    if (earlier[-1:] == quote and not match["close"] and separator[-1] not in quote + " ") or words[:2] in ("'$", '"$'):
         return None  # the end of a string, to which something is added
     if name.startswith("--") or (separator == "=" and _UPPER_NAME.fullmatch(name)):
         return words, "literal"
     return words, "string" if "=" in separator or _COMPANY.search(_line(text, name_start)) else "entry"
+
+
+def _behind_blank(
+    text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
+) -> tuple[str, Form] | None:
+    """The same where a blank stands between both."""
+    words, quote, after = value[0], match["quote"], text[value.end() : value.end() + 1]
+    if _SETS.search(text[max(0, name_start - 60) : name_start]):
+        return words, "literal"
+    if not quote and after in ("", "\n") and _owns_line(text, match.start(), match):
+        return words, "line"
+    before = _PLACE.sub("", _line_before(text, name_start))
+    told = _TOLD_TO_SET.search(before) or (not before.strip(" \t+>`|#-") and re.search(r"[_.-]|pass", name))
+    over = after == quote[-1:] if quote else after in ("", "\n", "\r")
+    return (words, "line") if told and over and is_hard(words) else None
 
 
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
@@ -281,6 +312,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
     earlier = text[max(0, name_start - 60) : name_start]
     before = earlier[-1:]
     words = _NEXT_PARAMETER.split(words, maxsplit=1)[0]
+    after = "" if _COMMENT.match(text, value.end()) else after
     called = before == ";" and _CALL.match(words)
     if name.startswith("-") or (
         not called and separator == "=" and (_UPPER_NAME.fullmatch(name) or (before and before in "?&;-"))
@@ -294,6 +326,8 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
             return None
         return words, "string" if "_" in name and _UPPER_NAME.fullmatch(name) else "entry"
     cut = _CODE_ENDS.search(words)
+    if cut and cut[0] == "}" and earlier.endswith("${"):  # what is taken where a variable is not set
+        return words[: cut.start()], "line"
     if cut and (cut[0] in "([{" or not cut.start()):
         return None
     words = words[: cut.start()] if cut else words
@@ -306,6 +340,10 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
 def _is_symbolic(words: str) -> bool:
     """Whether signs of code stand in the midst of what no code is: a password."""
     return _CODE.search(words) is None and any(c.isdigit() for c in words)
+
+
+def _line_before(text: str, position: int) -> str:
+    return text[max(text.rfind("\n", max(0, position - 200), position) + 1, position - 200, 0) : position]
 
 
 def _line(text: str, position: int) -> str:

@@ -9,11 +9,12 @@ from functools import cache
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
 from indexer.masking.values import (
     is_base64_pair,
+    is_chosen,
+    is_hard,
     is_long,
     is_mixed,
     is_opaque,
     is_strong,
-    is_tangled,
     is_told,
     is_worded,
     looks_random,
@@ -23,7 +24,8 @@ from indexer.shapes import dataclass
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
     "long": is_long,
-    "hard": lambda value: (is_mixed(value) and is_strong(value)) or is_tangled(value),
+    "chosen": lambda value: is_told(value) and (is_chosen(value) or looks_random(value)),
+    "hard": is_hard,
     "mixed": is_mixed,
     "opaque": is_opaque,
     "pair": is_base64_pair,

@@ -11,13 +11,16 @@ from indexer.masking.prose import PROSE
 from indexer.masking.spans import HIDDEN, Span
 from indexer.masking.wrapped import WRAPPED
 
-#: These are known by several literals.
+#: What is written or given to somebody else: to a program that takes secrets, or into a file of that name.
 _PIPED = (
     Phrase(
         "password",
-        "sudo|password-stdin|passwd|passphrase-fd",
-        rf"(?:echo|printf)\s+(?:-n\s+|-e\s+|'%s'\s+)?{VALUE}\s*\|"
-        r"\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd))",
+        "echo |printf |write-output ",
+        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|[\"']%s[\"']\s+)*{VALUE}\s*"
+        r"(?:\|\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
+        r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
+        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.\w{1,5})?(?=\s|$|[\"';&]))",
+        "hard",
     ),
     Phrase(
         "password",
@@ -25,6 +28,19 @@ _PIPED = (
         r"(?:echo|printf)\s+[\"']?[\w.-]{1,64}:([^\s\"'|]{3,128})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
     ),
     Phrase("password", "htpasswd", rf"htpasswd\s+-[a-zA-Z]*b[a-zA-Z]*\s+(?:\S+\s+){{1,2}}{VALUE}"),
+    Phrase(
+        "password",
+        "secret|parameter|credential|token|password",
+        r"(?i:secrets?|put-parameter|credentials?|tokens?|passwords?)[ :]\s*(?:set|put|add|create\w*|update|store|upsert|edit)?[^\n|]{0,160}?"
+        rf"\s(?:-b|-v|-w|--body|--value|--secret-string|--string-value|--content|--data|--plaintext|--secret-value)[ =]?{VALUE}",
+        "hard",
+    ),
+    Phrase(
+        "password",
+        "set password for",
+        r"(?i:set password for)\s[^\n=;]{1,80}=\s?(?i:password\()?'([^'\n]{3,256})'",
+        begins=True,
+    ),
 )
 _PASSWORD_FILE = (
     Phrase(
@@ -260,7 +276,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         ),
         *_PIPED,
     ),
-    b"| sudo": _PIPED,
+    b"echo ": _PIPED,
+    b"printf ": _PIPED,
     b"<<<": (
         Phrase(
             "password",
@@ -278,7 +295,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"nonce_key": _WORDPRESS,
     b"secret": (
         Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
-        Phrase("secret", "gh secret", rf"gh secret set\s+\S+\s+(?:-b|--body)[ =]{VALUE}"),
+        *_PIPED,
     ),
     b"token": (
         Phrase("token", "aws configure", r"aws configure set\s+aws_session_token\s+[\"']?([A-Za-z0-9+/=]{40,}+)"),

@@ -12,18 +12,6 @@ _CRYPT = late(
     r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy])\$"
     r"(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,4}[A-Za-z0-9./+=_-]{20,}+)"
 )
-_ALONE = rf"[^\n]{{0,240}}\n\s{{0,8}}([^\s\"'`<>{HIDDEN}]{{6,200}}+)[ \t]*(?:\n|\Z)"
-_FILES = (
-    r"master\.key|/run/secrets/[\w.-]{1,60}|"
-    r"[\w.-]{0,40}(?:passw(?:or)?d|pass|passphrase|secret|token|api_?key)(?:\.(?:txt|key))?"
-)
-
-
-def _answer(commands: str, words: str) -> Phrase:
-    """What a command has printed, alone in the next line."""
-    return Phrase("secret", commands, rf"(?i:{commands}){_ALONE}", "hard", begins=True, words=words)
-
-
 #: By a literal that a text has in which some of these are.
 PRINTED = by_sign(
     Phrase(
@@ -32,32 +20,6 @@ PRINTED = by_sign(
         r"((?:pbkdf2_sha\d{1,3}|pbkdf2:sha\d{1,3}:\d{1,8}|bcrypt_sha256|scrypt:\d{1,8}:\d{1,3}:\d{1,3}|scrypt)"
         r"\$(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,3}[A-Za-z0-9./+=_-]{24,}+)",
         words="pbkdf2 scrypt sha256",
-    ),
-    Phrase(
-        "password-hash",
-        "userpassword",
-        r"(\{S?(?:SHA(?:256|512)?|CRYPT)\}[A-Za-z0-9./+$=]{20,}+)",
-        words="userpassword",
-    ),
-    _answer("openssl rand|pwgen|wg gen|output -raw|op read", "openssl pwgen wg terraform tofu op"),
-    Phrase("secret", "pass show", rf"pass show{_ALONE}", "hard", begins=True, words="pass"),
-    _answer("config:get|find-generic|bw get password", "heroku generic bw"),
-    _answer("auth token|print-access-token|get-access-token|get-login-password", "gh gcloud az ecr"),
-    Phrase(
-        "secret",
-        "kubectl get secret",
-        rf"kubectl get secret[^\n]{{0,200}}base64{_ALONE}",
-        "hard",
-        begins=True,
-        words="kubectl",
-    ),
-    Phrase(
-        "secret",
-        "$ cat ",
-        rf"\$ cat [^\n]{{0,120}}?(?:{_FILES})[\"']?(?=[ \t]{{0,4}}\n){_ALONE}",
-        "hard",
-        begins=True,
-        words="cat",
     ),
     Phrase(
         "secret",

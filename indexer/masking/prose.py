@@ -51,6 +51,12 @@ _KEY = (
     r"schl\u00fcssel (?:f\u00fcr|der|des|zu[rm]?) [^\n.;!?]{0,20}?api)"
 )
 
+#: A key, a token or a secret that belongs to something.
+_OWNED = (
+    r"(?i:\b(?:api|access|secret|signing|encryption|private|client|webhook|bot|auth\w*|refresh|session|jwt|master|license|"
+    r"service|deploy|admin|app|shared|smtp|db|database|stripe|github|gitlab|slack|openai|new|our|my|your|the) "
+    r"(?:secret(?: key)?|token|key|pass))"
+)
 _IT_IS = rf"{_NO_WORD}{_GAP}{_IS}{_TOLD}"
 #: The word right before a password that is told without a verb: "and password …".
 _LAST = (
@@ -138,6 +144,13 @@ _OTHERS = (
         "random",
         reach=120,
         words="api secret",
+    ),
+    Phrase(
+        "secret",
+        "secret|token|key|pass",
+        rf"{_OWNED}(?!\w){_GAP}(?:{_IS}|[ ]=[ ]|[ ](?={QUOTE})){_TOLD}",
+        "chosen",
+        words="secret token key pass",
     ),
     *(
         Phrase(

@@ -20,6 +20,7 @@ _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: Keys of one-time passwords.
 _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
+_BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
 #: A variable, a format, a path, an address, an object or a function that is asked for the value.
 _REFERENCE = late(
     r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
@@ -50,6 +51,8 @@ _FUNCTION_WORDS = late(
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
+#: Of these what people think up has one; code, queries and addresses have the others as well.
+_CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ def is_secret(value: SecretValue) -> bool:
     text = value.text
     if len(text) < 6 or placeholder(text):
         return False
-    if value.amazon and len(text) >= 32 and re.fullmatch(r"[A-Za-z0-9/+=]+", text) and changes(text) >= 3:
+    least = 3 if value.amazon else len(text) // 7
+    if len(text) >= 32 and _BASE64.fullmatch(text) and changes(text) >= least:  # it may begin like a path
         return True
     if _refers(value):
         return False
@@ -84,15 +88,17 @@ def is_secret(value: SecretValue) -> bool:
         return _is_password(text, value.form)
     if value.form == "literal":
         return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
-    if value.kind == "secret" and value.form in ("string", "entry") and (_BASE32.fullmatch(text) or _is_chosen(text)):
+    if value.form != "code" and (is_chosen(text) or (value.kind == "secret" and _BASE32.fullmatch(text))):
         return True
     least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
     return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
 
 
-def _is_chosen(text: str) -> bool:
+def is_chosen(text: str) -> bool:
     """What somebody thought up as a secret."""
-    return len(text) >= 8 and is_mixed(text) and any(c in _STRONG_SIGNS for c in text[1:])
+    signs = sum(c in _CHOSEN_SIGNS for c in text[1:])
+    cases = not text.islower() and not text.isupper()
+    return len(text) >= 8 and (signs >= 1 if is_mixed(text) else signs >= 2 and cases) and not _CLASS.search(text)
 
 
 def _is_password(text: str, form: Form) -> bool:
@@ -106,7 +112,7 @@ def _is_password(text: str, form: Form) -> bool:
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
     if form == "line":
-        return mixed or is_tangled(text) or (signs and any(c.isdigit() for c in text))
+        return mixed or is_tangled(text) or sum(c in _CHOSEN_SIGNS for c in text[1:]) >= 2
     return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
 
 
@@ -138,6 +144,18 @@ def is_tangled(text: str) -> bool:
 def is_strong(text: str) -> bool:
     """What no word is: with a digit or a sign."""
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
+
+
+def is_hard(text: str) -> bool:
+    """What no word, no number and no name is."""
+    return (is_mixed(text) and is_strong(text)) or is_tangled(text) or is_chosen(text)
+
+
+def is_alone(text: str) -> bool:
+    """What a command prints as a secret, and as nothing else."""
+    if _HEX.fullmatch(text):
+        return len(text) >= 32 and is_mixed(text)
+    return is_hard(text) and not _REFERENCE.match(text) and not _NO_PASSWORD.fullmatch(text) and not _CLASS.search(text)
 
 
 def is_told(text: str) -> bool:

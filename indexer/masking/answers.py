@@ -1,0 +1,58 @@
+"""Secrets alone in their line below what they are: the answer of a command, a page's field, a file's only line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
+from indexer.masking.values import is_alone
+from indexer.patterns import late
+
+#: A line has one of these in small letters below which a secret may stand.
+ANSWER_SIGNS = (
+    *(b"pass", b"pw", b"secret", b"token", b"key", b"credential"),
+    *(b"op read", b"wg gen", b"openssl rand", b"output -raw", b"config:get", b"urandom", b"find-generic", b"find-internet"),
+)
+_ALONE = late(
+    r"[ \t]*\r?\n(?:\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: ))?"
+    rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
+)
+_SECRET = (
+    r"(?:pass(?:w(?:or)?d|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
+    r"kennwort|contrase\w{1,2}a|senha|wachtwoord)"
+)
+#: Commands that print a secret and nothing else.
+_GETS = late(
+    r"(?i)\b(?:op (?:read|item get)|wg gen(?:key|psk)|openssl rand|pwgen|apg|makepasswd|outputs? -raw|config:get|"
+    r"find-(?:generic|internet)-password|/dev/u?random|pass (?:show |generate )?[\w/.@-]{2,}$|(?:go|l)pass show|(?:rb?|b)w get|"
+    r"secret-tool lookup|get-secret-value|secrets? (?:versions )?(?:access|show|get|reveal|view|print)|get-login-password|"
+    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|gen[._]secret|rails secret|key:generate)\b"
+)
+#: Commands that print what they are told to: then that is called a secret.
+_PRINTS = late(
+    r"(?i)\b(?:cat|bat|less|more|head|tail|type|gc|get-content|echo|printf|printenv|env|print|jq|yq|awk|sed|cut|base64|gpg|age|sops|"
+    rf"read|get|show|view|access|export|reveal|decrypt|generate|create|rotate|issue|mint|lookup|fetch|value|new|gen)\b[^\n]*?{_SECRET}|"
+    rf"(?<![a-z]){_SECRET}[^\n]*(?:<<-? ?[\"']?\w+[\"']?$|\b(?:show|get|view|read|reveal|create|print|generate|gen|new)\b)"
+)
+#: What is called a secret and stands above it, with or without a colon.
+_IS_CALLED = late(
+    rf"(?i)(?:^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}|[^\n]*?\b){_SECRET}(?: \([^()\n]{{1,60}}\)| [^\n:=]{{0,60}})?[*`]{{0,2}}:[*`]{{0,2}}$|"
+    rf"^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}(?:[a-z]+_)*{_SECRET}$"
+)
+#: What is said of a secret and is none.
+_ABOUT = late(
+    r"(?i)public|\.pub\b|fingerprint|sha\d|digest|hash|checksum|md5|\bids?\b|_id\b|version|\bnames?\b|cache|primary|rev-parse|"
+    r"refs/|length|count|\bls\b|\bfind\b|\bwc\b|grep -[a-z]*[lc]|--stat|tokeniz|\btest"
+)
+
+
+def answers_in(text: str, lower: bytes, signs: Sequence[bytes]) -> Iterator[Span]:
+    """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
+    places = sorted(place for sign in signs for place in positions_of(lower, sign))
+    for start, end in lines_at(lower, places):
+        found = _ALONE.match(text, end) if end - start < 500 else None
+        if found is None or placeholder(found[2]) or monotone(found[2]) or not is_alone(found[2]):
+            continue
+        line = text[start:end].strip()
+        if _GETS.search(line) or (not _ABOUT.search(line) and (_PRINTS.search(line) or _IS_CALLED.search(line))):
+            yield Span(found.start(2), PHRASE, found.end(2), "secret")
