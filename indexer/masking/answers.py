@@ -14,7 +14,7 @@ ANSWER_SIGNS = (
     *(b"op read", b"wg gen", b"openssl rand", b"output -raw", b"config:get", b"urandom", b"find-generic", b"find-internet"),
 )
 _ALONE = late(
-    r"[ \t]*\r?\n(?:\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: ))?"
+    r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: ))?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
 )
 _SECRET = (

@@ -7,7 +7,7 @@ import string
 from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, NAME, Span
-from indexer.masking.values import Form, SecretValue, is_hard, is_secret
+from indexer.masking.values import Form, SecretValue, is_alone, is_hard, is_identity, is_secret
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
@@ -18,6 +18,11 @@ STEMS = {
     b"token": "token",
     b"key": "api-key",
     b"_pat": "token",
+    b"cred": "secret",
+    b"clave": "password",
+    b"salt": "token",
+    b"seed": "token",
+    b"pepper": "token",
 }
 #: How a name may go on behind "pass".
 _PASS_ENDS = late(
@@ -83,7 +88,7 @@ _ELSE = (
 )
 #: What makes bytes, or a secret, of a string.
 _MAKES = (
-    r"(?:\w{1,24}\((?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|"
+    r"(?:\w{1,24}\((?:(?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|[^()\n\"']{1,60},[ ]?)|"
     r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|(?:new )?[A-Za-z:]{0,16}(?:[Ss]tring|Secret\w{0,12})(?:::(?:from|new))?\(|@|"
     r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?\("
 )
@@ -110,13 +115,14 @@ _INSIDE = {
 }
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
 _SETS = late(
-    r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2})|"
+    r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|uwsgi_param)|"
     r"\((?:def\w{0,6}|setq|define))[ \t]{1,4}$"
 )
 _TOLD_TO_SET = late(
     r"(?i)(?:^|[\s;&|\"'(])(?:set|put|add|create|update|store|write|export|config(?: set)?|use|using|enter|try|is|new|login)"
     r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$"
 )
+_FEW_WORDS = late(r"^\W{0,8}(?:[\w'-]{2,16} ){1,2}$")
 #: How a cell of a table is over.
 _CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
 _CALLS = late(
@@ -131,6 +137,7 @@ _SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
+_ACCOUNT = late(r"(?im:^)[ \t\"']{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|access_key_id)[\"']?[ ]?[=:]")
 _WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
 _COMMENT = late(r"[ \t]{1,40}(?:#|//)[ \t]")
 #: Where a line is, as searches print it before each.
@@ -172,6 +179,8 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
         return not lower[position + 4 : position + 5].isalpha()
     if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
         return True
+    if stem == b"pw" and lower[position - 4 : position] in (b"bind", b"root", b"user") and not lower[position + 2 : position + 3].isalnum():
+        return True
     if stem == b"pw" and lower[position + 2 : position + 3].isalnum() and lower[position + 2] != ord("d"):
         return False
     before = text[position - 1 : position] if position else ""
@@ -189,7 +198,7 @@ def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
     if " " not in rest.strip(" \t,;\r"):
         return True
     earlier = text[max(0, stem - 108) : stem]
-    return any(word in earlier for word in (" -", "--", "ENV", "ARG", "set", "SET"))
+    return any(word in earlier for word in (" -", "--", "ENV", "ARG", "set", "SET", "Set", "_param"))
 
 
 def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
@@ -211,9 +220,10 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
-    if (suffix and _ABOUT.search(suffix)) or not _names(
-        f"{_word_before(text, name_start)}{name}", text[stem : match.end("suffix")], kind, match
-    ):
+    called = f"{_word_before(text, name_start)}{name}"
+    if suffix and _ABOUT.search(suffix):
+        return
+    if not _names(called, text[stem : match.end("suffix")], kind, match) and not _is_of_an_account(text, called, match):
         return
     form = _form(text, name, name_start, match, value)
     if form is None:
@@ -228,6 +238,12 @@ def _length_of_head(earlier: str) -> int:
     return len(earlier) - len(earlier.rstrip(_HEAD))
 
 
+def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
+    """Whether this is only called a key, beside the lines of an account."""
+    near = text[max(0, match.start() - 240) : match.end() + 160]
+    return name.lower() in ("key", "app_key") and match["sep"].strip() in ("=", ":") and _ACCOUNT.search(near) is not None
+
+
 def _word_before(text: str, position: int) -> str:
     """The word of which a name that is only half of one is the rest: "API key"."""
     found = _WORD_BEFORE.search(text[max(0, position - 24) : position])
@@ -239,7 +255,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
         if name == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
             return False
         lower = word.lower()
-        return lower.startswith(("pwd", "pw")) or _PASS_ENDS.fullmatch(word[4:]) is not None
+        return lower.startswith(("pwd", "pw", "clave")) or _PASS_ENDS.fullmatch(word[4:]) is not None
     if kind != "api-key":
         return True
     before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.:")
@@ -275,6 +291,8 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
         if not _PAIRS.search(earlier):
             return None
         return words.rstrip("/>"), "literal" if _UPPER_NAME.fullmatch(name) else "entry"
+    if separator.startswith(",") and name.startswith("--"):
+        return (words, "literal") if quote and closed else None
     if separator.startswith((",", "(")):
         called = separator[0] == "(" or _CALLS.search(earlier)
         return (words, "entry") if called and quote and after and closed else None
@@ -299,9 +317,9 @@ def _behind_blank(
     if not quote and after in ("", "\n") and _owns_line(text, match.start(), match):
         return words, "line"
     before = _PLACE.sub("", _line_before(text, name_start))
-    told = _TOLD_TO_SET.search(before) or (not before.strip(" \t+>`|#-") and re.search(r"[_.-]|pass", name))
+    told = _TOLD_TO_SET.search(before) or not before.strip(" \t+>`|#-") or (_FEW_WORDS.search(before) and "pass" in name)
     over = after == quote[-1:] if quote else after in ("", "\n", "\r")
-    return (words, "line") if told and over and is_hard(words) else None
+    return (words, "line") if told and over and is_alone(words) and not is_identity(words) else None
 
 
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:

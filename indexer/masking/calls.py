@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from indexer.masking.phrase import QUOTE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN
 
@@ -17,7 +19,7 @@ def _called(names: str, others: int | str, least: str = "strong", kind: str = "p
         "|".join(f"{name.lower()}(" for name in names.split("|")),
         pattern,
         least,
-        words=words or names.replace("|", " ").replace("_", " "),
+        words=words or re.sub(r"\W|_", " ", names),
     )
 
 
@@ -26,7 +28,8 @@ CALLS = by_sign(
     _called("login", 1),
     _called("credential|credentials", 1, words="credential credentials networkcredential usernamepasswordcredentials"),
     _called("mysqli|pdo", 2),
-    _called("hashpw|crypt|password", 0, "hard"),
+    _called("hashpw|crypt|password|hash::make|hash::check|bcrypt.hash|bcrypt.hashsync|bcrypt.compare|argon2.hash", 0, "hard"),
+    _called("cookieparser|cookiesession", 0, "long", "secret"),
     _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "long", "secret", "jwt"),
     _called("getconnection", 2),
     _called("passwordencoder.encode|encoder.encode", 0, words="passwordencoder encoder"),

@@ -34,6 +34,7 @@ COMMANDS = (
     _command("ldapsearch|ldapadd|ldapmodify|ldapwhoami|ldappasswd|ldapdelete", "-w ?"),
     _command("smbclient|rpcclient|wmic|smbmap", r"-U ?[\"']?[^\s%\"']{1,64}%|-p ?"),
     _command("sqlcmd|bcp|osql|isql", "-P ?"),
+    _command("mosquitto_pub|mosquitto_sub", "-P ?|--pw[ =]"),
     _command("twine", "-p ?|--password[ =]"),
     _command("zip|unzip|unrar|rar", "-P ?|-hp"),
     _command("7z|7za|7zr", "-p"),

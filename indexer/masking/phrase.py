@@ -11,6 +11,7 @@ from indexer.masking.values import (
     is_base64_pair,
     is_chosen,
     is_hard,
+    is_identity,
     is_long,
     is_mixed,
     is_opaque,
@@ -23,6 +24,7 @@ from indexer.shapes import dataclass
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
+    "key": lambda value: looks_random(value) and not is_identity(value),
     "long": is_long,
     "chosen": lambda value: is_told(value) and (is_chosen(value) or looks_random(value)),
     "hard": is_hard,

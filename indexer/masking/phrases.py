@@ -19,7 +19,7 @@ _PIPED = (
         rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|[\"']%s[\"']\s+)*{VALUE}\s*"
         r"(?:\|\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
         r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
-        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.\w{1,5})?(?=\s|$|[\"';&]))",
+        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
         "hard",
     ),
     Phrase(
@@ -98,6 +98,16 @@ _PASSWORDS_ABROAD = (
         "mixed",
     ),
 )
+#: A name and a password that are given together.
+_PAIRED = (
+    Phrase(
+        "password",
+        "auth(|auth=(|auth = (|creds = (|creds=(|auth: [|login(|entials(|ation(|token(",
+        rf"(?i:auth|\.login|creds|credentials?|authentication(?:token)?)\s{{0,4}}(?:[=:]\s{{0,4}})?[(\[]\s{{0,40}}"
+        rf"{QUOTE}[^\"'\n{HIDDEN}]{{1,80}}{QUOTE}\s{{0,4}},\s{{0,40}}{QUOTE}([^\"'\\\s{HIDDEN}]{{4,128}}){QUOTE}\s{{0,40}}[)\],]",
+        "strong",
+    ),
+)
 #: By a literal that a text has in which some of these are.
 PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"auth": (
@@ -121,17 +131,12 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"auth(?<![A-Za-z0-9]auth)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})?([A-Za-z0-9+/]{{6,}}+={{0,2}})",
             "pair",
         ),
-        Phrase(
-            "password",
-            "auth(|auth=(|auth = (|auth: [|login(|entials(|ation(|token(",
-            rf"(?i:auth|\.login|credentials?|authentication(?:token)?)\s{{0,4}}(?:[=:]\s{{0,4}})?[(\[]\s{{0,40}}"
-            rf"{QUOTE}[^\"'\n{HIDDEN}]{{1,80}}{QUOTE}\s{{0,4}},\s{{0,40}}{QUOTE}([^\"'\\\s{HIDDEN}]{{4,128}}){QUOTE}\s{{0,40}}[)\],]",
-            "strong",
-        ),
+        *_PAIRED,
         Phrase("ngrok-token", "authtoken ", r"ngrok\s[^\n]{0,80}?authtoken\s+([A-Za-z0-9_]{40,}+)"),
         Phrase("snyk-token", "snyk auth", rf"snyk auth\s+({IDENTITY})"),
         Phrase("authorization", "basic ", r"(?i:(?<![a-z])basic)\s{1,4}([A-Za-z0-9+/]{8,}+={0,2})", "pair"),
     ),
+    b"creds": _PAIRED,
     b"bearer": (
         Phrase(
             "authorization", "bearer", r"(?i:bearer)\s?[\"']\s{0,2}[+.]\s{0,2}[\"']([A-Za-z0-9._~+/=-]{16,}+)", "random"
@@ -218,14 +223,6 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"b64encode": _ENCODED,
     b"buffer.from": _ENCODED,
     b"| base64": _ENCODED,
-    b"login:": (
-        Phrase(
-            "password",
-            "login:",
-            r"(?i:(?<![a-z])log-?in)\s{0,2}[:=]\s{0,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
-            "hard",
-        ),
-    ),
     b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({IDENTITY})"),),
     **dict.fromkeys((word.encode() for word in _ABROAD.split("|")), _PASSWORDS_ABROAD),
     b"cookie": (

@@ -32,7 +32,7 @@ _NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
 #: What stands between the noun and what it is.
 _IS = (
     r"(?=[ ,?:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[?,]?[ ](?:is|was|are|to|it's|it is|ist|"
-    rf"war|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
+    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
     r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
     "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
 )
@@ -92,10 +92,18 @@ _PASSWORDS = (
     ),
     Phrase(
         "password",
-        "as the pass|als pass|as pass|is the pass",
-        rf"(?:^|\s)(?:{QUOTE})?([^{_ENDS}]{{6,64}}+)(?:{QUOTE})? (?i:as|is|als) (?i:the )?{_NOUN}",
+        "password|passwort|passphrase|passcode",
+        rf"(?:^|\s)(?:{QUOTE})?([^{_ENDS}]{{6,64}}+)(?:{QUOTE})? (?:(?i:as|is|was|als|ist) |\()(?i:(?:the|an?|our|my|its|das|sein) )?(?:\w+ ){{0,2}}{_NOUN}",
         "told",
-        words="password passwort",
+        words="password passwort passphrase passcode",
+    ),
+    Phrase(
+        "password",
+        "phrase:|phrase =|phrase=",
+        rf"phrase[ ]{{0,2}}[:=][ ]{{0,2}}({_WORDS})[ \t]*(?:$|\n|\Z)",
+        "worded",
+        begins=True,
+        words="passphrase",
     ),
     Phrase(
         "password",
@@ -123,12 +131,26 @@ ABROAD = Phrase("password", "", rf"{_NOUN_BEYOND}{_IT_IS}", "told")
 _OTHERS = (
     Phrase(
         "password",
-        "creds|credentials|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens",
-        r"(?i:credentials|creds|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens)"
-        r"(?: are| sind| sont| son| s\u00e3o| sono| zijn)?[^\n:/;.]{0,30}?[: ]\s{0,2}[\w.@+-]{2,64}\s?[/:]\s?(?!/)"
+        "creds|credentials|basic auth|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens",
+        r"(?i:credentials|creds|basic auth|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens)"
+        r"(?: are| is| sind| sont| son| s\u00e3o| sono| zijn)?[^\n:/;.]{0,30}?[: ]\s{0,2}[\w.@+-]{2,64}\s?[/:]\s?(?!/)"
         rf"{_TOLD}",
         "told",
-        words="creds credentials zugangsdaten identifiants credenciales credenciais credenziali inloggegevens",
+        words="creds credentials basic zugangsdaten identifiants credenciales credenciais credenziali inloggegevens",
+    ),
+    Phrase(
+        "password",
+        "login:|wifi:|wi-fi:|wlan:|user:|account:",
+        r"(?i:(?<![a-z])(?:log-?in|wi-?fi|wlan|user|account))\s{0,2}[:=]\s{0,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
+        "hard",
+        words="login wifi wi wlan user account",
+    ),
+    Phrase(
+        "token",
+        "token |key |secret ",
+        r"(?i:(?<![\w-])(?:token|(?:api|access|secret) key|secret)) (?:[0-9a-f]{0,40}(?<= ))([0-9a-f]{32,}+|[A-Za-z0-9_-]{20,}+)(?![\w.(/-])",
+        "key",
+        words="token key secret",
     ),
     Phrase(
         "password",
@@ -164,10 +186,10 @@ _OTHERS = (
     ),
     Phrase(
         "password",
-        "pin|passcode|lock code|zugangscode",
-        rf"(?<!\w)(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
+        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code",
+        rf"(?<!\w)(?:{_PIN}|(?i:(?:door|gate|alarm|entry|safe|building) code))(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
         rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
-        words="pin passcode unlock zugangscode",
+        words="pin passcode unlock zugangscode door gate alarm entry safe building",
     ),
 )
 #: By a literal that a text has in which some of these are.

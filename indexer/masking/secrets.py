@@ -72,7 +72,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
         spans += _abroad(text, read.plain)
     odd = not ascii_only or has_controls(read.runs)
     telling = not _TELLING.isdisjoint(read.signs) or b"pwd" in read.lower
-    if odd or telling or b"[0m" in read.plain:
+    if odd or telling or b"[0m" in read.plain or b"'-" in read.plain or b'"-' in read.plain:
         for reading in other_readings(text, read.plain, odd=odd, telling=telling):
             spans += _read_as(reading)
     return spans

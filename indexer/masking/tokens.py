@@ -63,6 +63,12 @@ _AT_A_RUN = (
     ("wallet-key", r"[5KL][1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9_-])"),
     ("azure-key", r"[A-Za-z0-9]{30,56}JQQJ99[A-Za-z0-9]{20,}"),
     ("azure-key", rf"{_TOKEN}{{30,46}}Az(?:Fu|Se|Ca|Sf)[A-Za-z0-9]{{5,7}}(?![A-Za-z0-9_-])"),
+    (  # whoever's it is: a word that says so, and what is made by chance
+        "token",
+        r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|refresh|priv|private|uat|apikey|bearer|webhook|signing|sec)"
+        r"[_-](?:[a-z0-9]{1,6}[_-]){0,2}"
+        r"(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])",
+    ),
     ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
 )
 #: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
@@ -84,8 +90,8 @@ _PATTERNS = (
     _Pattern("npm-token", (b"_authToken=", b"_authtoken="), r":_auth[Tt]oken=([A-Za-z0-9+/=_-]{16,}+)"),
     _Pattern(
         "twilio-key",
-        (b"Client(", b"client("),
-        r"(?i:client)\(\s{0,8}\\{0,3}(?:[\"'][^\"'`\n]{1,80}\\{0,3}[\"']|\w{1,40}),\s{0,8}\\{0,3}[\"']([0-9a-f]{32})\\{0,3}[\"']",
+        (b"lient(", b"wilio(", b"search(", b"Api(", b"API(", b"Auth(", b"Session("),
+        r"(?i:client|twilio|search|api|auth|session)\(\s{0,8}\\{0,3}(?:[\"'][^\"'`\n]{1,80}\\{0,3}[\"']|\w{1,40}),\s{0,8}\\{0,3}[\"']([0-9a-f]{32})\\{0,3}[\"']",
     ),
     _Pattern("terraform-token", (b".atlasv1.",), rf"{_START}([A-Za-z0-9]{{14}}\.atlasv1\.{_TOKEN}{{40,}}+)"),
     _Pattern("azure-secret", (b"Q~",), rf"{_START}([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+)"),
@@ -102,6 +108,8 @@ _PATTERNS = (
         (b"rivate", b"RIVATE"),
         r"(?i:private[ _-]?keys?)[^\n]{0,40}?(0x[0-9a-fA-F]{64})(?![0-9a-fA-F])",
     ),
+    _Pattern("wallet-key", (b"allet(", b"rivateKey("), r"(?:allet|rivateKey)\(\s{0,4}[\"'](0x[0-9a-fA-F]{64})[\"']"),
+    _Pattern("webhook", (b"/private-",), r"/(private-[0-9a-f]{32})/"),
     _Pattern("wallet-key", (b"ccounts",), r"accounts[\"']?\s{0,4}[:=]\s{0,4}\[\s{0,8}[\"'](0x[0-9a-fA-F]{64})[\"']"),
     _Pattern("private-key", (b'kty\\"', b'"kty"'), r"\"d\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{40,}+)"),
 )
@@ -181,6 +189,8 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
                 yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
             match = _compiled(pattern).match(text, at)
+            if kind == "token" and (text[at - 1 : at + 1] in _ESCAPED_LINE_ENDS or (match and changes(match[0][-20:]) < 3)):
+                continue
             if match and not monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
                 yield Span(at, SHAPE, _token_end(text, match.end()), kind)
 

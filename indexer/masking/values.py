@@ -96,7 +96,7 @@ def is_secret(value: SecretValue) -> bool:
 
 def is_chosen(text: str) -> bool:
     """What somebody thought up as a secret."""
-    signs = sum(c in _CHOSEN_SIGNS for c in text[1:])
+    signs = sum(c in _CHOSEN_SIGNS for c in text.strip("*~!#")[1:])
     cases = not text.islower() and not text.isupper()
     return len(text) >= 8 and (signs >= 1 if is_mixed(text) else signs >= 2 and cases) and not _CLASS.search(text)
 
@@ -183,6 +183,11 @@ def is_worded(text: str) -> bool:
 def is_long(text: str) -> bool:
     """A key to sign with."""
     return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
+
+
+def is_identity(text: str) -> bool:
+    """Whether this is a UUID, or a sum as git and others write it."""
+    return _UUID.fullmatch(text) is not None or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
 def is_opaque(value: str) -> bool:

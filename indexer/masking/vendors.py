@@ -143,8 +143,9 @@ VENDORS = (
     Vendor("plaid-token", "access-production- access-development- access-sandbox-", 32),
     Vendor("polar-token", "polar_oat_ polar_pat_ polar_at_", 30),
     Vendor("razorpay-key", "rzp_live_ rzp_test_", 14),
+    Vendor("mercadopago-token", "APP_USR- TEST-", r"\d{10,20}-\d{6}-[0-9a-f]{32}(?:-\d{4,12})?"),
     Vendor("shippo-token", "shippo_live_ shippo_test_", 36),
-    Vendor("shopify-token", "shpat_ shpss_ shpca_ shppa_ shptka_", 30),
+    Vendor("shopify-token", "shpat_ shpss_ shpca_ shppa_ shptka_ shpua_", 30),
     Vendor("square-secret", "sq0atp- sq0csp- EAAA", 22),
     Vendor("stripe-key", "sk_live_ rk_live_ sk_test_ rk_test_ whsec_", 24, "+/="),
     # people, mail and work

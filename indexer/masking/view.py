@@ -37,8 +37,11 @@ _LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
 _ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
 _ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
+#: Between two arguments of a program, in a list.
+_LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
 _HAS_ESCAPED = late(rb"\\(?:[\\u/]|x1b|033)")
+_HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
 _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA])")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -115,6 +118,8 @@ def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iter
             yield _changed(text, _ALTERED, lambda found: _seen(found).strip(" "))
     elif b"[0m" in plain:
         yield _changed(text, _ALTERED, _seen)
+    if (b'"-' in plain or b"'-" in plain) and _HAS_LIST.search(plain):
+        yield _changed(text, _LISTED, lambda found: " ")  # noqa: ARG005
     if not telling:
         return
     if _HAS_ESCAPED.search(plain):
