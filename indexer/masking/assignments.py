@@ -220,6 +220,8 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
+    if text.rfind("arn:", max(0, name_start - 60), name_start) > text.rfind(" ", 0, name_start):
+        return
     called = f"{_word_before(text, name_start)}{name}"
     if suffix and _ABOUT.search(suffix):
         return

@@ -159,7 +159,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
         near.append(code)
         end = code.end()
     digits = [number for number, code in enumerate(near) if is_code(code[0])]
-    alike = [number for number in digits if len(near[number][0]) == len(near[digits[0]][0])]
+    alike = [number for number in digits if abs(len(near[number][0]) - len(near[digits[0]][0])) < 2]
     if len(alike) < 2:
         return []
     first = near[alike[0]][0]

@@ -260,8 +260,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         ),
         Phrase(
             "password",
-            "machine ",
-            rf"machine\s+\S{{1,256}}+(?:\s+(?:login|account|user)\s+\S{{1,256}}+){{0,2}}\s+passw(?:or)?d\s+"
+            "machine |default login",
+            rf"(?:machine\s+\S{{1,256}}+|default)(?:\s+(?:login|account|user)\s+\S{{1,256}}+){{0,2}}\s+passw(?:or)?d\s+"
             rf"([^\s{HIDDEN}]{{3,256}}+)",
             whole=True,
         ),

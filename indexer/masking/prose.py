@@ -140,10 +140,10 @@ _OTHERS = (
     ),
     Phrase(
         "password",
-        "login:|wifi:|wi-fi:|wlan:|user:|account:",
-        r"(?i:(?<![a-z])(?:log-?in|wi-?fi|wlan|user|account))\s{0,2}[:=]\s{0,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
+        " / ",
+        r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:use|with|as|try|is|mit|avec|con|com)))\s{1,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
         "hard",
-        words="login wifi wi wlan user account",
+        words="login wifi wi wlan user account use with as try is mit avec con com",
     ),
     Phrase(
         "token",

@@ -42,6 +42,8 @@ _NO_PASSWORD = late(
     r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|ed255|p-?256)\S*)|"
     r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
+#: Words and a number, as people make a password of them.
+_TWO_WORDS = late(r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?")
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
     r"(?:^|[ -])(?:the|is|are|be|was|an?|of|to|in|at|on|for|and|or|not?|its?|this|that|you|your|our|my|we|with|from|by|"
@@ -88,7 +90,8 @@ def is_secret(value: SecretValue) -> bool:
         return _is_password(text, value.form)
     if value.form == "literal":
         return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
-    if value.form != "code" and (is_chosen(text) or (value.kind == "secret" and _BASE32.fullmatch(text))):
+    if value.form != "code" and (
+        is_chosen(text) or (len(text) >= 20 and is_tangled(text)) or (value.kind == "secret" and _BASE32.fullmatch(text))):
         return True
     least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
     return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
@@ -98,6 +101,8 @@ def is_chosen(text: str) -> bool:
     """What somebody thought up as a secret."""
     signs = sum(c in _CHOSEN_SIGNS for c in text.strip("*~!#")[1:])
     cases = not text.islower() and not text.isupper()
+    if _TWO_WORDS.fullmatch(text):
+        return True
     return len(text) >= 8 and (signs >= 1 if is_mixed(text) else signs >= 2 and cases) and not _CLASS.search(text)
 
 
@@ -108,7 +113,9 @@ def _is_password(text: str, form: Form) -> bool:
     if form in ("string", "entry"):
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not _WORDS.search(text)
-        return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and not _NAME.fullmatch(text)
+        return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
+            not _NAME.fullmatch(text) or is_chosen(text)
+        )
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
     if form == "line":
