@@ -57,7 +57,8 @@ _PASS_OWNERS = (
 #: What a key in an environment belongs to that is no secret.
 _OPEN_KEYS = late(
     r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
-    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n)[_-]?key"
+    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n|site|file|doc|item|node|react|project|job|queue|lock|upload|asset|image|media|blob|config|feature|flag|agg\w*)"
+    r"[_-]?key"
 )
 #: What tokens that are identifiers tell apart.
 _TELLS_APART = late(
@@ -74,7 +75,7 @@ _ABOUT = late(
 )
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
-_ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64))?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
+_ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64)|\[\d{0,4}\])?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
 #: An object with the value in it.
 _OBJECT = (
     r"[ \t]{0,4}+[:=]?[ \t]{0,4}+\{[^{}]{0,200}?(?<!\w)\\{0,3}[\"']?(?:value|default|default_?[vV]alue|result)"
@@ -84,13 +85,13 @@ _OBJECT = (
 _ELSE = (
     r"[\])}]{0,3}+[ \t]{0,4}+(?:\|\|=?|\?\?=?|\?:|or)[ \t]{0,4}+(?=\\{0,3}[\"'`])|"
     r"\){0,2}\.(?:unwrap_or|or_?else|get_?or_?else|or|ifempty)\((?=\\{0,3}[\"'])|"
-    r"\){0,2}\.unwrap_or_else\(\|_?\|[ ]?(?=\\{0,3}[\"'])|\)[ ]?\{[ ]?(?=[\"'])"
+    r"\){0,2}\.unwrap_or_else\(\|_?\|[ ]?(?=\\{0,3}[\"'])|\)(?:[ ]?\{)?[ ]{0,2}(?=[\"'])"
 )
 #: What makes bytes, or a secret, of a string.
 _MAKES = (
     r"(?:\w{1,24}\((?:(?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|[^()\n\"']{1,60},[ ]?)|"
     r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|(?:new )?[A-Za-z:]{0,16}(?:[Ss]tring|Secret\w{0,12})(?:::(?:from|new))?\(|@|"
-    r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?\("
+    r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?[({\[]"
 )
 _SEPARATOR = late(
     _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_&*][\w.\[\]|&'<>]{0,40}+(?:[ ][\w&]{1,12})?\??[ \t]{0,4}+"
@@ -101,11 +102,11 @@ _SEPARATOR = late(
     r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
     rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
     r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
-    r",[ \t]{0,24}+(?:default\s{0,2}=\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
+    r",[ \t]{0,24}+(?:default(?:_?[vV]alue)?\s{0,2}[=:]\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
     r"[ \t]{0,24}\|[ \t]{0,2}(?:default|d)\([ ]?(?=\\{0,3}[\"'])|[ \t]{0,24}\|[ \t]{1,4}|[ \t]{1,24}+|"
     # an element, its attribute or the one behind it
     r"(?:>(?:\s{0,8}<value>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
-    r"(?:[bfru]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
+    r"(?:[bfruNE]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
 )
 _BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
 _INSIDE = {
@@ -120,13 +121,13 @@ _SETS = late(
 )
 _TOLD_TO_SET = late(
     r"(?i)(?:^|[\s;&|\"'(])(?:set|put|add|create|update|store|write|export|config(?: set)?|use|using|enter|try|is|new|login)"
-    r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$"
+    r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$|[{(\s]:$"
 )
 _FEW_WORDS = late(r"^\W{0,8}(?:[\w'-]{2,16} ){1,2}$")
 #: How a cell of a table is over.
 _CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
 _CALLS = late(
-    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|env|getenv|"
+    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|(?:get)?env(?:ironment)?|"
     r"get\w{0,24}|fetch|values|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
     r"(?:[ ]?\((?:[\"']\w{1,8}[\"'],)?\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
 )
@@ -217,13 +218,15 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
     """The span of the assigned value, if it is a secret."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
+    if text[name_start - 1 : name_start + 1] in _ESCAPED_LINE_ENDS and stem > name_start:
+        name_start += 1
     if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
     if text.rfind("arn:", max(0, name_start - 60), name_start) > text.rfind(" ", 0, name_start):
         return
     called = f"{_word_before(text, name_start)}{name}"
-    if suffix and _ABOUT.search(suffix):
+    if suffix and _ABOUT.search(suffix) and not (suffix == "_id" and "role" in _line(text, name_start)):
         return
     if not _names(called, text[stem : match.end("suffix")], kind, match) and not _is_of_an_account(text, called, match):
         return
@@ -265,9 +268,9 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
         return not _OPEN_KEYS.search(name)
     if _OPEN_KEYS.search(name):
         return False
-    if match["sep"].strip() == ":":
-        return _HEADER.fullmatch(name) is not None
-    return _UPPER_NAME.fullmatch(name) is not None and "_" in name and match["sep"] == "="
+    if match["sep"].strip() == ":" and _HEADER.fullmatch(name):
+        return True
+    return _UPPER_NAME.fullmatch(name) is not None and "_" in name and match["sep"].strip() in ("=", ":")
 
 
 def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
@@ -289,14 +292,15 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
     if separator.strip() == "|":
         row = _line_before(text, name_start).strip(" `*") == "|" and _CELL_ENDS.match(text, value.end())
         return (words, "entry") if row and is_hard(words) else None
-    if "alue" in separator:
+    if "alue" in separator and "efault" not in separator:
         if not _PAIRS.search(earlier):
             return None
         return words.rstrip("/>"), "literal" if _UPPER_NAME.fullmatch(name) else "entry"
     if separator.startswith(",") and name.startswith("--"):
         return (words, "literal") if quote and closed else None
     if separator.startswith((",", "(")):
-        called = separator[0] == "(" or _CALLS.search(earlier)
+        constant = _UPPER_NAME.fullmatch(name) and "_" in name and is_hard(words)
+        called = separator[0] == "(" or constant or _CALLS.search(earlier)
         return (words, "entry") if called and quote and after and closed else None
     if not quote:
         return _bare(text, name, name_start, match, value)
@@ -327,8 +331,8 @@ def _behind_blank(
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
     """The same without quotes."""
     words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
-    if separator.endswith(("q(", "qq(")):
-        return words.partition(")")[0], "string"
+    if separator[-2:] in ("q(", "q{", "q["):
+        return _CODE_ENDS.split(words)[0], "string"
     earlier = text[max(0, name_start - 60) : name_start]
     before = earlier[-1:]
     words = _NEXT_PARAMETER.split(words, maxsplit=1)[0]
@@ -340,7 +344,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
         return (words.split(";")[0] if before == ";" else words).rstrip(";,)"), "literal"
     indent = _PLACE.sub("", earlier.rpartition("\n")[2])
     quoted = before in ('"', "'", "\\")
-    alone = not indent.strip(" \t-*>|#+") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
+    alone = not indent.strip(" \t-*>|#+").strip("\"'-+ ") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
     if separator.strip(" \t*|>+-\n") == ":" and alone and after != " ":
         if _CODE_ENDS.search(words) and not _is_symbolic(words):
             return None

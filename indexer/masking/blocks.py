@@ -14,7 +14,7 @@ from indexer.patterns import late
 _TABLE = (b"|--", b"| --", b"|:-", b"| :-")
 BLOCK_SIGNS, BLOCK_WORDS = (
     _TABLE,
-    (b"kind", b"insert", b"codes", b"digos", b"recoverycodes", b"backupcodes", b"wiederherstellungscodes"),
+    (b"kind", b"insert", b"codes", b"backup", b"recovery", b"digos", b"recoverycodes", b"backupcodes", b"wiederherstellungscodes"),
 )
 _COLUMNS = (b",password", b"password,", b";password", b"password;", b"secret,", b"token,")
 
@@ -145,7 +145,7 @@ def _codes(text: str) -> Iterator[Span]:
     lower, done = text.lower(), 0
     for place in sorted(place for sign in _CODES_BEGIN_WITH for place in _places(lower, sign)):
         if place >= done and (begin := _CODES_BEGIN.match(text, place)):
-            codes = _alike(text, begin.end())
+            codes = _alike(text, begin.end()) or _one(text, begin.end())
             done = codes[-1].end() if codes else done
             yield from (_span(code, 0, "recovery-code") for code in codes)
 
@@ -168,6 +168,12 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
         for number, code in enumerate(near[max(0, alike[0] - 1) : alike[-1] + 2], max(0, alike[0] - 1))
         if number in alike or (_shape(code[0]) == _shape(first) and code[0].islower())
     ]
+
+
+def _one(text: str, end: int) -> list[re.Match[str]]:
+    """The one code behind a colon."""
+    code = _CODE.match(text, end + 2) if text[end : end + 2] == ": " else None
+    return [code] if code and is_code(code[0]) else []
 
 
 def _shape(code: str) -> list[int]:

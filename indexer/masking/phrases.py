@@ -16,7 +16,7 @@ _PIPED = (
     Phrase(
         "password",
         "echo |printf |write-output ",
-        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|[\"']%s[\"']\s+)*{VALUE}\s*"
+        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
         r"(?:\|\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
         r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
         r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
@@ -138,6 +138,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     ),
     b"creds": _PAIRED,
     b"bearer": (
+        Phrase("authorization", "bearer", r"(?i:bearer)\s{1,4}([^\s\"'`\\]{8,200})(?=\\{0,3}[\"'`])", "chosen"),
         Phrase(
             "authorization", "bearer", r"(?i:bearer)\s?[\"']\s{0,2}[+.]\s{0,2}[\"']([A-Za-z0-9._~+/=-]{16,}+)", "random"
         ),

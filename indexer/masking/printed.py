@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from indexer.masking.phrase import VALUE, Phrase, by_sign
+from indexer.masking.phrase import QUOTE, VALUE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN, SHAPE, Span, monotone
 from indexer.patterns import late
 
@@ -31,7 +31,7 @@ PRINTED = by_sign(
     Phrase("token", "##[debug]=>", r"##\[debug\]=> '([^'\n]{8,200})'", "random", words="debug"),
     Phrase("password", "snmp-server", r"snmp-server community (\S{6,64})(?: (?:RO|RW|ro|rw|view)|\s*$)", words="snmp"),
     Phrase("password", "word 7 |secret 7 ", r"(?:password|secret) 7 ([0-9A-F]{8,64})", words="7"),
-    Phrase("wandb-key", "wandb login", r"wandb login\s+(?:--?\w[\w=-]*\s+){0,3}([0-9a-f]{40})", words="wandb"),
+    Phrase("wandb-key", "wandb", r"wandb(?: login\s+(?:--?\w[\w=-]*\s+){0,3}|\.login\([^)\n]{0,60}key=[\"'])([0-9a-f]{40})", words="wandb"),
     Phrase(
         "token",
         "vault login|--access-token",
@@ -75,10 +75,9 @@ PRINTED = by_sign(
     ),
     Phrase(  # what a script types where a password is asked for
         "password",
-        "assword",
-        r"(?:assword|assphrase)[^\n]{0,24}(?:\n[^\n]{0,40}?)?\bsend(?:line)?\s+(?:--\s+)?[\"{]([^\s\"\\}]{4,128})(?:\\[rn]|[\"}])",
-        "hard",
-        begins=True,
+        "send",
+        r"\bsend(?:line)?\s+(?:--\s+)?\\{0,3}[\"{]([^\s\"\\}]{4,128})\\{1,4}[rn]\\{0,3}[\"}]",
+        "told",
         words="send sendline",
     ),
     Phrase(
@@ -90,8 +89,7 @@ PRINTED = by_sign(
     Phrase(
         "token",
         "totp|2fa|mfa|otp|authenticator",
-        r"(?i:totp|2fa|mfa|otp|authenticator)\b[^\n]{0,40}?[ :='\"`]([A-Z2-7]{16,64})(?![A-Za-z0-9])",
-        "random",
+        r"(?i:totp|2fa|mfa|otp|authenticator)\b[^\n]{0,40}?[ :='\"`](?=[A-Za-z ]{0,40}[2-7])([A-Z2-7]{16,64}|[a-z2-7]{4}(?: [a-z2-7]{4}){3,7}|[A-Z2-7]{4}(?: [A-Z2-7]{4}){3,7})(?![A-Za-z0-9])",
         words="totp 2fa mfa otp authenticator",
     ),
     Phrase(
@@ -114,6 +112,50 @@ PRINTED = by_sign(
         rf"(?:mkpasswd|openssl passwd|hash-password)\s+(?:-\S+\s+|sha-\d+\s+){{0,4}}{VALUE}",
         "hard",
         words="mkpasswd passwd hash",
+    ),
+    Phrase(
+        "private-key",
+        "kty",
+        r"\"(?:d|k|p|q|d[pq]|qi)\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{20,}+)",
+        whole=True,
+        words="kty",
+    ),
+    Phrase("vault-key", "unseal ", r"unseal\s+([A-Za-z0-9+/=]{40,}+)", words="unseal"),
+    Phrase(
+        "password",
+        "command|cmd",
+        rf"(?i:pass\w{{0,8}}[-_](?:command|cmd))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
+        words="command cmd",
+    ),
+    Phrase("password", "rabbitmqctl", rf"rabbitmqctl\s+(?:add_user|change_password)\s+\S{{1,64}}\s+{VALUE}", words="rabbitmqctl"),
+    Phrase(  # a name and a password, whatever the program
+        "password",
+        " -p",
+        rf"\s-{{1,2}}(?i:u(?:ser(?:name)?)?|login)[ =]?[^\s=-]\S{{0,64}}\s[^\n|;&]{{0,60}}?(?<=\s)-[pP]\s?{VALUE}",
+        "told",
+        words="u user username login",
+    ),
+    Phrase(
+        "password",
+        "/p:|/pass",
+        rf"/u(?:ser(?:name)?)?:\S{{1,64}}\s[^\n]{{0,80}}?/p(?:ass(?:word)?)?:{VALUE}",
+        "strong",
+        words="u user username",
+    ),
+    Phrase(
+        "cookie",
+        "erlang|setcookie",
+        r"(?i:erlang[._]cookie[\"']?\s{0,3}[=:]?\s{0,3}[\"']?|-setcookie\s+)([A-Za-z0-9]{16,}+)",
+        reach=60,
+        words="cookie setcookie",
+    ),
+    Phrase("password", "wifi:", r"WIFI:[^\n]{0,80}?P:((?:[^;\\\n]|\\.){4,63});", words="wifi"),
+    Phrase(
+        "wallet-key",
+        "solana|keypair|private|secret",
+        r"(?i:solana|keypair|private_?key|secret_?key)[^\[{]{0,120}(\[(?:\s{0,8}\d{1,3}\s{0,4},){31,63}\s{0,8}\d{1,3}\s{0,8}\])",
+        reach=700,
+        words="solana keypair private secret",
     ),
     Phrase("password", "masterauth", r"(?m:^)\s{0,8}masterauth\s+[\"']?([^\s\"']{6,256}+)", "hard", words="masterauth"),
 )

@@ -32,7 +32,7 @@ _NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
 #: What stands between the noun and what it is.
 _IS = (
     r"(?=[ ,?:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[?,]?[ ](?:is|was|are|to|it's|it is|ist|"
-    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er|on|via){_NOW}:?[ ]|"
+    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er){_NOW}:?[ ]|"
     r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
     "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
 )
@@ -42,7 +42,7 @@ _TOLD = (
     rf"(?:{QUOTE}|\*\*)?((?=[^{_ENDS}]{{0,62}}?[0-9])(?=[^{_ENDS}]{{0,62}}?[A-Za-z])"
     rf"[^{_ENDS}(\[{{][^{_ENDS}]{{4,62}}[^{_ENDS}.:)\]*\\])"
 )
-_GAP = rf"[^\n.;!?={HIDDEN}]{{0,80}}?"
+_GAP = rf"(?:[^\n.;!?={HIDDEN}]|\.(?=\w)){{0,80}}?"
 _WORDS = r"[a-z]{3,10}(?:[ -][a-z]{3,10}){2,11}"
 _KEYS = "api key|api-key|secret key|access key|d'api|cl? api|schl|clave|chave|chiave"
 _KEY = (
@@ -127,7 +127,7 @@ _PASSWORDS = (
         words="wifi wi wlan",
     ),
 )
-ABROAD = Phrase("password", "", rf"{_NOUN_BEYOND}{_IT_IS}", "told")
+ABROAD = Phrase("password", "", rf"{_NOUN_BEYOND}(?:{_IT_IS}|[ ]{_TOLD})", "told")
 _OTHERS = (
     Phrase(
         "password",

@@ -14,7 +14,7 @@ SHAPE, PHRASE, NAME = 0, 1, 2
 _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _STANDS_FOR = late(
     r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|todo|replace|undefined|"
-    r"/.*\.[a-z]{2,5}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
+    r"/.*\.[a-z]{2,5}$|^\{[\w.()\[\]\"' !:]*\}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
     r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"
 )
 

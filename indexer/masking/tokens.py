@@ -69,6 +69,7 @@ _AT_A_RUN = (
         r"[_-](?:[a-z0-9]{1,6}[_-]){0,2}"
         r"(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])",
     ),
+    ("password-hash", r"md5[0-9a-f]{32}(?![A-Za-z0-9_-])"),
     ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
 )
 #: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
@@ -111,7 +112,9 @@ _PATTERNS = (
     _Pattern("wallet-key", (b"allet(", b"rivateKey("), r"(?:allet|rivateKey)\(\s{0,4}[\"'](0x[0-9a-fA-F]{64})[\"']"),
     _Pattern("webhook", (b"/private-",), r"/(private-[0-9a-f]{32})/"),
     _Pattern("wallet-key", (b"ccounts",), r"accounts[\"']?\s{0,4}[:=]\s{0,4}\[\s{0,8}[\"'](0x[0-9a-fA-F]{64})[\"']"),
-    _Pattern("private-key", (b'kty\\"', b'"kty"'), r"\"d\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{40,}+)"),
+    _Pattern("password-hash", (b"*",), r"(?<![\w*])(\*[0-9A-F]{40})(?![0-9A-Fa-f])"),
+    _Pattern("password-hash", (b"SCRAM-SHA",), r"SCRAM-SHA-\d{1,3}\$(\d{3,7}:[A-Za-z0-9+/=]{16,}+\$[A-Za-z0-9+/=:]{40,}+)"),
+    _Pattern("password-hash", (b":::",), r":\d{3,6}:[0-9a-fA-F]{32}:([0-9a-fA-F]{32}):::"),
 )
 _ANCHORS = [(anchor, rule) for rule in _PATTERNS for anchor in rule.anchors]
 

@@ -20,6 +20,8 @@ _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: Keys of one-time passwords.
 _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
+#: Bytes as certificates and fingerprints have them.
+_PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
 #: A variable, a format, a path, an address, an object or a function that is asked for the value.
 _REFERENCE = late(
@@ -29,6 +31,7 @@ _REFERENCE = late(
     r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|enc\[|ref:|op://|ssm:"
 )
 _NAME = late(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+")
+_AMONG_CAPITALS = late(r"[A-Z]\d+[A-Z]")
 #: What names of variables and fields are made of.
 _WORDS = late(
     r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
@@ -43,7 +46,9 @@ _NO_PASSWORD = late(
     r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
 #: Words and a number, as people make a password of them.
-_TWO_WORDS = late(r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?")
+_TWO_WORDS = late(
+    r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?|[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}"
+)
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
     r"(?:^|[ -])(?:the|is|are|be|was|an?|of|to|in|at|on|for|and|or|not?|its?|this|that|you|your|our|my|we|with|from|by|"
@@ -91,7 +96,7 @@ def is_secret(value: SecretValue) -> bool:
     if value.form == "literal":
         return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
     if value.form != "code" and (
-        is_chosen(text) or (len(text) >= 20 and is_tangled(text)) or (value.kind == "secret" and _BASE32.fullmatch(text))):
+        is_chosen(text) or is_tangled(text) or (value.kind == "secret" and _BASE32.fullmatch(text))):
         return True
     least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
     return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
@@ -99,11 +104,12 @@ def is_secret(value: SecretValue) -> bool:
 
 def is_chosen(text: str) -> bool:
     """What somebody thought up as a secret."""
-    signs = sum(c in _CHOSEN_SIGNS for c in text.strip("*~!#")[1:])
+    mixed = is_mixed(text)
+    signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
-    if _TWO_WORDS.fullmatch(text):
+    if _TWO_WORDS.fullmatch(text) and not _WORDS.search(text):
         return True
-    return len(text) >= 8 and (signs >= 1 if is_mixed(text) else signs >= 2 and cases) and not _CLASS.search(text)
+    return len(text) >= 8 and (signs >= 1 if mixed else signs >= 2 and cases) and not _CLASS.search(text)
 
 
 def _is_password(text: str, form: Form) -> bool:
@@ -114,7 +120,7 @@ def _is_password(text: str, form: Form) -> bool:
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not _WORDS.search(text)
         return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
-            not _NAME.fullmatch(text) or is_chosen(text)
+            not _NAME.fullmatch(text) or is_chosen(text) or looks_random(text) or _AMONG_CAPITALS.search(text) is not None
         )
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
@@ -162,7 +168,7 @@ def is_alone(text: str) -> bool:
     """What a command prints as a secret, and as nothing else."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
-    return is_hard(text) and not _REFERENCE.match(text) and not _NO_PASSWORD.fullmatch(text) and not _CLASS.search(text)
+    return is_hard(text) and not _PAIRS.fullmatch(text) and not _REFERENCE.match(text) and not _NO_PASSWORD.fullmatch(text) and not _CLASS.search(text)
 
 
 def is_told(text: str) -> bool:

@@ -40,7 +40,7 @@ _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 #: Between two arguments of a program, in a list.
 _LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
-_HAS_ESCAPED = late(rb"\\(?:[\\u/]|x1b|033)")
+_HAS_ESCAPED = late(rb"\\(?:[\\u/\"]|x1b|033)")
 _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
 _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA])")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
