@@ -7,7 +7,7 @@ import string
 from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, NAME, Span
-from indexer.masking.values import Form, SecretValue, is_alone, is_hard, is_identity, is_secret
+from indexer.masking.values import Form, SecretValue, is_alone, is_hard, is_identity, is_secret, is_uuid
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
@@ -54,6 +54,8 @@ _PASS_OWNERS = (
     b"sudo",
     b"ssh",
 )
+#: Of these words "pass" is the end.
+_NO_PASS = tuple(b"by com sur tres over under multi single two one low high band first second render encom".split())
 #: What a key in an environment belongs to that is no secret.
 _OPEN_KEYS = late(
     r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
@@ -90,6 +92,8 @@ _ELSE = (
 #: What makes bytes, or a secret, of a string.
 _MAKES = (
     r"(?:\w{1,24}\((?:(?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|[^()\n\"']{1,60},[ ]?)|"
+    r"[^\n;]{1,80}?[ ](?:\|\||\?\?|\?:|or)[ ](?=\\{0,3}[\"'])|\s{0,8}string\(\d{1,4}\)[ ]|"
+    r"[\"']?\$\((?:echo|printf)[ ](?:-n[ ]|[\"']%s[\"'][ ])?|\$(?=')|"
     r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|(?:new )?[A-Za-z:]{0,16}(?:[Ss]tring|Secret\w{0,12})(?:::(?:from|new))?\(|@|"
     r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?[({\[]"
 )
@@ -98,6 +102,7 @@ _SEPARATOR = late(
     r"=(?!=))[ \t]{0,4}+"
     rf"(?:{_MAKES})?|"
     rf"{_ELSE}|{_OBJECT}|"
+    r":[ \t]{0,4}+\n(?:[ \t]{2,40}+[^\n]{0,80}\n){0,3}?[ \t]{2,40}+(?:[Dd]efault|[vV]alue)[ \t]{0,4}:[ \t]{1,4}|[ ]As[ ]String[ ]=[ ]|"
     r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
     r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
     rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
@@ -138,7 +143,10 @@ _SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
-_ACCOUNT = late(r"(?im:^)[ \t\"']{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|access_key_id)[\"']?[ ]?[=:]")
+_ACCOUNT = late(
+    r"(?im:^)[ \t]{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|access_key_id)[ ]?=|"
+    r"(?im:^|[{,])\s{0,8}[\"'](?:account|user(?:_?name)?|client_?id|login|email)[\"']\s{0,4}:"
+)
 _WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
 _COMMENT = late(r"[ \t]{1,40}(?:#|//)[ \t]")
 #: Where a line is, as searches print it before each.
@@ -187,6 +195,8 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
     before = text[position - 1 : position] if position else ""
     if stem == b"pass" and lower.endswith(_PASS_OWNERS, 0, position):
         return True
+    if stem == b"pass" and not lower[position + 4 : position + 5].isalnum():
+        return not lower.endswith(_NO_PASS, 0, position)
     return (
         not before.isalnum() or text[position].isupper() or text[max(0, position - 2) : position] in _ESCAPED_LINE_ENDS
     )
@@ -226,7 +236,7 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     if text.rfind("arn:", max(0, name_start - 60), name_start) > text.rfind(" ", 0, name_start):
         return
     called = f"{_word_before(text, name_start)}{name}"
-    if suffix and _ABOUT.search(suffix) and not (suffix == "_id" and "role" in _line(text, name_start)):
+    if suffix and _ABOUT.search(suffix) and not _is_secret_id(text, name, name_start, value[0]):
         return
     if not _names(called, text[stem : match.end("suffix")], kind, match) and not _is_of_an_account(text, called, match):
         return
@@ -243,9 +253,18 @@ def _length_of_head(earlier: str) -> int:
     return len(earlier) - len(earlier.rstrip(_HEAD))
 
 
+def _is_secret_id(text: str, name: str, name_start: int, value: str) -> bool:
+    """Whether this is the secret half of a role, which some programs call an id."""
+    if name.lower().replace("_", "").replace("-", "") != "secretid":
+        return False
+    return is_uuid(value) or "role" in _line(text, name_start)
+
+
 def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
     """Whether this is only called a key, beside the lines of an account."""
     near = text[max(0, match.start() - 240) : match.end() + 160]
+    if match["sep"].strip() == ":" and not match["quote"]:
+        return False
     return name.lower() in ("key", "app_key") and match["sep"].strip() in ("=", ":") and _ACCOUNT.search(near) is not None
 
 
@@ -292,6 +311,8 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
     if separator.strip() == "|":
         row = _line_before(text, name_start).strip(" `*") == "|" and _CELL_ENDS.match(text, value.end())
         return (words, "entry") if row and is_hard(words) else None
+    if separator[:1] == ":" and "\n" in separator and separator.rstrip().endswith((":", "t:")) and separator.count(":") > 1:
+        return (words, "entry") if after in ("", "\n", "\r", '"', "'", " ") else None
     if "alue" in separator and "efault" not in separator:
         if not _PAIRS.search(earlier):
             return None

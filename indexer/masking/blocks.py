@@ -11,12 +11,15 @@ from indexer.masking.view import View
 from indexer.patterns import late
 
 #: Of these a text has one in which there is such a block: words, and in tables literals.
-_TABLE = (b"|--", b"| --", b"|:-", b"| :-")
+_TABLE = (b"|--", b"| --", b"|:-", b"| :-", b"-+-")
 BLOCK_SIGNS, BLOCK_WORDS = (
     _TABLE,
     (b"kind", b"insert", b"codes", b"backup", b"recovery", b"digos", b"recoverycodes", b"backupcodes", b"wiederherstellungscodes"),
 )
-_COLUMNS = (b",password", b"password,", b";password", b"password;", b"secret,", b"token,")
+_COLUMNS = (
+    *(b",password", b"password,", b";password", b"password;", b"secret,", b"token,"),
+    *(b"\tpassword", b"password\t", b"\ttoken", b"\tsecret", b"  token\n", b"  password\n", b"  secret\n"),
+)
 
 #: What a numbered listing, a difference or a quotation begins each line with.
 _PREFIX = late(r"(?m:^)(?:[ \t]{0,8}\d{1,6}(?:\u2192|\t|: ?|\|)|[+>-] ?(?=\S)|[\w./-]{1,80}:\d{1,6}:)")
@@ -34,7 +37,9 @@ _NAMED = late(
     r"(?i)(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|secret|token|(?:api|access|private)[ _-]?key|contrase\w{1,2}a|"
     r"kennwort|senha|mot de passe|wachtwoord)(?: ?\(\w{1,20}\))?"
 )
-_RULE = late(r"\|?[ \t]{0,8}:?-{2,}[-:| \t]*")
+_RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
+#: Cells that only blanks part.
+_CELL = late(r"\S+(?: \S+)*")
 _CODES_BEGIN = late(
     r"(?i)(?:recovery|backup|scratch)[ _-]?codes?|wiederherstellungs(?:codes?|schl\w{1,2}ssel)|"
     r"codes? de (?:r\w{1,2}cup\w{1,2}ration|secours)|\w{0,3}digos? de recupera\w{2,4}|codici di (?:recupero|backup)"
@@ -118,10 +123,19 @@ def _tables(text: str) -> Iterator[Span]:
             separator = ""
             if before and _RULE.fullmatch(line.strip()) and "|" in before:
                 separator, columns = "|", _telling(before.split("|"))
-            elif not any(c in line for c in "(){}=:") and (mark := ";" if ";" in line else ",") in line:
-                columns = _telling(line.split(mark))
+            elif not any(c in line for c in "(){}=:") and (mark := _mark(line)) in line:
+                columns = _telling(_parted(line, mark))
                 separator = mark if columns else ""
         before, position = line, position + len(line)
+
+
+def _mark(line: str) -> str:
+    """What parts the cells of a line."""
+    return next((mark for mark in (";", "\t", "  ") if mark in line), ",")
+
+
+def _parted(line: str, separator: str) -> list[str]:
+    return _CELL.findall(line) if separator == "  " else line.split(separator)
 
 
 def _telling(cells: list[str]) -> list[int]:
@@ -129,10 +143,10 @@ def _telling(cells: list[str]) -> list[int]:
 
 
 def _cells(line: str, position: int, separator: str, columns: list[int]) -> Iterator[Span]:
-    cells = line.split(separator)
+    cells = _parted(line, separator)
     for number in columns:
         if number < len(cells) and _is_cell(value := cells[number].strip(" \t\r\n\"'*`")):
-            start = position + sum(len(cell) + 1 for cell in cells[:number]) + cells[number].index(value)
+            start = position + line.index(value, 0 if separator == "  " else sum(len(cell) + 1 for cell in cells[:number]))
             yield Span(start, PHRASE, start + len(value), "password")
 
 

@@ -17,6 +17,7 @@ from indexer.masking.values import (
     is_opaque,
     is_strong,
     is_told,
+    is_unlike_words,
     is_worded,
     looks_random,
 )
@@ -34,6 +35,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "random": lambda value: looks_random(value, lenient=True),
     "strong": is_strong,
     "told": is_told,
+    "unlike": is_unlike_words,
     "worded": is_worded,
 }
 

@@ -17,7 +17,7 @@ _PIPED = (
         "password",
         "echo |printf |write-output ",
         rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
-        r"(?:\|\s*(?:sudo -S|sudo\s+passwd|passwd|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
+        r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
         r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
         r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
         "hard",
@@ -111,6 +111,15 @@ _PAIRED = (
 #: By a literal that a text has in which some of these are.
 PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"auth": (
+        Phrase("authorization", "digest ", r"Digest [^\n]{0,400}?response=\\{0,3}\"([0-9a-f]{32,64})"),
+        Phrase("signature", "aws4-hmac", r"AWS4-HMAC[^\n]{0,400}?Signature=([0-9a-f]{64})"),
+        Phrase("authorization", "auth ", r"AUTH (?:PLAIN|LOGIN)\s+([A-Za-z0-9+/]{12,}={0,2})", "mixed"),
+        Phrase("npm-token", "authident", rf"npmAuthIdent:\s+(?:{QUOTE})?[\w.-]{{1,64}}:([^\s\"']{{4,128}})"),
+        Phrase(
+            "github-token",
+            "-oauth|-token",
+            r"(?:github|gitlab|bitbucket)-(?:oauth|token)\\{0,3}\"\s{0,4}:\s{0,4}\{[^{}]{0,80}?:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{16,})",
+        ),
         Phrase(
             "authorization",
             "authorization",
@@ -183,7 +192,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"sonar\.login(?:{QUOTE})?\s{{0,4}}[:=,]\s{{0,4}}(?:{QUOTE})?([0-9a-f]{{40}})",
         ),
         *_SIGNATURE,
-        Phrase("api-key", "key=|appid=|app_id=", r"[?&](?:key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
+        Phrase("api-key", "key=|appid=|app_id=|auth=", r"[?&](?:auth|key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
     ),
     b"&sig": _SIGNATURE,
     b"-signature=": (Phrase("signature", "-signature=", r"X-(?:Amz|Goog)-Signature=([0-9a-f]{64,}+)"),),
@@ -280,7 +289,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "<<<",
-            r"(?:sudo -S|-stdin|-with-token|passphrase-fd|passwd|\blogin\s[^<\n]{0,60}-\s)"
+            r"(?:sudo -S|kinit|cryptsetup|smbpasswd|\bsu -|-stdin|-with-token|passphrase-fd|passwd|\blogin\s[^<\n]{0,60}-\s)"
             rf"[^<\n]{{0,120}}<<<\s{{0,4}}{VALUE}",
         ),
     ),
@@ -331,8 +340,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"</": (
         Phrase(
             "password",
-            "word>|ecret>|token>|key>",
-            r"(?i:password|passwd|passphrase|secret|secretkey|token|api-?key|accesskey)(?:\s[^<>\n]{0,200})?>\s{0,40}"
+            "word>|ecret>|token>|key>|pass>",
+            r"(?i:password|passwd|pass|passphrase|secret|secretkey|token|api-?key|accesskey)(?:\s[^<>\n]{0,200})?>\s{0,40}"
             r"([^<>\s]{4,512}+)\s{0,40}</",
             "worded",
             whole=True,

@@ -124,8 +124,8 @@ PRINTED = by_sign(
     Phrase(
         "password",
         "command|cmd",
-        rf"(?i:pass\w{{0,8}}[-_](?:command|cmd))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
-        words="command cmd",
+        rf"(?i:pass\w{{0,8}}[-_]?(?:command|cmd|eval))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
+        words="command cmd passcmd passwordeval passcommand",
     ),
     Phrase("password", "rabbitmqctl", rf"rabbitmqctl\s+(?:add_user|change_password)\s+\S{{1,64}}\s+{VALUE}", words="rabbitmqctl"),
     Phrase(  # a name and a password, whatever the program
@@ -157,6 +157,25 @@ PRINTED = by_sign(
         reach=700,
         words="solana keypair private secret",
     ),
+    Phrase(  # a word that says what it is, in settings of machines and in what is typed to servers
+        "password",
+        "pass|pw|secret|key|psk|eap|xauth|identify|oper|auth|login|community|createuser",
+        r"(?i:(?<![a-z])(?:password|passwd|passphrase|pass|pw|pwd|secret|key|psk|eap|xauth|identify|auth|community|(?:oper|login|createuser) \S{1,64}))"
+        rf"\s{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|was)\s{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
+        "unlike",
+        words="password passwd passphrase pass pw pwd secret key psk eap xauth identify auth community oper login createuser",
+    ),
+    Phrase(
+        "password",
+        "static:|]:",
+        rf"(?:static:|\]:\d{{2,5}}\s{{1,8}})[\w.@-]{{1,64}}:([^\s\"'{HIDDEN}]{{6,128}}+)",
+        "told",
+        words="static smtp",
+    ),
+    Phrase("password", ">", r"(?m:^)\s{0,8}user \S{1,64} on >([^\s\"']{4,128})", words="user"),
+    Phrase("password", "yes ", rf"\byes {VALUE}\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)", words="passwd smbpasswd"),
+    Phrase("password", "echo ", rf"\(echo {VALUE}\s*;[^\n)]{{0,80}}\)\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)", words="passwd smbpasswd"),
+    Phrase("password", "bundle config", r"bundle config(?: set| --\w+)*\s\S{3,80}\s[\w.-]{1,64}:([^\s\"']{6,128})", "told", words="bundle"),
     Phrase("password", "masterauth", r"(?m:^)\s{0,8}masterauth\s+[\"']?([^\s\"']{6,256}+)", "hard", words="masterauth"),
 )
 

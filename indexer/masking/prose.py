@@ -6,21 +6,21 @@ from indexer.masking.phrase import QUOTE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN
 
 #: What a password is called, as it is searched for in bytes: every character beyond ASCII is a question mark there.
-_ANCHORS = "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo"
+_ANCHORS = "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo|adgangskode|kodeord|salasana|jelsz|lozinka|geslo"
 _NOUN = (
     r"(?i:pass(?:wor[dt]|phrase|code|e|ord(?:et)?|(?=[ ](?:is|was)[ ]))|kennwort|zugangscode|contrase\w{1,3}a|senha|"
-    r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|(?<![a-z])pw(?= ))"
+    r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|adgangskode(?:n)?|kodeord(?:et)?|salasana|jelsz\w{1,2}|lozinka|geslo|(?<![a-z])pw(?= ))"
 )
 #: The same in words of which no byte is seen, and what they are known by.
 _NOUN_BEYOND = (
     "(?:\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638|"
-    "(?i:\u043f\u0430\u0440\u043e\u043b\\w{1,2}|has\u0142o|l\u00f6senord(?:et)?|\u015fifre))"
+    "(?i:\u043f\u0430\u0440\u043e\u043b\\w{1,2}|has\u0142o|l\u00f6senord(?:et)?|m\u1eadt kh\u1ea9u|\u015fifre))"
 )
 BEYOND_ASCII = {
     word: "".join(c if c.isascii() else "?" for c in word).encode()
     for word in (
         *("\u0430\u0440\u043e\u043b", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
-        *("\ube44\ubc00\ubc88\ud638", "as\u0142o", "\u00f6senord", "\u015fifre"),
+        *("\ube44\ubc00\ubc88\ud638", "as\u0142o", "\u00f6senord", "\u1eadt kh\u1ea9u", "\u015fifre"),
     )
 }
 #: A noun behind it makes it a word of a program: what is said of that is no password.
@@ -32,7 +32,7 @@ _NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
 #: What stands between the noun and what it is.
 _IS = (
     r"(?=[ ,?:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[?,]?[ ](?:is|was|are|to|it's|it is|ist|"
-    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er){_NOW}:?[ ]|"
+    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|este|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er){_NOW}:?[ ]|"
     r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
     "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
 )
@@ -154,6 +154,20 @@ _OTHERS = (
     ),
     Phrase(
         "password",
+        "u:|user:|u=|user=",
+        rf"(?<!\w)(?i:u(?:ser(?:name)?)?)\s?[:=]\s?[^\s,;]{{2,64}}[,;]?\s+(?i:p(?:w|ass)?)\s?[:=]\s?{_TOLD}",
+        "told",
+        words="u user",
+    ),
+    Phrase(
+        "api-key",
+        "key",
+        r"(?i:\b(?:this|the|my|your|our|new|prod|live|test) key)\b(?: for [^\n.:]{1,30})?:\s{1,2}([A-Za-z0-9_-]{24,}+)(?![\w.(/])",
+        "opaque",
+        words="key",
+    ),
+    Phrase(
+        "password",
         "log in with|login with|sign in with|anmelden mit",
         rf"(?i:log-?in|log in|sign in|anmelden) (?:with|mit) [\w.@+-]{{2,64}}\s?[/:]\s?(?!/){_TOLD}",
         "told",
@@ -186,10 +200,10 @@ _OTHERS = (
     ),
     Phrase(
         "password",
-        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code",
-        rf"(?<!\w)(?:{_PIN}|(?i:(?:door|gate|alarm|entry|safe|building) code))(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
+        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code|verification code|security code|login code|time code|2fa code|otp",
+        rf"(?<!\w)(?:{_PIN}|(?i:(?:door|gate|alarm|entry|safe|building|verification|security|login|one-time|2fa) code|otp))(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
         rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
-        words="pin passcode unlock zugangscode door gate alarm entry safe building",
+        words="pin passcode unlock zugangscode door gate alarm entry safe building verification security login time 2fa otp",
     ),
 )
 #: By a literal that a text has in which some of these are.

@@ -20,6 +20,8 @@ _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: Keys of one-time passwords.
 _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
+#: Where something else is put in, an option, or an address.
+_FORMAT = late(r"%[sdif]|\$\{|\$\w+\b|^-|=|[<>(){}|;,]|^[\w.-]+@[\w.-]+$|&&|\*\*|/\w+/")
 #: Bytes as certificates and fingerprints have them.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
@@ -171,6 +173,14 @@ def is_alone(text: str) -> bool:
     return is_hard(text) and not _PAIRS.fullmatch(text) and not _REFERENCE.match(text) and not _NO_PASSWORD.fullmatch(text) and not _CLASS.search(text)
 
 
+def is_unlike_words(text: str) -> bool:
+    """What is a password or a key even where little says so: signs among letters and digits, or made by chance."""
+    signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
+    if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
+        return False
+    return (is_mixed(text) and signs) or (len(text) >= 20 and looks_random(text) and not text.islower())
+
+
 def is_told(text: str) -> bool:
     """What people tell each other as a password: no word, and none of what else has letters and digits in it."""
     return (
@@ -198,9 +208,14 @@ def is_long(text: str) -> bool:
     return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
 
 
+def is_uuid(text: str) -> bool:
+    """Whether this is a UUID."""
+    return _UUID.fullmatch(text) is not None
+
+
 def is_identity(text: str) -> bool:
     """Whether this is a UUID, or a sum as git and others write it."""
-    return _UUID.fullmatch(text) is not None or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
+    return is_uuid(text) or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
 def is_opaque(value: str) -> bool:
