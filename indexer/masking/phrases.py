@@ -355,7 +355,7 @@ for _rows in (PHRASES, CALLS, PRINTED, PROSE, WRAPPED):
         _ALL[_sign] = (*_ALL.get(_sign, ()), *_phrases)
 _KNOWN_BY_WORDS = frozenset(
     word.encode()
-    for rows in (CALLS, PRINTED, PROSE)
+    for rows in (CALLS, PRINTED, PROSE, WRAPPED)
     for phrases in rows.values()
     for phrase in phrases
     for word in phrase.words.split()

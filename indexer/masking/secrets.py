@@ -20,7 +20,7 @@ from indexer.masking.printed import hashes_in
 from indexer.masking.prose import ABROAD, BEYOND_ASCII
 from indexer.masking.signs import Signs, words_of
 from indexer.masking.spans import HIDDEN, SHAPE, Span, lines_at
-from indexer.masking.tokens import has_controls, long_runs, runs_of, tokens_in
+from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.view import View, joined, other_readings
 from indexer.patterns import late
 
@@ -65,7 +65,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     if depth < _DEPTH:
         for start, end, said in texts_in(read.plain, read.tokens):
             spans += [Span(start, SHAPE, end, inside.kind) for inside in spans_of(said, depth + 1)[:1]]
-    if reading := joined(text, read.plain, read.tokens):
+    if reading := joined(text, read.plain, read.tokens, is_begun):
         spans += _read_as(reading)
     ascii_only = text.isascii()
     if not ascii_only:

@@ -175,6 +175,16 @@ def _shapes() -> dict[str, list[_Shape]]:
     return shapes
 
 
+def is_begun(text: str, start: int, end: int) -> bool:
+    """Whether between two positions is the beginning of a token, and not all of it."""
+    return any(
+        text.startswith(shape.beginning, start)
+        and end - start >= max(len(shape.beginning), 4)
+        and not _compiled(shape.follows).match(text, start + len(shape.beginning), end)
+        for shape in _shapes().get(text[start : start + 2], ())
+    )
+
+
 @cache
 def _any_at_a_run() -> re.Pattern[str]:
     return re.compile("|".join(pattern for _, pattern in _AT_A_RUN))

@@ -50,11 +50,19 @@ _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 #: string to which another is added, or at the edge of a page or a terminal.
 _GOES_ON = late(
     rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|\r?\n)"
-    rb"[ \t>|]{0,12}+(?:\\?[\"'])?(?=[A-Za-z+/_-]{0,60}[0-9])(?=([A-Za-z0-9+/=_-]{8,}))"
+    rb"[ \t>|]{0,12}+(?:\\?[\"'])?(?=[A-Za-z+/_-]{0,60}[0-9])(?=([A-Za-z0-9+/=_-]{4,}))"
 )
+#: The same, seen from where it goes on.
+_LINE_END = late(
+    rb"(?:\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|\r?\n)"
+    rb"[ \t>|+#-]{0,12}(?:\\?[\"'])?\Z"
+)
+_LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,59}\Z")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n"))
 _QUOTES = frozenset((b'"', b"'"))
+#: So many characters of a token that is not known by its beginning stand in the next line at least.
+_REST = 8
 #: A line of a page, mail or terminal is at least so long where something in it is broken.
 _FULL_LINE = 56
 
@@ -130,27 +138,47 @@ def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iter
         yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
 
 
-def joined(text: str, plain: bytes, tokens: Iterable[int]) -> View | None:
+def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int], bool]) -> View | None:
     """The lines in which a token is broken that goes on in the next line, in one; `None` where there is none.
 
-    `plain` is the text with one byte a character, and `tokens` are where long runs of token characters begin.
+    `plain` is the text with one byte a character, `tokens` are where long runs of token characters begin, and `begins`
+    says whether what stands between two positions is the beginning of a token that is known.
     """
     edits, position = list[tuple[int, int, str]](), 0
-    for begin in tokens:
-        token = begin
+
+    def join(first: int, end: int, again: int) -> None:
+        nonlocal position
+        line = plain.rfind(b"\n", max(position, first - 400), end) + 1 or max(position, first - 400)
+        if line > position:
+            edits.append((position, line, "\n"))  # only these lines are read again
+        edits.append((end, again, ""))
+        position = again
+
+    for token in tokens:
+        if token > position and (cut := _begun(plain, token)) and cut[0] >= position and begins(text, *cut[:2]):
+            join(*cut)
         while token >= position and (found := _going_on(plain, token)):
-            start = max(position, token - 400)
-            line = plain.rfind(b"\n", start, found.start(1)) + 1 or start
-            if not (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found)):
+            line = plain.rfind(b"\n", max(position, token - 400), found.start(1)) + 1 or max(position, token - 400)
+            if not (
+                (len(found[2]) >= _REST and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found)))
+                or begins(text, token, found.start(1))
+            ):
                 break
-            if line > position:
-                edits.append((position, line, "\n"))  # only these lines are read again
-            edits.append((found.start(1), found.end(), ""))
-            position = token = found.end()
+            join(token, found.start(1), found.end())
+            token = position  # noqa: PLW2901
     if not edits:
         return None
     last = plain.find(b"\n", position)
     return View(text, [*edits, (last, len(text), "\n")] if last >= 0 else edits)
+
+
+def _begun(plain: bytes, token: int) -> tuple[int, int, int] | None:
+    """Where the word at the end of the line before begins and ends, and where it goes on, if `token` begins a line."""
+    if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
+        token += 2
+    found = _LINE_END.search(plain, max(0, token - 40), token)
+    word = _LAST_WORD.search(plain, max(0, found.start() - 60), found.start()) if found else None
+    return (word.start(), word.end(), token) if word else None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
