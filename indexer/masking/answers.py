@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
 from indexer.masking.values import is_alone
 from indexer.patterns import late
 
-#: A line has one of these in small letters below which a secret may stand.
-ANSWER_SIGNS = (
-    *(b"pass", b"pw", b"secret", b"token", b"key", b"credential"),
-    *(b"op read", b"wg gen", b"openssl rand", b"output -raw", b"config:get", b"urandom", b"find-generic", b"find-internet"),
-)
+#: A line has one of these in small letters below which a secret may stand,
+_NAMED = (b"pass", b"pw", b"secret", b"token", b"key")
+#: or one of those, by a whole word of it.
+_BY_WORD = {
+    b"op": b"op read",
+    b"wg": b"wg gen",
+    b"openssl": b"openssl rand",
+    b"raw": b"output -raw",
+    b"config": b"config:get",
+    b"urandom": b"urandom",
+    b"generic": b"find-generic",
+    b"internet": b"find-internet",
+    b"credentials": b"credential",
+}
+ANSWER_WORDS = tuple(_BY_WORD)
 _ALONE = late(
     r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: ))?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
@@ -46,9 +56,10 @@ _ABOUT = late(
 )
 
 
-def answers_in(text: str, lower: bytes, signs: Sequence[bytes]) -> Iterator[Span]:
+def answers_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
-    places = sorted(place for sign in signs for place in positions_of(lower, sign))
+    there = [sign for sign in _NAMED if sign in signs] + [said for word, said in _BY_WORD.items() if word in signs]
+    places = sorted(place for literal in there for place in positions_of(lower, literal))
     for start, end in lines_at(lower, places):
         found = _ALONE.match(text, end) if end - start < 500 else None
         if found is None or placeholder(found[2]) or monotone(found[2]) or not is_alone(found[2]):

@@ -18,11 +18,12 @@ STEMS = {
     b"token": "token",
     b"key": "api-key",
     b"_pat": "token",
-    b"cred": "secret",
+}
+#: The same of which a text has a whole word.
+STEM_WORDS = {
+    **dict.fromkeys((b"cred", b"creds", b"credential", b"credentials"), "secret"),
     b"clave": "password",
-    b"salt": "token",
-    b"seed": "token",
-    b"pepper": "token",
+    **dict.fromkeys((b"salt", b"seed", b"pepper"), "token"),
 }
 #: How a name may go on behind "pass".
 _PASS_ENDS = late(
@@ -160,7 +161,7 @@ _COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)
 
 def assignments_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the stems."""
-    for stem, kind in STEMS.items():
+    for stem, kind in (STEMS | STEM_WORDS).items():
         if stem in signs:
             yield from _of_stem(text, lower, stem, kind)
 

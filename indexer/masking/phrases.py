@@ -11,37 +11,6 @@ from indexer.masking.prose import PROSE
 from indexer.masking.spans import HIDDEN, Span
 from indexer.masking.wrapped import WRAPPED
 
-#: What is written or given to somebody else: to a program that takes secrets, or into a file of that name.
-_PIPED = (
-    Phrase(
-        "password",
-        "echo |printf |write-output ",
-        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
-        r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
-        r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
-        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
-        "hard",
-    ),
-    Phrase(
-        "password",
-        "chpasswd",
-        r"(?:echo|printf)\s+[\"']?[\w.-]{1,64}:([^\s\"'|]{3,128})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
-    ),
-    Phrase("password", "htpasswd", rf"htpasswd\s+-[a-zA-Z]*b[a-zA-Z]*\s+(?:\S+\s+){{1,2}}{VALUE}"),
-    Phrase(
-        "password",
-        "secret|parameter|credential|token|password",
-        r"(?i:secrets?|put-parameter|credentials?|tokens?|passwords?)[ :]\s*(?:set|put|add|create\w*|update|store|upsert|edit)?[^\n|]{0,160}?"
-        rf"\s(?:-b|-v|-w|--body|--value|--secret-string|--string-value|--content|--data|--plaintext|--secret-value)[ =]?{VALUE}",
-        "hard",
-    ),
-    Phrase(
-        "password",
-        "set password for",
-        r"(?i:set password for)\s[^\n=;]{1,80}=\s?(?i:password\()?'([^'\n]{3,256})'",
-        begins=True,
-    ),
-)
 _PASSWORD_FILE = (
     Phrase(
         "password",
@@ -281,10 +250,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             r"(?i:with|encrypted|set|login|role|user|superuser|for)\s[^\n;]{0,120}?(?i:password)(?:\s{0,4}=\s{0,4}|\s{1,4})"
             r"(?i:password\s{0,2}\(\s{0,2})?[EN]?'([^'\n]{3,256})'",
         ),
-        *_PIPED,
     ),
-    b"echo ": _PIPED,
-    b"printf ": _PIPED,
     b"<<<": (
         Phrase(
             "password",
@@ -302,7 +268,6 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"nonce_key": _WORDPRESS,
     b"secret": (
         Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
-        *_PIPED,
     ),
     b"token": (
         Phrase("token", "aws configure", r"aws configure set\s+aws_session_token\s+[\"']?([A-Za-z0-9+/=]{40,}+)"),

@@ -12,8 +12,50 @@ _CRYPT = late(
     r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy])\$"
     r"(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,4}[A-Za-z0-9./+=_-]{20,}+)"
 )
+#: What is written or given to somebody else: to a program that takes secrets, or into a file of that name.
+_GIVEN = (
+    Phrase(
+        "password",
+        "echo |printf |write-output ",
+        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
+        r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
+        r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
+        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
+        "hard",
+        words="echo printf output",
+    ),
+    Phrase(
+        "password",
+        "chpasswd",
+        r"(?:echo|printf)\s+[\"']?[\w.-]{1,64}:([^\s\"'|]{3,128})[\"']?\s*\|\s*(?:sudo\s+)?chpasswd",
+        words="chpasswd",
+    ),
+    Phrase(
+        "password",
+        "htpasswd",
+        rf"htpasswd\s+-[a-zA-Z]*b[a-zA-Z]*\s+(?:\S+\s+){{1,2}}{VALUE}",
+        words="htpasswd",
+    ),
+    Phrase(
+        "password",
+        "secret|put-parameter|credential|token|password",
+        r"(?i:secrets?|put-parameter|credentials?|tokens?|passwords?)[ :]\s*(?:set|put|add|create\w*|update|store|upsert|edit)?[^\n|]{0,160}?"
+        rf"\s(?:-b|-v|-w|--body|--value|--secret-string|--string-value|--content|--data|--plaintext|--secret-value)[ =]?{VALUE}",
+        "hard",
+        begins=True,
+        words="secret secrets parameter credential credentials token tokens password passwords",
+    ),
+    Phrase(
+        "password",
+        "set password for",
+        r"(?i:set password for)\s[^\n=;]{1,80}=\s?(?i:password\()?'([^'\n]{3,256})'",
+        begins=True,
+        words="password",
+    ),
+)
 #: By a literal that a text has in which some of these are.
 PRINTED = by_sign(
+    *_GIVEN,
     Phrase(
         "password-hash",
         "pbkdf2|:1$|scrypt$",
@@ -123,8 +165,9 @@ PRINTED = by_sign(
     Phrase("vault-key", "unseal ", r"unseal\s+([A-Za-z0-9+/=]{40,}+)", words="unseal"),
     Phrase(
         "password",
-        "command|cmd",
+        "pass",
         rf"(?i:pass\w{{0,8}}[-_]?(?:command|cmd|eval))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
+        begins=True,
         words="command cmd passcmd passwordeval passcommand",
     ),
     Phrase("password", "rabbitmqctl", rf"rabbitmqctl\s+(?:add_user|change_password)\s+\S{{1,64}}\s+{VALUE}", words="rabbitmqctl"),
@@ -154,7 +197,7 @@ PRINTED = by_sign(
         "wallet-key",
         "solana|keypair|private|secret",
         r"(?i:solana|keypair|private_?key|secret_?key)[^\[{]{0,120}(\[(?:\s{0,8}\d{1,3}\s{0,4},){31,63}\s{0,8}\d{1,3}\s{0,8}\])",
-        reach=700,
+        begins=True,
         words="solana keypair private secret",
     ),
     Phrase(  # a word that says what it is, in settings of machines and in what is typed to servers
@@ -163,6 +206,7 @@ PRINTED = by_sign(
         r"(?i:(?<![a-z])(?:password|passwd|passphrase|pass|pw|pwd|secret|key|psk|eap|xauth|identify|auth|community|(?:oper|login|createuser) \S{1,64}))"
         rf"\s{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|was)\s{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
         "unlike",
+        begins=True,
         words="password passwd passphrase pass pw pwd secret key psk eap xauth identify auth community oper login createuser",
     ),
     Phrase(

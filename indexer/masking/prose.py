@@ -51,12 +51,19 @@ _KEY = (
     r"schl\u00fcssel (?:f\u00fcr|der|des|zu[rm]?) [^\n.;!?]{0,20}?api)"
 )
 
+
+
+def _after(words: str) -> str:
+    """A pattern of the place right behind one of these words."""
+    return "(?i:" + "|".join(f"(?<={word})" for word in words.split("|")) + ")"
+
+
 #: A key, a token or a secret that belongs to something.
-_OWNED = (
-    r"(?i:\b(?:api|access|secret|signing|encryption|private|client|webhook|bot|auth\w*|refresh|session|jwt|master|license|"
-    r"service|deploy|admin|app|shared|smtp|db|database|stripe|github|gitlab|slack|openai|new|our|my|your|the) "
-    r"(?:secret(?: key)?|token|key|pass))"
+_OWNERS = (
+    "api|access|secret|signing|encryption|private|client|webhook|bot|auth|refresh|session|jwt|master|license|service|deploy|"
+    "admin|app|shared|smtp|db|database|stripe|github|gitlab|slack|openai|new|our|my|your|the"
 )
+_OWNED = rf"{_after(_OWNERS)} (?i:secret(?: key)?|token|key|pass)"
 _IT_IS = rf"{_NO_WORD}{_GAP}{_IS}{_TOLD}"
 #: The word right before a password that is told without a verb: "and password …".
 _LAST = (
@@ -143,13 +150,14 @@ _OTHERS = (
         " / ",
         r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:use|with|as|try|is|mit|avec|con|com)))\s{1,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
         "hard",
-        words="login wifi wi wlan user account use with as try is mit avec con com",
+        words="login wifi wi wlan user account use try mit avec",
     ),
     Phrase(
         "token",
-        "token |key |secret ",
+        "token |secret |api key |access key |secret key ",
         r"(?i:(?<![\w-])(?:token|(?:api|access|secret) key|secret)) (?:[0-9a-f]{0,40}(?<= ))([0-9a-f]{32,}+|[A-Za-z0-9_-]{20,}+)(?![\w.(/-])",
         "key",
+        begins=True,
         words="token key secret",
     ),
     Phrase(
@@ -161,9 +169,10 @@ _OTHERS = (
     ),
     Phrase(
         "api-key",
-        "key",
-        r"(?i:\b(?:this|the|my|your|our|new|prod|live|test) key)\b(?: for [^\n.:]{1,30})?:\s{1,2}([A-Za-z0-9_-]{24,}+)(?![\w.(/])",
+        " key",
+        rf"{_after('this|the|my|your|our|new|prod|live|test')} (?i:key)\b(?: for [^\n.:]{{1,30}})?:\s{{1,2}}([A-Za-z0-9_-]{{24,}}+)(?![\w.(/])",
         "opaque",
+        begins=True,
         words="key",
     ),
     Phrase(
@@ -183,9 +192,10 @@ _OTHERS = (
     ),
     Phrase(
         "secret",
-        "secret|token|key|pass",
+        " secret| token| key| pass",
         rf"{_OWNED}(?!\w){_GAP}(?:{_IS}|[ ]=[ ]|[ ](?={QUOTE})){_TOLD}",
         "chosen",
+        begins=True,
         words="secret token key pass",
     ),
     *(

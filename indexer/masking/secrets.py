@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from indexer.masking.answers import ANSWER_SIGNS, answers_in
-from indexer.masking.assignments import STEMS, assignments_in
+from indexer.masking.answers import ANSWER_WORDS, answers_in
+from indexer.masking.assignments import STEM_WORDS, STEMS, assignments_in
 from indexer.masking.blocks import BLOCK_SIGNS, BLOCK_WORDS, blocks_in
 from indexer.masking.commands import commands_in
 from indexer.masking.encoded import texts_in
@@ -28,9 +28,9 @@ _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: Of these a text has one if it says something of secrets, however it is written: no escape hides them all.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
 #: Of these it has one if words tell of a secret in it.
-_SIGNS = Signs((*STEMS, *ANSWER_SIGNS, *PHRASE_SIGNS, *BLOCK_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
+_SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *BLOCK_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
 #: The same by whole words.
-_WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS))
+_WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *STEM_WORDS))
 _TAB = 9
 #: Base64 of base64 is looked into, not further.
 _DEPTH = 2
@@ -105,7 +105,7 @@ def _read(read: _Text) -> list[Span]:
     spans += hashes_in(text, lower)
     if signs:
         spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
-        spans += answers_in(text, lower, [sign for sign in ANSWER_SIGNS if sign in signs])
+        spans += answers_in(text, lower, signs)
     if b" -" in lower:
         spans += commands_in(text, lower)
     return spans

@@ -63,14 +63,15 @@ _AT_A_RUN = (
     ("wallet-key", r"[5KL][1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9_-])"),
     ("azure-key", r"[A-Za-z0-9]{30,56}JQQJ99[A-Za-z0-9]{20,}"),
     ("azure-key", rf"{_TOKEN}{{30,46}}Az(?:Fu|Se|Ca|Sf)[A-Za-z0-9]{{5,7}}(?![A-Za-z0-9_-])"),
-    (  # whoever's it is: a word that says so, and what is made by chance
-        "token",
-        r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|refresh|priv|private|uat|apikey|bearer|webhook|signing|sec)"
-        r"[_-](?:[a-z0-9]{1,6}[_-]){0,2}"
-        r"(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])",
-    ),
     ("password-hash", r"md5[0-9a-f]{32}(?![A-Za-z0-9_-])"),
     ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
+)
+_RANDOM = 20
+#: Whoever's it is: a word that says so, and what is made by chance.
+_SAYS_SO = (
+    r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|refresh|priv|private|uat|"
+    r"bearer|webhook|signing|sec)[_-](?:[a-z0-9]{1,6}[_-]){0,2}(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])"
+    r"[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])"
 )
 #: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
 _GLUED = "(?<=[A-Za-z0-9_-])"
@@ -202,10 +203,20 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
                 yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
             match = _compiled(pattern).match(text, at)
-            if kind == "token" and (text[at - 1 : at + 1] in _ESCAPED_LINE_ENDS or (match and changes(match[0][-20:]) < 3)):
-                continue
             if match and not monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
                 yield Span(at, SHAPE, _token_end(text, match.end()), kind)
+        if _says_so(text, plain, runs, at):
+            yield Span(at, SHAPE, _token_end(text, at), "token")
+
+
+def _says_so(text: str, plain: bytes, runs: bytes, start: int) -> bool:
+    """Whether a word before what is made by chance says that it is secret."""
+    end = runs.find(b" ", start)
+    end = len(runs) if end < 0 else end
+    last = max(plain.rfind(b"_", start, end), plain.rfind(b"-", start, end)) + 1
+    if not last or end - last < _RANDOM or text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
+        return False
+    return changes(text[end - _RANDOM : end]) >= 3 and _compiled(_SAYS_SO).match(text, start) is not None
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
