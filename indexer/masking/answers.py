@@ -24,11 +24,11 @@ _BY_WORD = {
 }
 ANSWER_WORDS = tuple(_BY_WORD)
 _ALONE = late(
-    r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: ))?"
+    r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: )|- )?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
 )
 _SECRET = (
-    r"(?:pass(?:w(?:or)?d|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
+    r"(?:pass(?:w(?:or)?ds?|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
     r"kennwort|contrase\w{1,2}a|senha|wachtwoord)"
 )
 #: Commands that print a secret and nothing else.
@@ -36,7 +36,7 @@ _GETS = late(
     r"(?i)\b(?:op (?:read|item get)|wg gen(?:key|psk)|openssl rand|pwgen|apg|makepasswd|outputs? -raw|config:get|"
     r"find-(?:generic|internet)-password|/dev/u?random|pass (?:show |generate )?[\w/.@-]{2,}$|(?:go|l)pass show|(?:rb?|b)w get|"
     r"secret-tool lookup|get-secret-value|secrets? (?:versions )?(?:access|show|get|reveal|view|print)|get-login-password|"
-    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|gen[._]secret|rails secret|key:generate)\b"
+    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|initial-password|reset-password|gen[._]secret|rails secret|key:generate)\b"
 )
 #: Commands that print what they are told to: then that is called a secret.
 _PRINTS = late(

@@ -22,7 +22,7 @@ STEMS = {
 #: The same of which a text has a whole word.
 STEM_WORDS = {
     **dict.fromkeys((b"cred", b"creds", b"credential", b"credentials"), "secret"),
-    b"clave": "password",
+    **dict.fromkeys((b"clave", b"mdp"), "password"),
     **dict.fromkeys((b"salt", b"seed", b"pepper"), "token"),
 }
 #: How a name may go on behind "pass".
@@ -35,7 +35,7 @@ _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 _KEY_OWNERS = tuple(
     b"api access secret private priv auth account client service signing encryption master db "
     b"subscription shared app application deploy webhook hmac jwt license functions function consumer "
-    b"admin storage preshared integration ingest write server rest crypt cipher user session cookie "
+    b"admin storage preshared integration ingest write server rest crypt cipher validation decryption machine user session cookie "
     b"refresh developer dev prod ssh host openai anthropic stripe google maps azure github gitlab twilio "
     b"sendgrid mailgun datadog algolia pinecone mistral groq deepseek supabase firebase openweather sentry "
     b"grafana".split()
@@ -111,7 +111,7 @@ _SEPARATOR = late(
     r",[ \t]{0,24}+(?:default(?:_?[vV]alue)?\s{0,2}[=:]\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
     r"[ \t]{0,24}\|[ \t]{0,2}(?:default|d)\([ ]?(?=\\{0,3}[\"'])|[ \t]{0,24}\|[ \t]{1,4}|[ \t]{1,24}+|"
     # an element, its attribute or the one behind it
-    r"(?:>(?:\s{0,8}<value>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
+    r"(?:>(?:\s{0,8}<(?i:value)>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
     r"(?:[bfruNE]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
 )
 _BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
@@ -189,7 +189,11 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
         return not lower[position + 4 : position + 5].isalpha()
     if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
         return True
-    if stem == b"pw" and lower[position - 4 : position] in (b"bind", b"root", b"user") and not lower[position + 2 : position + 3].isalnum():
+    if (
+        stem == b"pw"
+        and lower[position - 4 : position] in (b"bind", b"root", b"user")
+        and not lower[position + 2 : position + 3].isalnum()
+    ):
         return True
     if stem == b"pw" and lower[position + 2 : position + 3].isalnum() and lower[position + 2] != ord("d"):
         return False
@@ -231,7 +235,9 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
     if text[name_start - 1 : name_start + 1] in _ESCAPED_LINE_ENDS and stem > name_start:
         name_start += 1
-    if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():  # a section and a name in it
+    if (
+        text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha()
+    ):  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
     if text.rfind("arn:", max(0, name_start - 60), name_start) > text.rfind(" ", 0, name_start):
@@ -266,7 +272,9 @@ def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
     near = text[max(0, match.start() - 240) : match.end() + 160]
     if match["sep"].strip() == ":" and not match["quote"]:
         return False
-    return name.lower() in ("key", "app_key") and match["sep"].strip() in ("=", ":") and _ACCOUNT.search(near) is not None
+    return (
+        name.lower() in ("key", "app_key") and match["sep"].strip() in ("=", ":") and _ACCOUNT.search(near) is not None
+    )
 
 
 def _word_before(text: str, position: int) -> str:
@@ -280,7 +288,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
         if name == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
             return False
         lower = word.lower()
-        return lower.startswith(("pwd", "pw", "clave")) or _PASS_ENDS.fullmatch(word[4:]) is not None
+        return lower.startswith(("pwd", "pw", "clave", "mdp")) or _PASS_ENDS.fullmatch(word[4:]) is not None
     if kind != "api-key":
         return True
     before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.:")
@@ -312,7 +320,12 @@ def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re
     if separator.strip() == "|":
         row = _line_before(text, name_start).strip(" `*") == "|" and _CELL_ENDS.match(text, value.end())
         return (words, "entry") if row and is_hard(words) else None
-    if separator[:1] == ":" and "\n" in separator and separator.rstrip().endswith((":", "t:")) and separator.count(":") > 1:
+    if (
+        separator[:1] == ":"
+        and "\n" in separator
+        and separator.rstrip().endswith((":", "t:"))
+        and separator.count(":") > 1
+    ):
         return (words, "entry") if after in ("", "\n", "\r", '"', "'", " ") else None
     if "alue" in separator and "efault" not in separator:
         if not _PAIRS.search(earlier):
@@ -345,7 +358,9 @@ def _behind_blank(
     if not quote and after in ("", "\n") and _owns_line(text, match.start(), match):
         return words, "line"
     before = _PLACE.sub("", _line_before(text, name_start))
-    told = _TOLD_TO_SET.search(before) or not before.strip(" \t+>`|#-") or (_FEW_WORDS.search(before) and "pass" in name)
+    told = (
+        _TOLD_TO_SET.search(before) or not before.strip(" \t+>`|#-") or (_FEW_WORDS.search(before) and "pass" in name)
+    )
     over = after == quote[-1:] if quote else after in ("", "\n", "\r")
     return (words, "line") if told and over and is_alone(words) and not is_identity(words) else None
 

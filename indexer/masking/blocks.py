@@ -14,10 +14,21 @@ from indexer.patterns import late
 _TABLE = (b"|--", b"| --", b"|:-", b"| :-", b"-+-")
 BLOCK_SIGNS, BLOCK_WORDS = (
     _TABLE,
-    (b"kind", b"insert", b"codes", b"backup", b"recovery", b"digos", b"recoverycodes", b"backupcodes", b"wiederherstellungscodes"),
+    (
+        b"kind",
+        b"insert",
+        b"value",
+        b"codes",
+        b"backup",
+        b"recovery",
+        b"digos",
+        b"recoverycodes",
+        b"backupcodes",
+        b"wiederherstellungscodes",
+    ),
 )
 _COLUMNS = (
-    *(b",password", b"password,", b";password", b"password;", b"secret,", b"token,"),
+    *(b",password", b"password,", b";passw", b"password;", b"secret,", b"token,"),
     *(b"\tpassword", b"password\t", b"\ttoken", b"\tsecret", b"  token\n", b"  password\n", b"  secret\n"),
 )
 
@@ -48,7 +59,24 @@ _CODES_BEGIN_WITH = (
     *("recovery", "backup", "wiederherstellung", "scratch"),
     *("codes de", "code de", "digos de", "digo de", "codici di"),
 )
+_BEHIND = late(r"[\"']?\s?[:=]\s?\[?[\"']?")
 _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
+_VALUE_OF = late(r"\"[vV]alue\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([^\"\s\\]{8,512})\\{0,3}\"")
+#: What an object has beside a value that is secret.
+_TELLS_BESIDE = late(
+    r"\"keyName\\{0,3}\"|/secrets/|\"httpOnly\\{0,3}\"|SecureString|\"(?:sensitive|secret|secure)\\{0,3}\"\s{0,4}:\s{0,4}true|"
+    r"\"type\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"(?:secret|password)"
+)
+_NEIGHBORS = (
+    b"keyname",
+    b"/secrets/",
+    b"httponly",
+    b"securestring",
+    b'"sensitive',
+    b'"secure',
+    b'"type": "secret',
+    b'"password"',
+)
 _COOKIE = late(
     r"(?m:^)(?:#HttpOnly_)?\S{1,200}\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t([^\t\n]{8,4096})"
 )
@@ -85,7 +113,9 @@ def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str],
         yield _tables
     if password and b"insert" in signs:
         yield _rows
-    if any(sign in signs for sign in BLOCK_WORDS[2:]):
+    if b"value" in signs and any(sign in lower for sign in _NEIGHBORS):
+        yield _neighbors
+    if any(sign in signs for sign in BLOCK_WORDS[3:]):
         yield _codes
 
 
@@ -146,7 +176,9 @@ def _cells(line: str, position: int, separator: str, columns: list[int]) -> Iter
     cells = _parted(line, separator)
     for number in columns:
         if number < len(cells) and _is_cell(value := cells[number].strip(" \t\r\n\"'*`")):
-            start = position + line.index(value, 0 if separator == "  " else sum(len(cell) + 1 for cell in cells[:number]))
+            start = position + line.index(
+                value, 0 if separator == "  " else sum(len(cell) + 1 for cell in cells[:number])
+            )
             yield Span(start, PHRASE, start + len(value), "password")
 
 
@@ -186,7 +218,8 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
     """The one code behind a colon."""
-    code = _CODE.match(text, end + 2) if text[end : end + 2] == ": " else None
+    behind = _BEHIND.match(text, end)
+    code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []
 
 
@@ -204,6 +237,18 @@ def _places(text: str, word: str) -> Iterator[int]:
 def is_code(value: str) -> bool:
     """Whether it is no word: with a digit, and none of the ids of a log."""
     return any(c.isdigit() for c in value) and not monotone(value)
+
+
+def _neighbors(text: str) -> Iterator[Span]:
+    """A value that only what stands beside it in the same object tells of."""
+    for value in _VALUE_OF.finditer(text):
+        start, end = (
+            text.rfind("{", max(0, value.start() - 400), value.start()),
+            text.find("}", value.end(), value.end() + 400),
+        )
+        beside = text[max(start, value.start() - 400) : end if end >= 0 else value.end() + 400]
+        if _TELLS_BESIDE.search(beside) and (looks_random(value[1], lenient=True) or is_strong(value[1])):
+            yield _span(value, 1, "secret")
 
 
 def _cookies(text: str) -> Iterator[Span]:

@@ -31,7 +31,9 @@ CALLS = by_sign(
     _called("smtp.start", 4, "told", words="smtp"),
     _called("pgp_sym_decrypt|pgp_sym_encrypt|aes_encrypt|aes_decrypt", 1, "any", words="pgp aes"),
     _called("auth", 0, "told"),
-    _called("hashpw|crypt|password|hash::make|hash::check|bcrypt.hash|bcrypt.hashsync|bcrypt.compare|argon2.hash", 0, "hard"),
+    _called(
+        "hashpw|crypt|password|hash::make|hash::check|bcrypt.hash|bcrypt.hashsync|bcrypt.compare|argon2.hash", 0, "hard"
+    ),
     _called("cookieparser|cookiesession", 0, "long", "secret"),
     _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "hard", "secret", "jwt"),
     _called("getconnection", 2),

@@ -44,7 +44,9 @@ COMMANDS = (
     _command("keytool|jarsigner", "-(?:storepass|keypass|deststorepass|srcstorepass)[ =]"),
     _command("lftp|ncftp", r"-u ?[^\s,]{1,64},"),
     _command("xfreerdp|rdesktop", "/p:|-p "),
-    _command("veracrypt|truecrypt|snowsql|beeline|clickhouse-client|cqlsh|vsql|influx|rabbitmqadmin", "-p ?|--password[ =]"),
+    _command(
+        "veracrypt|truecrypt|snowsql|beeline|clickhouse-client|cqlsh|vsql|influx|rabbitmqadmin", "-p ?|--password[ =]"
+    ),
 )
 #: What names of programs are made of, with blanks for all other bytes.
 _NAMES = bytes(

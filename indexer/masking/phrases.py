@@ -32,10 +32,17 @@ _WORDPRESS = (
 _WORDS = (
     Phrase(
         "recovery-phrase",
-        "mnemonic|phrase",
-        rf"(?i:mnemonic|seed|recovery)(?i:[ _-]?(?:phrase|words))?(?:{QUOTE})?"
+        "mnemonic|phrase|seed|wallet",
+        rf"(?i:mnemonic|seed|recovery|wallet)(?i:[ _-]?(?:phrase|words))?(?:{QUOTE})?"
         rf"(?:\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{QUOTE})?|\s{{1,4}}(?:{QUOTE}))"
         r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8})",
+        reach=300,
+    ),
+    Phrase(
+        "recovery-phrase",
+        "mnemonic|phrase|seed|wallet",
+        r"(?i:mnemonic|seed|recovery|wallet)[^\n]{0,60}\n((?:\s{0,6}\d{1,2}[.):]?\s{1,4}[a-z]{3,8}(?=\s)){12,24})",
+        reach=600,
     ),
 )
 _SIGNATURE = (
@@ -161,7 +168,9 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"sonar\.login(?:{QUOTE})?\s{{0,4}}[:=,]\s{{0,4}}(?:{QUOTE})?([0-9a-f]{{40}})",
         ),
         *_SIGNATURE,
-        Phrase("api-key", "key=|appid=|app_id=|auth=", r"[?&](?:auth|key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
+        Phrase(
+            "api-key", "key=|appid=|app_id=|auth=", r"[?&](?:auth|key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"
+        ),
     ),
     b"&sig": _SIGNATURE,
     b"-signature=": (Phrase("signature", "-signature=", r"X-(?:Amz|Goog)-Signature=([0-9a-f]{64,}+)"),),
@@ -227,8 +236,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         ),
         Phrase(
             "password",
-            "phrase",
-            rf"(?i:pass_?phrase)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})"
+            "pass",
+            rf"(?i:pass(?:_?phrase|word|wd)?)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})"
             rf"((?!\w+ your)[a-z]{{3,10}}(?:[ -][a-z]{{3,10}}){{3,11}})(?:{QUOTE})",
         ),
         Phrase(
@@ -291,6 +300,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b":6432:": _PASSWORD_FILE,
     b":*:": _PASSWORD_FILE,
     b"mnemonic": _WORDS,
+    b"wallet": _WORDS,
     b"phrase": _WORDS,
     b"key": (
         Phrase(
@@ -328,9 +338,11 @@ _KNOWN_BY_WORDS = frozenset(
 #: Literals, and whole words: of these a text has one in which there is a phrase.
 PHRASE_SIGNS, PHRASE_WORDS = tuple(_ALL.keys() - (_KNOWN_BY_WORDS - PHRASES.keys())), _KNOWN_BY_WORDS
 
+_LITERALS = frozenset(PHRASE_SIGNS)
+
 
 def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of its signs."""
-    absent = _ALL.keys() - signs
+    absent = _LITERALS - signs  # a word may still be a part of another
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _ALL.get(sign, ())):
         yield from found_in(phrase, text, lower, absent)

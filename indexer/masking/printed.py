@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from indexer.masking.phrase import QUOTE, VALUE, Phrase, by_sign
+from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN, SHAPE, Span, monotone
 from indexer.patterns import late
 
@@ -21,7 +21,7 @@ _GIVEN = (
         r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
         r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
         r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
-        "hard",
+        "given",
         words="echo printf output",
     ),
     Phrase(
@@ -71,9 +71,19 @@ PRINTED = by_sign(
         words="master",
     ),
     Phrase("token", "##[debug]=>", r"##\[debug\]=> '([^'\n]{8,200})'", "random", words="debug"),
-    Phrase("password", "snmp-server", r"snmp-server community (\S{6,64})(?: (?:RO|RW|ro|rw|view)|\s*$)", words="snmp"),
+    Phrase(
+        "password",
+        "community",
+        r"(?:snmp-server community|r[ow]community6?)[ \t]+(\S{6,64})(?: (?:RO|RW|ro|rw|view|\d)|\s*$)",
+        words="snmp rocommunity rwcommunity",
+    ),
     Phrase("password", "word 7 |secret 7 ", r"(?:password|secret) 7 ([0-9A-F]{8,64})", words="7"),
-    Phrase("wandb-key", "wandb", r"wandb(?: login\s+(?:--?\w[\w=-]*\s+){0,3}|\.login\([^)\n]{0,60}key=[\"'])([0-9a-f]{40})", words="wandb"),
+    Phrase(
+        "wandb-key",
+        "wandb",
+        r"wandb(?: login\s+(?:--?\w[\w=-]*\s+){0,3}|\.login\([^)\n]{0,60}key=[\"'])([0-9a-f]{40})",
+        words="wandb",
+    ),
     Phrase(
         "token",
         "vault login|--access-token",
@@ -87,7 +97,12 @@ PRINTED = by_sign(
     ),
     Phrase("password", "mysqladmin", rf"mysqladmin[^\n]{{0,120}}? password {VALUE}", "strong", words="mysqladmin"),
     Phrase("password", "net user ", rf"net user \S{{1,64}} {VALUE}", "strong", words="net"),
-    Phrase("password", "poetry config", rf"poetry config http-basic\.\S{{1,64}} \S{{1,64}} {VALUE}", words="poetry"),
+    Phrase(
+        "password",
+        " config",
+        rf"(?:poetry|composer) config (?:-g |--global )?http-basic\.\S{{1,64}} \S{{1,64}} {VALUE}",
+        words="poetry composer",
+    ),
     Phrase(
         "secret",
         "consul kv put|etcdctl put",
@@ -170,7 +185,12 @@ PRINTED = by_sign(
         begins=True,
         words="command cmd passcmd passwordeval passcommand",
     ),
-    Phrase("password", "rabbitmqctl", rf"rabbitmqctl\s+(?:add_user|change_password)\s+\S{{1,64}}\s+{VALUE}", words="rabbitmqctl"),
+    Phrase(
+        "password",
+        "rabbitmqctl",
+        rf"rabbitmqctl\s+(?:add_user|change_password)\s+\S{{1,64}}\s+{VALUE}",
+        words="rabbitmqctl",
+    ),
     Phrase(  # a name and a password, whatever the program
         "password",
         " -p",
@@ -204,8 +224,8 @@ PRINTED = by_sign(
         "password",
         "pass|pw|secret|key|psk|eap|xauth|identify|oper|auth|login|community|createuser",
         r"(?i:(?<![a-z])(?:password|passwd|passphrase|pass|pw|pwd|secret|key|psk|eap|xauth|identify|auth|community|(?:oper|login|createuser) \S{1,64}))"
-        rf"\s{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|was)\s{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
-        "unlike",
+        rf"[ \t]{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|was)[ \t]{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
+        "strange",
         begins=True,
         words="password passwd passphrase pass pw pwd secret key psk eap xauth identify auth community oper login createuser",
     ),
@@ -218,8 +238,92 @@ PRINTED = by_sign(
     ),
     Phrase("password", ">", r"(?m:^)\s{0,8}user \S{1,64} on >([^\s\"']{4,128})", words="user"),
     Phrase("password", "yes ", rf"\byes {VALUE}\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)", words="passwd smbpasswd"),
-    Phrase("password", "echo ", rf"\(echo {VALUE}\s*;[^\n)]{{0,80}}\)\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)", words="passwd smbpasswd"),
-    Phrase("password", "bundle config", r"bundle config(?: set| --\w+)*\s\S{3,80}\s[\w.-]{1,64}:([^\s\"']{6,128})", "told", words="bundle"),
+    Phrase(
+        "password",
+        "echo ",
+        rf"\(echo {VALUE}\s*;[^\n)]{{0,80}}\)\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)",
+        words="passwd smbpasswd",
+    ),
+    Phrase(
+        "password",
+        "bundle config",
+        r"bundle config(?: set| --\w+)*\s\S{3,80}\s[\w.-]{1,64}:([^\s\"']{6,128})",
+        "told",
+        words="bundle",
+    ),
+    Phrase(
+        "password",
+        "psk|eap|xauth",
+        r"(?i:psk|eap|xauth)[ \t]{1,4}\"([^\"\n]{6,128})\"",
+        "hard",
+        begins=True,
+        words="psk eap xauth",
+    ),
+    Phrase("password", "bundle_", rf"BUNDLE_[A-Z0-9_]{{3,80}}[:=]\s?(?:{QUOTE})?[\w.-]{{1,64}}:([^\s\"']{{6,128}})"),
+    Phrase(
+        "password",
+        "<auth-user-pass>",
+        r"<auth-user-pass>\s{0,4}\n[^\n]{1,80}\n([^\n]{4,128})\n",
+        begins=True,
+        words="auth",
+    ),
+    Phrase(
+        "password",
+        "snmp",
+        rf"snmp\w{{0,12}}\s[^\n]{{0,200}}?\s-[AX] ?{VALUE}",
+        "strong",
+        words="snmpwalk snmpget snmpset snmpbulkwalk",
+    ),
+    Phrase(
+        "secret",
+        "nsupdate",
+        r"nsupdate\s[^\n]{0,80}?-y\s+(?:[\w.-]{1,40}:){1,2}([A-Za-z0-9+/=]{16,}+)",
+        words="nsupdate",
+    ),
+    Phrase(
+        "password",
+        "chpasswd:",
+        r"chpasswd:\s{0,8}(?:list:\s{0,4}\|?\s{0,16})?[\w.-]{1,64}:(\S{6,128})",
+        begins=True,
+        words="chpasswd",
+    ),
+    Phrase(
+        "token",
+        "tokens",
+        rf"tokens?\s{{0,4}}\{{[^{{}}]{{0,200}}?=\s{{0,4}}\"({IDENTITY})\"",
+        begins=True,
+        words="tokens",
+    ),
+    Phrase(
+        "password-hash",
+        "password_hash|passwordhash|password-hash",
+        rf"password[_-]?hash(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})?([A-Za-z0-9+/=$.]{{20,}}+)",
+        "random",
+        begins=True,
+        words="password passwordhash",
+    ),
+    Phrase(
+        "password",
+        "new value|new password|new secret",
+        r"(?i:new (?:value|password|secret)):\s{1,4}(\S{8,128})",
+        "hard",
+        begins=True,
+        words="value password secret",
+    ),
+    Phrase(
+        "password",
+        'name="',
+        r"name=\\{0,3}\"\w{0,40}(?i:pass|secret|token)\w{0,40}\\{0,3}\"(?:\s|\\[rn]){2,8}([^\s\"\\]{4,256})",
+        begins=True,
+        words="disposition",
+    ),
+    Phrase(
+        "password",
+        "pragma key",
+        r"(?i:pragma key)\s{0,4}=\s{0,4}[\"']([^\"'\n]{4,256})[\"']",
+        begins=True,
+        words="pragma",
+    ),
     Phrase("password", "masterauth", r"(?m:^)\s{0,8}masterauth\s+[\"']?([^\s\"']{6,256}+)", "hard", words="masterauth"),
 )
 

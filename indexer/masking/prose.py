@@ -19,6 +19,7 @@ _NOUN_BEYOND = (
 BEYOND_ASCII = {
     word: "".join(c if c.isascii() else "?" for c in word).encode()
     for word in (
+        "\u043e\u043a\u0435\u043d",
         *("\u0430\u0440\u043e\u043b", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
         *("\ube44\ubc00\ubc88\ud638", "as\u0142o", "\u00f6senord", "\u1eadt kh\u1ea9u", "\u015fifre"),
     )
@@ -50,7 +51,6 @@ _KEY = (
     r"chave (?:de|da|do) api|chiave api|api-schl\u00fcssel|"
     r"schl\u00fcssel (?:f\u00fcr|der|des|zu[rm]?) [^\n.;!?]{0,20}?api)"
 )
-
 
 
 def _after(words: str) -> str:
@@ -134,7 +134,9 @@ _PASSWORDS = (
         words="wifi wi wlan",
     ),
 )
-ABROAD = Phrase("password", "", rf"{_NOUN_BEYOND}(?:{_IT_IS}|[ ]{_TOLD})", "told")
+ABROAD = Phrase(
+    "password", "", rf"(?:{_NOUN_BEYOND}|(?i:\u0442\u043e\u043a\u0435\u043d))(?:{_IT_IS}|[ ]{_TOLD})", "told"
+)
 _OTHERS = (
     Phrase(
         "password",

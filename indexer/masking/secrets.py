@@ -14,6 +14,7 @@ from indexer.masking.commands import commands_in
 from indexer.masking.encoded import texts_in
 from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
+from indexer.masking.near import strange_in
 from indexer.masking.phrase import found_at
 from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, phrases_in
 from indexer.masking.printed import hashes_in
@@ -106,6 +107,7 @@ def _read(read: _Text) -> list[Span]:
     if signs:
         spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
         spans += answers_in(text, lower, signs)
+        spans += strange_in(text, lower, signs)
     if b" -" in lower:
         spans += commands_in(text, lower)
     return spans

@@ -9,7 +9,7 @@ from indexer.patterns import late
 
 #: What stands for a character of a mask: nothing that a secret is looked for in has it.
 HIDDEN = "\ufffe"
-SHAPE, PHRASE, NAME = 0, 1, 2
+SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3
 
 _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _STANDS_FOR = late(
@@ -20,7 +20,7 @@ _STANDS_FOR = late(
 
 
 class Span(NamedTuple):
-    """Where a secret is. `source` puts one that is known by its shape before one that is only assigned there."""
+    """Where a secret is. `source` puts one that is known by its shape before one that is only assigned there, or only stands beside a name."""
 
     start: int
     source: int

@@ -63,6 +63,7 @@ _AT_A_RUN = (
     ("wallet-key", r"[5KL][1-9A-HJ-NP-Za-km-z]{50,51}(?![A-Za-z0-9_-])"),
     ("azure-key", r"[A-Za-z0-9]{30,56}JQQJ99[A-Za-z0-9]{20,}"),
     ("azure-key", rf"{_TOKEN}{{30,46}}Az(?:Fu|Se|Ca|Sf)[A-Za-z0-9]{{5,7}}(?![A-Za-z0-9_-])"),
+    ("ably-key", rf"{_TOKEN}{{6}}\.{_TOKEN}{{6}}:{_TOKEN}{{40,}}"),
     ("password-hash", r"md5[0-9a-f]{32}(?![A-Za-z0-9_-])"),
     ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
 )
@@ -113,10 +114,25 @@ _PATTERNS = (
     _Pattern("wallet-key", (b"allet(", b"rivateKey("), r"(?:allet|rivateKey)\(\s{0,4}[\"'](0x[0-9a-fA-F]{64})[\"']"),
     _Pattern("webhook", (b"/private-",), r"/(private-[0-9a-f]{32})/"),
     _Pattern("wallet-key", (b"ccounts",), r"accounts[\"']?\s{0,4}[:=]\s{0,4}\[\s{0,8}[\"'](0x[0-9a-fA-F]{64})[\"']"),
+    _Pattern("ceph-key", (b"==",), r"(?<![A-Za-z0-9+/=])(AQ[A-Za-z0-9+/]{36,38}==)"),
+    _Pattern("password", (b"{AQAAA",), r"\{(AQAAA[A-Za-z0-9+/=]{30,}+)\}"),
+    _Pattern(
+        "webhook",
+        (b"/hooks/", b"/webhook", b"/integration/", b"/IncomingWebhook/", b"alchemy.com/", b"infura.io/", b"ankr.com/"),
+        rf"(?:/hooks/|/webhooks?/|/integration/|/IncomingWebhook/|(?:alchemy\.com|infura\.io|ankr\.com)/(?:v\d|[a-z]{{3,12}})/)({_TOKEN}{{20,}}+)",
+    ),
+    _Pattern(
+        "wallet-key",
+        (b"rom_key(", b"ivate_key(", b"ivateKey(", b"KeyToAccount("),
+        r"(?:[fF]rom_key|[pP]rivate_?[kK]ey|KeyToAccount)\(\s{0,4}[\"'](?:0x)?([0-9a-fA-F]{64})[\"']",
+    ),
     _Pattern("password-hash", (b"*",), r"(?<![\w*])(\*[0-9A-F]{40})(?![0-9A-Fa-f])"),
-    _Pattern("password-hash", (b"SCRAM-SHA",), r"SCRAM-SHA-\d{1,3}\$(\d{3,7}:[A-Za-z0-9+/=]{16,}+\$[A-Za-z0-9+/=:]{40,}+)"),
+    _Pattern(
+        "password-hash", (b"SCRAM-SHA",), r"SCRAM-SHA-\d{1,3}\$(\d{3,7}:[A-Za-z0-9+/=]{16,}+\$[A-Za-z0-9+/=:]{40,}+)"
+    ),
     _Pattern("password-hash", (b":::",), r":\d{3,6}:[0-9a-fA-F]{32}:([0-9a-fA-F]{32}):::"),
 )
+_RANDOM_KINDS = ("aws-access-key", "webhook")
 _ANCHORS = [(anchor, rule) for rule in _PATTERNS for anchor in rule.anchors]
 
 
@@ -199,7 +215,7 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
             if not text.startswith(shape.beginning, at):
                 continue
             match = _compiled(shape.follows).match(text, at + len(shape.beginning))
-            if match and match.end() > start and _random(match[0], certain=shape.certain):
+            if match and match.end() > start and "EXAMPLE" not in match[0] and _random(match[0], certain=shape.certain):
                 yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
         for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
             match = _compiled(pattern).match(text, at)
@@ -215,6 +231,8 @@ def _says_so(text: str, plain: bytes, runs: bytes, start: int) -> bool:
     end = len(runs) if end < 0 else end
     last = max(plain.rfind(b"_", start, end), plain.rfind(b"-", start, end)) + 1
     if not last or end - last < _RANDOM or text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
+        return False
+    if text.startswith("pk_", start):  # to be shown to everybody
         return False
     return changes(text[end - _RANDOM : end]) >= 3 and _compiled(_SAYS_SO).match(text, start) is not None
 
@@ -264,7 +282,7 @@ def _matches(rule: _Pattern, text: str, lines: list[tuple[int, int]]) -> Iterato
     for start, end in lines:
         for match in _compiled(rule.pattern).finditer(text, start, end):
             group = match.lastindex or 0
-            if not monotone(match[group]) and (rule.kind != "aws-access-key" or changes(match[group]) >= 4):
+            if not monotone(match[group]) and (rule.kind not in _RANDOM_KINDS or changes(match[group]) >= 4):
                 yield Span(match.start(group), SHAPE, match.end(group), rule.kind)
 
 

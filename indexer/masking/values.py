@@ -22,6 +22,8 @@ _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
 #: Where something else is put in, an option, or an address.
 _FORMAT = late(r"%[sdif]|\$\{|\$\w+\b|^-|=|[<>(){}|;,]|^[\w.-]+@[\w.-]+$|&&|\*\*|/\w+/")
+#: What programs call things.
+_ID = late(r"[a-z]{2,20}[_-][A-Za-z0-9]+|[A-Za-z]+(?:[_.-]?[A-Za-z]+)*[_.-]?\d{1,2}")
 #: Bytes as certificates and fingerprints have them.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
@@ -29,7 +31,7 @@ _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za
 _REFERENCE = late(
     r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
     r"(?:\.{1,2}|~|[a-z]:)?[/\\][\w.@ -]+(?:[/\\]|\.[a-z]{1,5}$|$)|\./|~/|"
-    r"[a-z][a-z0-9+]{1,12}://|(?:process|os|sys|self|this|config|settings|env|secrets?|args|options|opts|var|local|data|"
+    r"[a-z][a-z0-9+-]{1,12}://|(?:id|src|env|type)=\w|(?:process|os|sys|self|this|config|settings|env|secrets?|args|options|opts|var|local|data|"
     r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|enc\[|ref:|op://|ssm:"
 )
 _NAME = late(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+")
@@ -43,7 +45,7 @@ _WORDS = late(
 _CLASS = late(r"[\[\\]|\(\?")
 #: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
 _NO_PASSWORD = late(
-    r"(?i:v?\d+(?:\.\d+)+\S*|\d+-?[a-z]+|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
+    r"(?i:v?\d+(?:\.\d+)+\S*|[\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
     r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|ed255|p-?256)\S*)|"
     r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
@@ -98,10 +100,22 @@ def is_secret(value: SecretValue) -> bool:
     if value.form == "literal":
         return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
     if value.form != "code" and (
-        is_chosen(text) or is_tangled(text) or (value.kind == "secret" and _BASE32.fullmatch(text))):
+        is_chosen(text) or is_tangled(text) or _is_jumbled(text) or (value.kind == "secret" and _BASE32.fullmatch(text))
+    ):
         return True
     least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
     return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
+
+
+def _is_jumbled(text: str) -> bool:
+    """Large and small letters in no order, with a digit."""
+    cases = len(_CASES.findall(text))
+    return (
+        len(text) >= 12
+        and is_mixed(text)
+        and (3 * cases >= len(text) or (changes(text) >= 2 and cases >= 3 and not _WORDS.search(text)))
+        and text.replace("_", "").replace("-", "").isalnum()
+    )
 
 
 def is_chosen(text: str) -> bool:
@@ -122,7 +136,10 @@ def _is_password(text: str, form: Form) -> bool:
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not _WORDS.search(text)
         return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
-            not _NAME.fullmatch(text) or is_chosen(text) or looks_random(text) or _AMONG_CAPITALS.search(text) is not None
+            not _NAME.fullmatch(text)
+            or is_chosen(text)
+            or looks_random(text)
+            or _AMONG_CAPITALS.search(text) is not None
         )
     if _NAME.fullmatch(text) or _WORDS.search(text):
         return False
@@ -170,7 +187,13 @@ def is_alone(text: str) -> bool:
     """What a command prints as a secret, and as nothing else."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
-    return is_hard(text) and not _PAIRS.fullmatch(text) and not _REFERENCE.match(text) and not _NO_PASSWORD.fullmatch(text) and not _CLASS.search(text)
+    return (
+        is_hard(text)
+        and not _PAIRS.fullmatch(text)
+        and not _REFERENCE.match(text)
+        and not _NO_PASSWORD.fullmatch(text)
+        and not _CLASS.search(text)
+    )
 
 
 def is_unlike_words(text: str) -> bool:
@@ -179,6 +202,18 @@ def is_unlike_words(text: str) -> bool:
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
     return (is_mixed(text) and signs) or (len(text) >= 20 and looks_random(text) and not text.islower())
+
+
+def is_strange(text: str) -> bool:
+    """What nobody calls anything: letters and digits in no order, with signs among them, or words with a number."""
+    if len(text) < 8 or not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or _WORDS.search(text):
+        return False
+    if _TWO_WORDS.fullmatch(text) or is_unlike_words(text):
+        return True
+    bare = text.replace("_", "").replace("-", "").replace(".", "").replace("+", "").replace("/", "")
+    if not bare.isalnum() or bare.islower() or bare.isupper() or _ID.fullmatch(text):
+        return False
+    return is_mixed(bare) and (changes(bare) >= 3 or _is_jumbled(text))
 
 
 def is_told(text: str) -> bool:

@@ -72,6 +72,8 @@ VENDORS = (
     Vendor("alibaba-key", "LTAI", 16),
     Vendor("aws-key", "ABSK", 60, "+/="),
     Vendor("cloudflare-token", "cfut_ cfat_ cfk_", 24),
+    Vendor("cloudflare-token", "eyJhIjoi eyJhIjog", 100),
+    Vendor("private-key", "RWQAAEIy RWRTY0Iy", 60, "+/="),
     Vendor("cloudflare-token", "v1.0-", r"[0-9a-f]{24}-[0-9a-f]{80,}"),
     Vendor("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", 30),
     Vendor("doppler-token", "dp.pt. dp.ct. dp.sa. dp.st. dp.scim. dp.audit.", 24, "."),

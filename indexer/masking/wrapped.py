@@ -27,7 +27,9 @@ def _phrase(kind: str, beginning: str, length: int) -> Phrase:
         rf"{_CHARACTER}{{1,{length - 1}}}+{_BREAK}{_CHARACTER}{{4,}}+)"
     )
     sign = re.split(r"[^a-z0-9]", beginning.lower())[0]
-    return Phrase(kind, beginning.lower(), pattern, "random", begins=True, words="" if sign == beginning.lower() else sign)
+    return Phrase(
+        kind, beginning.lower(), pattern, "random", begins=True, words="" if sign == beginning.lower() else sign
+    )
 
 
 WRAPPED = by_sign(
@@ -35,7 +37,10 @@ WRAPPED = by_sign(
         _phrase(vendor.kind, beginning, length)
         for vendor in VENDORS
         for beginning in vendor.beginnings.split()
-        if (length := _length(vendor)) and _LEAST_BEGINNING <= len(beginning) and len(beginning) + length < _LONG
-        and (not beginning.isalpha() or beginning == "AKIA") and beginning[0].isalpha()
+        if (length := _length(vendor))
+        and _LEAST_BEGINNING <= len(beginning)
+        and len(beginning) + length < _LONG
+        and (not beginning.isalpha() or beginning == "AKIA")
+        and beginning[0].isalpha()
     )
 )
