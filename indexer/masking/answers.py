@@ -27,31 +27,39 @@ _ALONE = late(
     r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: )|- )?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
 )
-_SECRET = (
+_NAMES_ONE = (
     r"(?:pass(?:w(?:or)?ds?|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
     r"kennwort|contrase\w{1,2}a|senha|wachtwoord)"
 )
 #: Commands that print a secret and nothing else.
 _GETS = late(
     r"(?i)\b(?:op (?:read|item get)|wg gen(?:key|psk)|openssl rand|pwgen|apg|makepasswd|outputs? -raw|config:get|"
-    r"find-(?:generic|internet)-password|/dev/u?random|pass (?:show |generate )?[\w/.@-]{2,}$|(?:go|l)pass show|(?:rb?|b)w get|"
-    r"secret-tool lookup|get-secret-value|secrets? (?:versions )?(?:access|show|get|reveal|view|print)|get-login-password|"
-    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|initial-password|reset-password|gen[._]secret|rails secret|key:generate)\b"
+    r"find-(?:generic|internet)-password|/dev/u?random|pass (?:show |generate )?[\w/.@-]{2,}$|(?:go|l)pass show|"
+    r"(?:rb?|b)w get|"
+    r"secret-tool lookup|get-secret-value|secrets? (?:versions )?(?:access|show|get|reveal|view|print)|"
+    r"get-login-password|"
+    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|initial-password|"
+    r"reset-password|gen[._]secret|rails secret|key:generate)\b"
 )
 #: Commands that print what they are told to: then that is called a secret.
 _PRINTS = late(
-    r"(?i)\b(?:cat|bat|less|more|head|tail|type|gc|get-content|echo|printf|printenv|env|print|jq|yq|awk|sed|cut|base64|gpg|age|sops|"
-    rf"read|get|show|view|access|export|reveal|decrypt|generate|create|rotate|issue|mint|lookup|fetch|value|new|gen)\b[^\n]*?{_SECRET}|"
-    rf"(?<![a-z]){_SECRET}[^\n]*(?:<<-? ?[\"']?\w+[\"']?$|\b(?:show|get|view|read|reveal|create|print|generate|gen|new)\b)"
+    r"(?i)\b(?:cat|bat|less|more|head|tail|type|gc|get-content|echo|printf|printenv|env|print|jq|yq|awk|sed|cut|"
+    r"base64|gpg|age|sops|"
+    rf"read|get|show|view|access|export|reveal|decrypt|generate|create|rotate|issue|mint|lookup|fetch|value|new|"
+    rf"gen)\b[^\n]*?{_NAMES_ONE}|"
+    rf"(?<![a-z]){_NAMES_ONE}[^\n]*(?:<<-? ?[\"']?\w+[\"']?$|\b(?:show|get|view|read|reveal|create|print|generate|"
+    rf"gen|new)\b)"
 )
 #: What is called a secret and stands above it, with or without a colon.
 _IS_CALLED = late(
-    rf"(?i)(?:^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}|[^\n]*?\b){_SECRET}(?: \([^()\n]{{1,60}}\)| [^\n:=]{{0,60}})?[*`]{{0,2}}:[*`]{{0,2}}$|"
-    rf"^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}(?:[a-z]+_)*{_SECRET}$"
+    rf"(?i)(?:^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}|[^\n]*?\b){_NAMES_ONE}(?: \([^()\n]{{1,60}}\)|"
+    rf" [^\n:=]{{0,60}})?[*`]{{0,2}}:[*`]{{0,2}}$|"
+    rf"^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}(?:[a-z]+_)*{_NAMES_ONE}$"
 )
 #: What is said of a secret and is none.
 _ABOUT = late(
-    r"(?i)public|\.pub\b|fingerprint|sha\d|digest|hash|checksum|md5|\bids?\b|_id\b|version|\bnames?\b|cache|primary|rev-parse|"
+    r"(?i)public|\.pub\b|fingerprint|sha\d|digest|hash|checksum|md5|\bids?\b|_id\b|version|\bnames?\b|cache|"
+    r"primary|rev-parse|"
     r"refs/|length|count|\bls\b|\bfind\b|\bwc\b|grep -[a-z]*[lc]|--stat|tokeniz|\btest"
 )
 

@@ -35,7 +35,8 @@ _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 _KEY_OWNERS = tuple(
     b"api access secret private priv auth account client service signing encryption master db "
     b"subscription shared app application deploy webhook hmac jwt license functions function consumer "
-    b"admin storage preshared integration ingest write server rest crypt cipher validation decryption machine user session cookie "
+    b"admin storage preshared integration ingest write server rest crypt cipher validation decryption machine "
+    b"user session cookie "
     b"refresh developer dev prod ssh host openai anthropic stripe google maps azure github gitlab twilio "
     b"sendgrid mailgun datadog algolia pinecone mistral groq deepseek supabase firebase openweather sentry "
     b"grafana".split()
@@ -59,22 +60,29 @@ _PASS_OWNERS = (
 _NO_PASS = tuple(b"by com sur tres over under multi single two one low high band first second render encom".split())
 #: What a key in an environment belongs to that is no secret.
 _OPEN_KEYS = late(
-    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
-    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n|site|file|doc|item|node|react|project|job|queue|lock|upload|asset|image|media|blob|config|feature|flag|agg\w*)"
+    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|"
+    r"s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
+    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n|site|file|doc|item|node|"
+    r"react|project|job|queue|lock|upload|asset|image|media|blob|config|feature|flag|agg\w*)"
     r"[_-]?key"
 )
 #: What tokens that are identifiers tell apart.
 _TELLS_APART = late(
-    r"(?i)(?:page|next|request|continuation|cursor|csrf|xsrf|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|fencing|trace)[_-]?token"
+    r"(?i)(?:page|next|request|continuation|cursor|csrf|xsrf|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|"
+    r"fencing|trace)[_-]?token"
 )
 #: A header's name of several words.
 _HEADER = late(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+){0,4}-(?i:key)")
 #: Names that only speak about a secret.
 _ABOUT = late(
-    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
-    r"label|hint|placeholder|length|len|size|sizes|policy|expiry|expires|expires_?(?:at|in)|expiration|ttl|regex|pattern|format|version|required|"
-    r"error|errors|message|msg|help|prompt|strength|validator|rotation|usage|used|budget|estimate|param|header|prefix|suffix|location|arn|ref|"
-    r"s|ed|ing|er|ers|ize\w*|ization|env|var|source|provider|manager|store|service|endpoint|class|index|column|table|total|max|min|age)$"
+    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|"
+    r"path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
+    r"label|hint|placeholder|length|len|size|sizes|policy|expiry|expires|expires_?(?:at|in)|expiration|ttl|regex|"
+    r"pattern|format|version|required|"
+    r"error|errors|message|msg|help|prompt|strength|validator|rotation|usage|used|budget|estimate|param|header|"
+    r"prefix|suffix|location|arn|ref|"
+    r"s|ed|ing|er|ers|ize\w*|ization|env|var|source|provider|manager|store|service|endpoint|class|index|column|"
+    r"table|total|max|min|age)$"
 )
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
@@ -103,7 +111,8 @@ _SEPARATOR = late(
     r"=(?!=))[ \t]{0,4}+"
     rf"(?:{_MAKES})?|"
     rf"{_ELSE}|{_OBJECT}|"
-    r":[ \t]{0,4}+\n(?:[ \t]{2,40}+[^\n]{0,80}\n){0,3}?[ \t]{2,40}+(?:[Dd]efault|[vV]alue)[ \t]{0,4}:[ \t]{1,4}|[ ]As[ ]String[ ]=[ ]|"
+    r":[ \t]{0,4}+\n(?:[ \t]{2,40}+[^\n]{0,80}\n){0,3}?[ \t]{2,40}+(?:[Dd]efault|[vV]alue)[ \t]{0,4}:[ \t]{1,4}|"
+    r"[ ]As[ ]String[ ]=[ ]|"
     r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
     r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
     rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
@@ -122,18 +131,21 @@ _INSIDE = {
 }
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
 _SETS = late(
-    r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|uwsgi_param)|"
+    r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|"
+    r"uwsgi_param)|"
     r"\((?:def\w{0,6}|setq|define))[ \t]{1,4}$"
 )
 _TOLD_TO_SET = late(
-    r"(?i)(?:^|[\s;&|\"'(])(?:set|put|add|create|update|store|write|export|config(?: set)?|use|using|enter|try|is|new|login)"
+    r"(?i)(?:^|[\s;&|\"'(])(?:set|put|add|create|update|store|write|export|config(?: set)?|use|using|enter|try|"
+    r"is|new|login)"
     r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$|[{(\s]:$"
 )
 _FEW_WORDS = late(r"^\W{0,8}(?:[\w'-]{2,16} ){1,2}$")
 #: How a cell of a table is over.
 _CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
 _CALLS = late(
-    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|(?:get)?env(?:ironment)?|"
+    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|"
+    r"(?:get)?env(?:ironment)?|"
     r"get\w{0,24}|fetch|values|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
     r"(?:[ ]?\((?:[\"']\w{1,8}[\"'],)?\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
 )
@@ -301,7 +313,9 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
     return _UPPER_NAME.fullmatch(name) is not None and "_" in name and match["sep"].strip() in ("=", ":")
 
 
-def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
+def _form(  # noqa: PLR0912 - one case for each way to write it
+    text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
+) -> tuple[str, Form] | None:
     """The value as far as it goes, and how it stands there; `None` where it is none."""
     words, separator, quote = value[0], match["sep"], match["quote"]
     earlier = text[max(0, name_start - 60) : name_start]

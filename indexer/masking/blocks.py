@@ -64,7 +64,8 @@ _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{
 _VALUE_OF = late(r"\"[vV]alue\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([^\"\s\\]{8,512})\\{0,3}\"")
 #: What an object has beside a value that is secret.
 _TELLS_BESIDE = late(
-    r"\"keyName\\{0,3}\"|/secrets/|\"httpOnly\\{0,3}\"|SecureString|\"(?:sensitive|secret|secure)\\{0,3}\"\s{0,4}:\s{0,4}true|"
+    r"\"keyName\\{0,3}\"|/secrets/|\"httpOnly\\{0,3}\"|SecureString|\"(?:sensitive|secret|"
+    r"secure)\\{0,3}\"\s{0,4}:\s{0,4}true|"
     r"\"type\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"(?:secret|password)"
 )
 _NEIGHBORS = (
@@ -78,7 +79,8 @@ _NEIGHBORS = (
     b'"password"',
 )
 _COOKIE = late(
-    r"(?m:^)(?:#HttpOnly_)?\S{1,200}\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t([^\t\n]{8,4096})"
+    r"(?m:^)(?:#HttpOnly_)?\S{1,200}\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|"
+    r"FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t([^\t\n]{8,4096})"
 )
 _INSERT = late(
     r"(?i)insert\s+into\s+[\w.\"`\[\]]{1,80}\s*\(([^()]{1,600})\)\s*values\s*((?:\([^()\n]{1,2000}\)[\s,]{0,20})+)"

@@ -19,6 +19,7 @@ def _called(names: str, others: int | str, least: str = "strong", kind: str = "p
         "|".join(f"{name.lower()}(" for name in names.split("|")),
         pattern,
         least,
+        begins=True,
         words=words or re.sub(r"\W|_", " ", names),
     )
 

@@ -84,12 +84,11 @@ def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes])
 
     `absent` are literals of which it is known that they are not there.
     """
-    anchors = [anchor for anchor in _anchors(phrase) if anchor not in absent and anchor in lower]
-    places = [place for anchor in anchors for place in positions_of(lower, anchor)]
+    places = [place for anchor in _anchors(phrase) if anchor not in absent for place in positions_of(lower, anchor)]
     if phrase.begins:
         matches = (_pattern(phrase).match(text, place) for place in places)
         yield from (span for match in matches if match for span in _secret(phrase, match))
-    elif anchors:
+    elif places:
         lines = [(0, len(text))] if phrase.whole else lines_at(lower, sorted(places))
         yield from found_at(phrase, text, _stretched(lines, phrase.reach) if phrase.reach else lines)
 

@@ -25,7 +25,8 @@ _WORDPRESS = (
     Phrase(
         "secret",
         "_salt|auth_key|logged_in_key|nonce_key",
-        r"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?\s{0,4}[,=:]\s{0,20}(?:'([^'\n]{32,256}+)'|\"([^\"\n]{32,256}+)\")",
+        r"(?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?\s{0,4}[,=:]\s{0,20}(?:'([^'\n]{32,256}+)'|"
+        r"\"([^\"\n]{32,256}+)\")",
         "mixed",
     ),
 )
@@ -94,7 +95,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "github-token",
             "-oauth|-token",
-            r"(?:github|gitlab|bitbucket)-(?:oauth|token)\\{0,3}\"\s{0,4}:\s{0,4}\{[^{}]{0,80}?:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{16,})",
+            r"(?:github|gitlab|bitbucket)-(?:oauth|"
+            r"token)\\{0,3}\"\s{0,4}:\s{0,4}\{[^{}]{0,80}?:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{16,})",
         ),
         Phrase(
             "authorization",
@@ -150,7 +152,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "password-in-url",
             "postgres|mysql|mariadb|mongodb|redis|amqp|mssql|sqlserver",
             r"(?:postgres(?:ql)?|mysqlx?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver)(?:\+[a-z0-9_]{1,20})?://"
-            rf"[^\s/:@\"'`{HIDDEN}]{{0,128}}:(?!\d{{1,5}}/)([^\s\"'`{HIDDEN}]{{3,200}}?)@[\w.-]{{1,100}}(?:[:/]|(?![\w.@-]))",
+            rf"[^\s/:@\"'`{HIDDEN}]{{0,128}}:(?!\d{{1,5}}/)([^\s\"'`{HIDDEN}]{{3,200}}?)@[\w.-]{{1,100}}(?:[:/]|"
+            rf"(?![\w.@-]))",
         ),
         Phrase(
             "cookie",
@@ -217,7 +220,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "cookie",
             "cookie",
-            r"(?<![a-z0-9])[a-z0-9_.-]{0,40}(?i:sess|sid|auth|token|jwt|remember)[A-Za-z0-9_.-]{0,40}=([^\s;,\"'\\]{16,}+)",
+            r"(?<![a-z0-9])[a-z0-9_.-]{0,40}(?i:sess|sid|auth|token|jwt|"
+            r"remember)[A-Za-z0-9_.-]{0,40}=([^\s;,\"'\\]{16,}+)",
             "random",
         ),
     ),
@@ -256,7 +260,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "password '|password='|password = '|password=n'|password for",
-            r"(?i:with|encrypted|set|login|role|user|superuser|for)\s[^\n;]{0,120}?(?i:password)(?:\s{0,4}=\s{0,4}|\s{1,4})"
+            r"(?i:with|encrypted|set|login|role|user|superuser|"
+            r"for)\s[^\n;]{0,120}?(?i:password)(?:\s{0,4}=\s{0,4}|\s{1,4})"
             r"(?i:password\s{0,2}\(\s{0,2})?[EN]?'([^'\n]{3,256})'",
         ),
     ),
@@ -264,7 +269,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "<<<",
-            r"(?:sudo -S|kinit|cryptsetup|smbpasswd|\bsu -|-stdin|-with-token|passphrase-fd|passwd|\blogin\s[^<\n]{0,60}-\s)"
+            r"(?:sudo -S|kinit|cryptsetup|smbpasswd|\bsu -|-stdin|-with-token|passphrase-fd|passwd|"
+            r"\blogin\s[^<\n]{0,60}-\s)"
             rf"[^<\n]{{0,120}}<<<\s{{0,4}}{VALUE}",
         ),
     ),
@@ -292,7 +298,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "identified",
-            rf"(?i:identified\s+(?:with\s+[\w'\"]{{1,60}}\s+)?by)\s+(?i:password\s+|values\s+)?(?:{QUOTE})([^\s\"'`\\]{{3,256}})(?:{QUOTE})",
+            rf"(?i:identified\s+(?:with\s+[\w'\"]{{1,60}}\s+)?by)\s+(?i:password\s+|"
+            rf"values\s+)?(?:{QUOTE})([^\s\"'`\\]{{3,256}})(?:{QUOTE})",
         ),
         Phrase("password", "identified by", r"IDENTIFIED BY\s+([^\s\"'`;,.()]{6,256}+)", "mixed"),
     ),
@@ -316,7 +323,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "password",
             "word>|ecret>|token>|key>|pass>",
-            r"(?i:password|passwd|pass|passphrase|secret|secretkey|token|api-?key|accesskey)(?:\s[^<>\n]{0,200})?>\s{0,40}"
+            r"(?i:password|passwd|pass|passphrase|secret|secretkey|token|api-?key|"
+            r"accesskey)(?:\s[^<>\n]{0,200})?>\s{0,40}"
             r"([^<>\s]{4,512}+)\s{0,40}</",
             "worded",
             whole=True,
@@ -343,6 +351,6 @@ _LITERALS = frozenset(PHRASE_SIGNS)
 
 def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of its signs."""
-    absent = _LITERALS - signs  # a word may still be a part of another
+    absent = _LITERALS.difference(signs)  # a word may still be a part of another
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _ALL.get(sign, ())):
         yield from found_in(phrase, text, lower, absent)

@@ -17,10 +17,14 @@ _GIVEN = (
     Phrase(
         "password",
         "echo |printf |write-output ",
-        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
-        r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
-        r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|passwords?|tokens?|credentials?|login|env)\b|"
-        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|conf|json))?(?=\s|$|[\"';&]))",
+        rf"(?i:echo|printf|write-output)\s+(?:-\w{{1,2}}\s+|"
+        rf"(?:{QUOTE})[^\"'\n]{{0,40}}%s[^\"'\n]{{0,20}}(?:{QUOTE})\s+)*{VALUE}\s*"
+        r"(?:\|\s*(?:sudo -S|(?:sudo\s+)?(?:passwd|kinit|smbpasswd|cryptsetup|openssl enc|vncpasswd)|[^|"
+        r"\n]{0,120}(?:-stdin|passphrase-fd|with-token))|"
+        r"\|(?!\s*(?:e?grep|sed|awk|cut|wc|tr|xargs|sha\w+|md5\w*|shasum)\b)[^|\n]{0,60}?\b(?:secrets?|"
+        r"passwords?|tokens?|credentials?|login|env)\b|"
+        r">>?\s*[^\s|;&]{0,80}(?i:passw(?:or)?d|pass|secret|token|[._-]key|credentials?)(?:\.(?:txt|key|pem|env|"
+        r"conf|json))?(?=\s|$|[\"';&]))",
         "given",
         words="echo printf output",
     ),
@@ -39,8 +43,10 @@ _GIVEN = (
     Phrase(
         "password",
         "secret|put-parameter|credential|token|password",
-        r"(?i:secrets?|put-parameter|credentials?|tokens?|passwords?)[ :]\s*(?:set|put|add|create\w*|update|store|upsert|edit)?[^\n|]{0,160}?"
-        rf"\s(?:-b|-v|-w|--body|--value|--secret-string|--string-value|--content|--data|--plaintext|--secret-value)[ =]?{VALUE}",
+        r"(?i:secrets?|put-parameter|credentials?|tokens?|passwords?)[ :]\s*(?:set|put|add|create\w*|update|"
+        r"store|upsert|edit)?[^\n|]{0,160}?"
+        rf"\s(?:-b|-v|-w|--body|--value|--secret-string|--string-value|--content|--data|--plaintext|"
+        rf"--secret-value)[ =]?{VALUE}",
         "hard",
         begins=True,
         words="secret secrets parameter credential credentials token tokens password passwords",
@@ -127,7 +133,8 @@ PRINTED = by_sign(
     Phrase(
         "secret",
         "<<<|<(echo|<(printf",
-        r"(?i:secret|pass|token|key|pwd)[^\n]{0,100}(?:<<<\s*|<\((?:echo|printf)\s+(?:-n\s+)?)[\"']?(?:[\w.-]{1,32}:)?([^\s\"')]{6,256})[\"']?",
+        r"(?i:secret|pass|token|key|pwd)[^\n]{0,100}(?:<<<\s*|<\((?:echo|"
+        r"printf)\s+(?:-n\s+)?)[\"']?(?:[\w.-]{1,32}:)?([^\s\"')]{6,256})[\"']?",
         "hard",
     ),
     Phrase(  # what a script types where a password is asked for
@@ -146,20 +153,23 @@ PRINTED = by_sign(
     Phrase(
         "token",
         "totp|2fa|mfa|otp|authenticator",
-        r"(?i:totp|2fa|mfa|otp|authenticator)\b[^\n]{0,40}?[ :='\"`](?=[A-Za-z ]{0,40}[2-7])([A-Z2-7]{16,64}|[a-z2-7]{4}(?: [a-z2-7]{4}){3,7}|[A-Z2-7]{4}(?: [A-Z2-7]{4}){3,7})(?![A-Za-z0-9])",
+        r"(?i:totp|2fa|mfa|otp|authenticator)\b[^\n]{0,40}?[ :='\"`](?=[A-Za-z ]{0,40}[2-7])([A-Z2-7]{16,64}|"
+        r"[a-z2-7]{4}(?: [a-z2-7]{4}){3,7}|[A-Z2-7]{4}(?: [A-Z2-7]{4}){3,7})(?![A-Za-z0-9])",
         words="totp 2fa mfa otp authenticator",
     ),
     Phrase(
         "api-key",
         "licen|serial|product key|activation",
-        r"(?i:licen[cs]e|serial|product key|activation)[^\n]{0,40}?[ :='\"`]([A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7})(?![A-Za-z0-9-])",
+        r"(?i:licen[cs]e|serial|product key|"
+        r"activation)[^\n]{0,40}?[ :='\"`]([A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7})(?![A-Za-z0-9-])",
         "random",
         words="license licence serial product activation",
     ),
     Phrase(
         "token",
         "code=|samlresponse=|assertion=",
-        r"(?:[?&]|^)(?:code(?=[^\n]{20,600}?(?:grant_type|redirect_uri|state=|client_id))|SAMLResponse|assertion)=([A-Za-z0-9%._/+-]{20,}+)",
+        r"(?:[?&]|^)(?:code(?=[^\n]{20,600}?(?:grant_type|redirect_uri|state=|client_id))|SAMLResponse|"
+        r"assertion)=([A-Za-z0-9%._/+-]{20,}+)",
         "random",
         words="code samlresponse assertion",
     ),
@@ -181,7 +191,8 @@ PRINTED = by_sign(
     Phrase(
         "password",
         "pass",
-        rf"(?i:pass\w{{0,8}}[-_]?(?:command|cmd|eval))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
+        rf"(?i:pass\w{{0,8}}[-_]?(?:command|cmd|eval))[=\s]{{1,3}}(?:{QUOTE})?(?:echo|"
+        rf"printf)\s+(?:-n\s+)?([^\s\"'`|;\\]{{4,128}})",
         begins=True,
         words="command cmd passcmd passwordeval passcommand",
     ),
@@ -216,18 +227,22 @@ PRINTED = by_sign(
     Phrase(
         "wallet-key",
         "solana|keypair|private|secret",
-        r"(?i:solana|keypair|private_?key|secret_?key)[^\[{]{0,120}(\[(?:\s{0,8}\d{1,3}\s{0,4},){31,63}\s{0,8}\d{1,3}\s{0,8}\])",
+        r"(?i:solana|keypair|private_?key|"
+        r"secret_?key)[^\[{]{0,120}(\[(?:\s{0,8}\d{1,3}\s{0,4},){31,63}\s{0,8}\d{1,3}\s{0,8}\])",
         begins=True,
         words="solana keypair private secret",
     ),
     Phrase(  # a word that says what it is, in settings of machines and in what is typed to servers
         "password",
         "pass|pw|secret|key|psk|eap|xauth|identify|oper|auth|login|community|createuser",
-        r"(?i:(?<![a-z])(?:password|passwd|passphrase|pass|pw|pwd|secret|key|psk|eap|xauth|identify|auth|community|(?:oper|login|createuser) \S{1,64}))"
-        rf"[ \t]{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|was)[ \t]{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
+        r"(?i:(?<![a-z])(?:password|passwd|passphrase|pass|pw|pwd|secret|key|psk|eap|xauth|identify|auth|"
+        r"community|(?:oper|login|createuser) \S{1,64}))"
+        rf"[ \t]{{1,4}}(?:(?:\d|ENC|(?i:md5|sha\d*)|is|"
+        rf"was)[ \t]{{1,4}})?(?:{QUOTE})?([^\s\"'`,;{HIDDEN}]{{8,128}}+)(?:{QUOTE})?(?=[\s;,.)]|$)",
         "strange",
         begins=True,
-        words="password passwd passphrase pass pw pwd secret key psk eap xauth identify auth community oper login createuser",
+        words="password passwd passphrase pass pw pwd secret key psk eap xauth identify auth community oper login "
+        "createuser",
     ),
     Phrase(
         "password",

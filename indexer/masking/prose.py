@@ -9,7 +9,8 @@ from indexer.masking.spans import HIDDEN
 _ANCHORS = "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo|adgangskode|kodeord|salasana|jelsz|lozinka|geslo"
 _NOUN = (
     r"(?i:pass(?:wor[dt]|phrase|code|e|ord(?:et)?|(?=[ ](?:is|was)[ ]))|kennwort|zugangscode|contrase\w{1,3}a|senha|"
-    r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|adgangskode(?:n)?|kodeord(?:et)?|salasana|jelsz\w{1,2}|lozinka|geslo|(?<![a-z])pw(?= ))"
+    r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|adgangskode(?:n)?|kodeord(?:et)?|salasana|jelsz\w{1,2}|"
+    r"lozinka|geslo|(?<![a-z])pw(?= ))"
 )
 #: The same in words of which no byte is seen, and what they are known by.
 _NOUN_BEYOND = (
@@ -27,13 +28,15 @@ BEYOND_ASCII = {
 #: A noun behind it makes it a word of a program: what is said of that is no password.
 _NO_WORD = (
     r"(?![A-Za-z0-9_./(\[]|[ -](?:hash|manager|polic|field|reset|length|file|store|strength|prompt|check|column|table|"
-    r"type|generator|validat|encod|input|change(?!d)|rotation|expir|database|hint|protect|authent|grant|flow|module|form))"
+    r"type|generator|validat|encod|input|change(?!d)|rotation|expir|database|hint|protect|authent|grant|flow|"
+    r"module|form))"
 )
 _NOW = r"(?: (?:now|jetzt|maintenant|ahora|agora|adesso|still))?"
 #: What stands between the noun and what it is.
 _IS = (
     r"(?=[ ,?:=\u2192\u2014\u2013\uff1a\u662f\u4e3a\u306f\ub294\uc740>-])(?:[?,]?[ ](?:is|was|are|to|it's|it is|ist|"
-    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|este|est|c'est|es|era|\u00e9|\u00e8|\u00e4r|er){_NOW}:?[ ]|"
+    rf"war|(?:should|must|will) be|(?:set|changed|reset) to|becomes|lautet|este|est|c'est|es|era|\u00e9|\u00e8|"
+    rf"\u00e4r|er){_NOW}:?[ ]|"
     r"[ ]?(?::(?!//)|->|=>|\u2192|\u2014|\u2013|\uff1a)[ ]{0,3}|"
     "[ ]?[\u662f\u4e3a\u306f\ub294\uc740][ ]?)"
 )
@@ -60,7 +63,8 @@ def _after(words: str) -> str:
 
 #: A key, a token or a secret that belongs to something.
 _OWNERS = (
-    "api|access|secret|signing|encryption|private|client|webhook|bot|auth|refresh|session|jwt|master|license|service|deploy|"
+    "api|access|secret|signing|encryption|private|client|webhook|bot|auth|refresh|session|jwt|master|license|"
+    "service|deploy|"
     "admin|app|shared|smtp|db|database|stripe|github|gitlab|slack|openai|new|our|my|your|the"
 )
 _OWNED = rf"{_after(_OWNERS)} (?i:secret(?: key)?|token|key|pass)"
@@ -76,10 +80,14 @@ _KEY_IS = rf"(?:{_IS}|,[ ]|:[ \t]{{0,4}}\n\s{{0,12}})"
 #: How a program of a test types it into a field.
 _TYPED = (
     rf"(?:word|wort|wd)?[\"'`\])\s\\]{{1,8}}(?:,\s{{0,4}}|\.(?:fill|type|[sS]end_?[kK]eys|[sS]et_?[vV]alue|"
-    rf"press\w{{0,12}}|enter\w{{0,8}}|input|write)\(\s{{0,4}})(?:{QUOTE})([^\"'`\s\\{HIDDEN}]{{4,128}})(?:{QUOTE})\s{{0,4}}[,)]"
+    rf"press\w{{0,12}}|enter\w{{0,8}}|input|"
+    rf"write)\(\s{{0,4}})(?:{QUOTE})([^\"'`\s\\{HIDDEN}]{{4,128}})(?:{QUOTE})\s{{0,4}}[,)]"
 )
 #: Numbers that let somebody in.
-_PIN = r"(?:PIN|pin)(?: code)?|(?i:passcode|(?:un)?lock code|entsperrcode|code pin)"
+_PIN = (
+    r"(?<!\w)(?:PIN|pin)(?: code)?|(?<=(?i:code)\s)(?i:pin)|(?<!\w)(?i:passcode|otp)|"
+    r"(?i:(?:lock|door|gate|alarm|entry|safe|building|verification|security|login|time|2fa)[ ]code)"
+)
 #: A password that is told, in whatever order.
 _PASSWORDS = (
     Phrase(
@@ -100,7 +108,8 @@ _PASSWORDS = (
     Phrase(
         "password",
         "password|passwort|passphrase|passcode",
-        rf"(?:^|\s)(?:{QUOTE})?([^{_ENDS}]{{6,64}}+)(?:{QUOTE})? (?:(?i:as|is|was|als|ist) |\()(?i:(?:the|an?|our|my|its|das|sein) )?(?:\w+ ){{0,2}}{_NOUN}",
+        rf"(?:^|\s)(?:{QUOTE})?([^{_ENDS}]{{6,64}}+)(?:{QUOTE})? (?:(?i:as|is|was|als|ist) |\()(?i:(?:the|an?|"
+        rf"our|my|its|das|sein) )?(?:\w+ ){{0,2}}{_NOUN}",
         "told",
         words="password passwort passphrase passcode",
     ),
@@ -141,7 +150,8 @@ _OTHERS = (
     Phrase(
         "password",
         "creds|credentials|basic auth|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens",
-        r"(?i:credentials|creds|basic auth|zugangsdaten|identifiants|credenciales|credenciais|credenziali|inloggegevens)"
+        r"(?i:credentials|creds|basic auth|zugangsdaten|identifiants|credenciales|credenciais|credenziali|"
+        r"inloggegevens)"
         r"(?: are| is| sind| sont| son| s\u00e3o| sono| zijn)?[^\n:/;.]{0,30}?[: ]\s{0,2}[\w.@+-]{2,64}\s?[/:]\s?(?!/)"
         rf"{_TOLD}",
         "told",
@@ -150,14 +160,15 @@ _OTHERS = (
     Phrase(
         "password",
         " / ",
-        r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:use|with|as|try|is|mit|avec|con|com)))\s{1,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
+        r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:use|with|as|try|is|mit|avec|con|"
+        r"com)))\s{1,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
         "hard",
         words="login wifi wi wlan user account use try mit avec",
     ),
     Phrase(
         "token",
         "token |secret |api key |access key |secret key ",
-        r"(?i:(?<![\w-])(?:token|(?:api|access|secret) key|secret)) (?:[0-9a-f]{0,40}(?<= ))([0-9a-f]{32,}+|[A-Za-z0-9_-]{20,}+)(?![\w.(/-])",
+        r"(?i:(?<![\w-])(?:token|(?:api|access|secret) key|secret)) ([0-9a-f]{32,}+|[A-Za-z0-9_-]{20,}+)(?![\w.(/-])",
         "key",
         begins=True,
         words="token key secret",
@@ -167,12 +178,14 @@ _OTHERS = (
         "u:|user:|u=|user=",
         rf"(?<!\w)(?i:u(?:ser(?:name)?)?)\s?[:=]\s?[^\s,;]{{2,64}}[,;]?\s+(?i:p(?:w|ass)?)\s?[:=]\s?{_TOLD}",
         "told",
+        begins=True,
         words="u user",
     ),
     Phrase(
         "api-key",
         " key",
-        rf"{_after('this|the|my|your|our|new|prod|live|test')} (?i:key)\b(?: for [^\n.:]{{1,30}})?:\s{{1,2}}([A-Za-z0-9_-]{{24,}}+)(?![\w.(/])",
+        rf"{_after('this|the|my|your|our|new|prod|live|test')} (?i:key)\b(?: for [^\n.:]{{1,30}})?"
+        r":\s{1,2}([A-Za-z0-9_-]{24,}+)(?![\w.(/])",
         "opaque",
         begins=True,
         words="key",
@@ -212,10 +225,13 @@ _OTHERS = (
     ),
     Phrase(
         "password",
-        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code|verification code|security code|login code|time code|2fa code|otp",
-        rf"(?<!\w)(?:{_PIN}|(?i:(?:door|gate|alarm|entry|safe|building|verification|security|login|one-time|2fa) code|otp))(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
+        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code|"
+        "verification code|security code|login code|time code|2fa code|otp",
+        rf"(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
         rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
-        words="pin passcode unlock zugangscode door gate alarm entry safe building verification security login time 2fa otp",
+        begins=True,
+        words="pin passcode unlock zugangscode door gate alarm entry safe building verification security login time "
+        "2fa otp",
     ),
 )
 #: By a literal that a text has in which some of these are.

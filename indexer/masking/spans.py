@@ -13,14 +13,15 @@ SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3
 
 _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _STANDS_FOR = late(
-    r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|todo|replace|undefined|"
+    r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|"
+    r"todo|replace|undefined|"
     r"/.*\.[a-z]{2,5}$|^\{[\w.()\[\]\"' !:]*\}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
     r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"
 )
 
 
 class Span(NamedTuple):
-    """Where a secret is. `source` puts one that is known by its shape before one that is only assigned there, or only stands beside a name."""
+    """Where a secret is. `source` puts one known by its shape before one that is assigned, or stands beside a name."""
 
     start: int
     source: int

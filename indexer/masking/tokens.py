@@ -70,7 +70,8 @@ _AT_A_RUN = (
 _RANDOM = 20
 #: Whoever's it is: a word that says so, and what is made by chance.
 _SAYS_SO = (
-    r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|refresh|priv|private|uat|"
+    r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|"
+    r"refresh|priv|private|uat|"
     r"bearer|webhook|signing|sec)[_-](?:[a-z0-9]{1,6}[_-]){0,2}(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])"
     r"[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])"
 )
@@ -88,13 +89,15 @@ _PATTERNS = (
     _Pattern(
         "slack-token",
         (b"hooks.slack.com",),
-        rf"(?:https?://)?hooks\.slack\.com/(?:services|workflows|triggers)/(?:{_TOKEN}{{1,20}}/){{0,3}}{_TOKEN}{{16,}}+",
+        rf"(?:https?://)?hooks\.slack\.com/(?:services|workflows|"
+        rf"triggers)/(?:{_TOKEN}{{1,20}}/){{0,3}}{_TOKEN}{{16,}}+",
     ),
     _Pattern("npm-token", (b"_authToken=", b"_authtoken="), r":_auth[Tt]oken=([A-Za-z0-9+/=_-]{16,}+)"),
     _Pattern(
         "twilio-key",
         (b"lient(", b"wilio(", b"search(", b"Api(", b"API(", b"Auth(", b"Session("),
-        r"(?i:client|twilio|search|api|auth|session)\(\s{0,8}\\{0,3}(?:[\"'][^\"'`\n]{1,80}\\{0,3}[\"']|\w{1,40}),\s{0,8}\\{0,3}[\"']([0-9a-f]{32})\\{0,3}[\"']",
+        r"(?i:client|twilio|search|api|auth|session)\(\s{0,8}\\{0,3}(?:[\"'][^\"'`\n]{1,80}\\{0,3}[\"']|"
+        r"\w{1,40}),\s{0,8}\\{0,3}[\"']([0-9a-f]{32})\\{0,3}[\"']",
     ),
     _Pattern("terraform-token", (b".atlasv1.",), rf"{_START}([A-Za-z0-9]{{14}}\.atlasv1\.{_TOKEN}{{40,}}+)"),
     _Pattern("azure-secret", (b"Q~",), rf"{_START}([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+)"),
@@ -119,7 +122,8 @@ _PATTERNS = (
     _Pattern(
         "webhook",
         (b"/hooks/", b"/webhook", b"/integration/", b"/IncomingWebhook/", b"alchemy.com/", b"infura.io/", b"ankr.com/"),
-        rf"(?:/hooks/|/webhooks?/|/integration/|/IncomingWebhook/|(?:alchemy\.com|infura\.io|ankr\.com)/(?:v\d|[a-z]{{3,12}})/)({_TOKEN}{{20,}}+)",
+        rf"(?:/hooks/|/webhooks?/|/integration/|/IncomingWebhook/|(?:alchemy\.com|infura\.io|ankr\.com)/(?:v\d|"
+        rf"[a-z]{{3,12}})/)({_TOKEN}{{20,}}+)",
     ),
     _Pattern(
         "wallet-key",

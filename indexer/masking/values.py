@@ -31,8 +31,10 @@ _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za
 _REFERENCE = late(
     r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
     r"(?:\.{1,2}|~|[a-z]:)?[/\\][\w.@ -]+(?:[/\\]|\.[a-z]{1,5}$|$)|\./|~/|"
-    r"[a-z][a-z0-9+-]{1,12}://|(?:id|src|env|type)=\w|(?:process|os|sys|self|this|config|settings|env|secrets?|args|options|opts|var|local|data|"
-    r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|enc\[|ref:|op://|ssm:"
+    r"[a-z][a-z0-9+-]{1,12}://|(?:id|src|env|type)=\w|(?:process|os|sys|self|this|config|settings|env|secrets?|"
+    r"args|options|opts|var|local|data|"
+    r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|"
+    r"enc\[|ref:|op://|ssm:"
 )
 _NAME = late(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+")
 _AMONG_CAPITALS = late(r"[A-Z]\d+[A-Z]")
@@ -45,9 +47,12 @@ _WORDS = late(
 _CLASS = late(r"[\[\\]|\(\?")
 #: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
 _NO_PASSWORD = late(
-    r"(?i:v?\d+(?:\.\d+)+\S*|[\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
-    r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|ed255|p-?256)\S*)|"
-    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
+    r"(?i:v?\d+(?:\.\d+)+\S*|\w[\w.]*[/-][\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|"
+    r"[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
+    r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|"
+    r"ed255|p-?256)\S*)|"
+    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|"
+    r"[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
 #: Words and a number, as people make a password of them.
 _TWO_WORDS = late(
@@ -56,7 +61,8 @@ _TWO_WORDS = late(
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
     r"(?:^|[ -])(?:the|is|are|be|was|an?|of|to|in|at|on|for|and|or|not?|its?|this|that|you|your|our|my|we|with|from|by|"
-    r"as|if|so|must|should|can|may|has|have|do|does|will|than|then|when|how|what|de[rms]?|die|das|ist|und|oder|nicht|eine?|mit|von|"
+    r"as|if|so|must|should|can|may|has|have|do|does|will|than|then|when|how|what|de[rms]?|die|das|ist|und|oder|"
+    r"nicht|eine?|mit|von|"
     r"les?|la|est|et|ou|une?|du|el|los|es|una|gli|di|con|per|non|uma|da|com|para)(?![^ -])"
 )
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")

@@ -1,4 +1,4 @@
-"""Short tokens that a line end cuts in two: neither half is long enough to be seen. For longer ones see `view.joined`."""
+"""Short tokens that a line end cuts in two: neither half is long enough to be seen. Longer ones: `view.joined`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRAPPED = by_sign(
         for vendor in VENDORS
         for beginning in vendor.beginnings.split()
         if (length := _length(vendor))
-        and _LEAST_BEGINNING <= len(beginning)
+        and len(beginning) >= _LEAST_BEGINNING
         and len(beginning) + length < _LONG
         and (not beginning.isalpha() or beginning == "AKIA")
         and beginning[0].isalpha()
