@@ -13,6 +13,8 @@ _NAMED = (b"pass", b"pw", b"secret", b"token", b"key")
 #: or one of those, by a whole word of it.
 _BY_WORD = {
     b"op": b"op read",
+    b"vault": b"vault kv get",
+    b"bw": b"bw get",
     b"wg": b"wg gen",
     b"openssl": b"openssl rand",
     b"raw": b"output -raw",

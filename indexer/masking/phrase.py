@@ -26,7 +26,7 @@ from indexer.shapes import dataclass
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
-    "key": lambda value: looks_random(value) and not is_identity(value),
+    "key": lambda value: looks_random(value) and "_" not in value and not is_identity(value),
     "long": is_long,
     "chosen": lambda value: is_told(value) and (is_chosen(value) or looks_random(value)),
     "given": lambda value: is_hard(value) or (" " in value and is_worded(value)),

@@ -42,7 +42,7 @@ _WORDS = (
     Phrase(
         "recovery-phrase",
         "mnemonic|phrase|seed|wallet",
-        r"(?i:mnemonic|seed|recovery|wallet)[^\n]{0,60}\n((?:\s{0,6}\d{1,2}[.):]?\s{1,4}[a-z]{3,8}(?=\s)){12,24})",
+        r"(?i:mnemonic|seed|recovery|wallet)[^\n]{0,60}\n((?:\s{0,6}\d{1,2}[.):]?\s{1,4}[a-z]{3,8}(?=\s|\Z)){12,24})",
         reach=600,
     ),
 )

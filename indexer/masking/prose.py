@@ -6,7 +6,10 @@ from indexer.masking.phrase import QUOTE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN
 
 #: What a password is called, as it is searched for in bytes: every character beyond ASCII is a question mark there.
-_ANCHORS = "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo|adgangskode|kodeord|salasana|jelsz|lozinka|geslo"
+_ANCHORS = (
+    "pass|pw|kennwort|zugangscode|contrase|senha|parola|wachtwoord|heslo|adgangskode|kodeord|salasana|"
+    "jelsz|lozinka|geslo"
+)
 _NOUN = (
     r"(?i:pass(?:wor[dt]|phrase|code|e|ord(?:et)?|(?=[ ](?:is|was)[ ]))|kennwort|zugangscode|contrase\w{1,3}a|senha|"
     r"parola(?: d'ordine| chiave)?|wachtwoord|heslo|adgangskode(?:n)?|kodeord(?:et)?|salasana|jelsz\w{1,2}|"

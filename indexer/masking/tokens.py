@@ -238,7 +238,7 @@ def _says_so(text: str, plain: bytes, runs: bytes, start: int) -> bool:
         return False
     if text.startswith("pk_", start):  # to be shown to everybody
         return False
-    return changes(text[end - _RANDOM : end]) >= 3 and _compiled(_SAYS_SO).match(text, start) is not None
+    return changes(text[last:end]) >= 3 and _compiled(_SAYS_SO).match(text, start) is not None
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:

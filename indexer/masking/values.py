@@ -23,7 +23,7 @@ _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
 #: Where something else is put in, an option, or an address.
 _FORMAT = late(r"%[sdif]|\$\{|\$\w+\b|^-|=|[<>(){}|;,]|^[\w.-]+@[\w.-]+$|&&|\*\*|/\w+/")
 #: What programs call things.
-_ID = late(r"[a-z]{2,20}[_-][A-Za-z0-9]+|[A-Za-z]+(?:[_.-]?[A-Za-z]+)*[_.-]?\d{1,2}")
+_ID = late(r"[a-z]{2,20}[_-][A-Za-z0-9]+|[A-Za-z]+(?:[_.-][A-Za-z]+)*[_.-]?\d{1,2}")
 #: Bytes as certificates and fingerprints have them.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
@@ -56,7 +56,8 @@ _NO_PASSWORD = late(
 )
 #: Words and a number, as people make a password of them.
 _TWO_WORDS = late(
-    r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?|[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}"
+    r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?|[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}|"
+    r"[a-z]{4,}-[a-z]{4,}\d{2,4}|[a-z]{4,}[A-Z][a-z]{3,}_\d{2,4}"
 )
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
@@ -214,10 +215,14 @@ def is_strange(text: str) -> bool:
     """What nobody calls anything: letters and digits in no order, with signs among them, or words with a number."""
     if len(text) < 8 or not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or _WORDS.search(text):
         return False
-    if _TWO_WORDS.fullmatch(text) or is_unlike_words(text):
+    if _TWO_WORDS.fullmatch(text):
+        return True
+    if _ID.fullmatch(text):
+        return False
+    if is_unlike_words(text):
         return True
     bare = text.replace("_", "").replace("-", "").replace(".", "").replace("+", "").replace("/", "")
-    if not bare.isalnum() or bare.islower() or bare.isupper() or _ID.fullmatch(text):
+    if not bare.isalnum() or bare.islower() or bare.isupper():
         return False
     return is_mixed(bare) and (changes(bare) >= 3 or _is_jumbled(text))
 
