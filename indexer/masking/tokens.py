@@ -32,6 +32,11 @@ _DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}")
 _JOINTS, _PARTS = b"./~$|:+", 6
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
+#: How many characters follow where that is known.
+_WHOLE = {
+    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36),
+    **{"github_pat_": 82, "AIza": 35},
+}
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 
 
@@ -201,7 +206,10 @@ def is_begun(text: str, start: int, end: int) -> bool:
     return any(
         text.startswith(shape.beginning, start)
         and end - start >= max(len(shape.beginning), 4)
-        and not _compiled(shape.follows).match(text, start + len(shape.beginning), end)
+        and (
+            end - start < len(shape.beginning) + _WHOLE.get(shape.beginning, 0)
+            or not _compiled(shape.follows).match(text, start + len(shape.beginning), end)
+        )
         for shape in _shapes().get(text[start : start + 2], ())
     )
 

@@ -50,7 +50,7 @@ _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 #: string to which another is added, or at the edge of a page or a terminal.
 _GOES_ON = late(
     rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|\r?\n)"
-    rb"[ \t>|]{0,12}+(?:\\?[\"'])?(?=[A-Za-z+/_-]{0,60}[0-9])(?=([A-Za-z0-9+/=_-]{4,}))"
+    rb"[ \t>|+#-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_-]{4,}))"
 )
 #: The same, seen from where it goes on.
 _LINE_END = late(
@@ -59,6 +59,7 @@ _LINE_END = late(
     rb"[ \t>|+#-]{0,12}(?:\\?[\"'])?\Z"
 )
 _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,59}\Z")
+_DIGIT = late(rb"[0-9]")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n"))
 _QUOTES = frozenset((b'"', b"'"))
@@ -161,7 +162,11 @@ def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str
         while token >= position and (found := _going_on(plain, token)):
             line = plain.rfind(b"\n", max(position, token - 400), found.start(1)) + 1 or max(position, token - 400)
             if not (
-                (len(found[2]) >= _REST and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found)))
+                (
+                    len(found[2]) >= _REST
+                    and _DIGIT.search(found[2], 0, 60)
+                    and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found))
+                )
                 or begins(text, token, found.start(1))
             ):
                 break
