@@ -35,7 +35,8 @@ _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 #: How many characters follow where that is known.
 _WHOLE = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36),
-    **{"github_pat_": 82, "AIza": 35},
+    "github_pat_": 82,
+    "AIza": 35,
 }
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 
