@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden screenshots clean
+.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden screenshots recording clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -116,6 +116,9 @@ golden: $(STAMP) ## tests/golden: answers, lists, help pages and sentences, as t
 
 screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium
 	$(BIN)/python -m tests.e2e.screenshots docs/images
+
+recording: $(STAMP) ## docs/images/run.svg, of the demo's sessions; needs Claude Code
+	$(BIN)/python scripts/recording.py
 
 clean: ## remove .venv and whatever the tools left behind
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
