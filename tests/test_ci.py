@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -68,6 +70,29 @@ def test_what_a_step_runs_exists(words):
 @pytest.mark.parametrize("action", sorted({step["uses"] for _, step in STEPS if "uses" in step}))
 def test_actions_are_pinned_to_a_version(action):
     assert re.fullmatch(r"actions/[\w-]+@v\d+(\.\d+)*", action)
+
+
+@pytest.mark.parametrize(
+    ("there", "packaged", "installed"),
+    [
+        (("chromium-headless-shell",), True, []),
+        (("chromium",), True, ["chromium-headless-shell"]),
+        (("chromium",), False, []),
+        ((), True, ["chromium-headless-shell"]),
+        ((), False, ["chromium"]),
+    ],
+)
+def test_the_browser_without_windows_is_installed_where_there_is_a_package_of_it(tmp_path, there, packaged, installed):
+    says = {"id": "echo 0", "apt-cache": f"exit {int(not packaged)}", "apt-get": f'echo "$@" >>{tmp_path}/asked'}
+    for name in (*says, "tmux", "npm", "fzf", *there):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says.get(name, '')}\n")
+        (tmp_path / name).chmod(0o755)
+    asked = tmp_path / "asked"
+    asked.touch()
+
+    subprocess.run([shutil.which("bash"), ROOT / ".ci/programs"], env={"PATH": str(tmp_path)}, check=True)
+
+    assert installed == [line.split()[-1] for line in asked.read_text().splitlines() if line.startswith("install")]
 
 
 def test_files_that_steps_name_exist():

@@ -41,7 +41,7 @@ def ask(embedded: Embedded | Cluster, statement: str):
 def until(condition):
     """Ends when the thing has happened; the suite's own limit of time ends a test for which it never does."""
     while not (seen := condition()):
-        time.sleep(0.01)
+        time.sleep(0.05)
     return seen
 
 
