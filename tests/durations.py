@@ -24,6 +24,11 @@ SLOW_SECONDS = 0.1
 UNKNOWN = [0.0, 0.0]
 
 
+def processor_seconds():
+    """What this process has taken, and its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def file_of(test):
     return test.partition("::")[0]
 
@@ -46,7 +51,8 @@ def table(durations):
 class Clock:
     """Measures the tests of one process; in the process that all tests report to, also keeps what was measured."""
 
-    def __init__(self, config):
+    def __init__(self, config, seconds=processor_seconds):
+        self._seconds = seconds
         self._cache = getattr(config, "cache", None)
         self._input = getattr(config, "workerinput", None)
         if self._input:
@@ -54,7 +60,7 @@ class Clock:
         else:
             self._known = self._cache.get(KEY, {}) if self._cache else {}
         self._took = defaultdict(lambda: UNKNOWN)
-        self._before = _processor_seconds()
+        self._before = 0.0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node):
@@ -70,10 +76,15 @@ class Clock:
             known = sums(self._known, lambda test: shared(file_of(test)))
             items.sort(key=lambda item: -known[shared(file_of(item.nodeid))][0])
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self):
+        """To import all tests is no test's."""
+        self._before = self._seconds()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
         report = yield
-        now = _processor_seconds()
+        now = self._seconds()
         report.processor, self._before = now - self._before, now
         return report
 
@@ -86,11 +97,6 @@ class Clock:
         if self._cache and not self._input:
             known = {test: took for test, took in self._known.items() if (ROOT / file_of(test)).is_file()}
             self._cache.set(KEY, known | self._took)
-
-
-def _processor_seconds():
-    """What this process has taken, and its children that have ended."""
-    return sum(os.times()[:4])
 
 
 def pytest_configure(config):

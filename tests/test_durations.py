@@ -42,6 +42,20 @@ def test_all_that_a_test_takes_is_written_down_and_files_that_are_gone_are_forgo
     assert {f"{HERE}::one": [1.5, 0.625], f"{HERE}::other": [0.5, 0.1]} == cache[KEY]
 
 
+def test_what_a_test_takes_begins_where_the_one_before_ends_and_to_collect_them_is_no_tests():
+    clock = Clock(SimpleNamespace(), iter([5.0, 5.5, 5.75]).__next__)
+    clock.pytest_collection_finish()
+    took = []
+    for _ in range(2):
+        measured = clock.pytest_runtest_makereport()
+        next(measured)
+        with pytest.raises(StopIteration) as ended:
+            measured.send(SimpleNamespace())
+        took.append(ended.value.value.processor)
+
+    assert [0.5, 0.25] == took
+
+
 def test_a_process_of_many_begins_with_the_longest_files_and_keeps_together_what_shares_something():
     first, second, *_ = TOGETHER["PyTorch"]
     known = {"tests/a.py::one": [2.0, 0.1], f"{first}::one": [1.0, 0.1], f"{second}::one": [1.5, 0.1]}
