@@ -146,7 +146,7 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = SECO
 
 def environment(**more: str) -> dict[str, str]:
     given = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/light"), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
         "SMART_FORK_BACKGROUND": "0",
         "OPENBLAS_NUM_THREADS": "1",
     }

@@ -88,7 +88,7 @@ class Machine:
 
     def know_smart_fork(self) -> None:
         """Have all programs run this checkout, as the light install: importing PyTorch takes longer than most tests."""
-        paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests/light")])
+        paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests/e2e/light")])
         self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
 
     def add_smart_fork(self) -> None:
