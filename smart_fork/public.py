@@ -332,10 +332,11 @@ def cut(
         SmartForkError: nothing was cut: there is no such session or turn, it is running, or something would break.
         OSError: nothing was written.
     """
-    from smart_fork.excise import request
+    from smart_fork.excise.request import Request
+    from smart_fork.session_cuts import cut as cut_out
 
-    wanted = request.Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
-    return request.cut(wanted)
+    wanted = Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
+    return cut_out(wanted)
 
 
 def forget(session_id: str, *, undo: bool = False) -> Removal:

@@ -17,7 +17,6 @@ from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
-from smart_fork.cli.team.shared_copy import shared_copy
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def cut(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
     from smart_fork.excise.request import Request
-    from smart_fork.excise.request import cut as cut_out
+    from smart_fork.session_cuts import cut as cut_out
 
     if (ids or secrets) and turns is not None and session is None and reference is None and not _means_turns(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
@@ -131,10 +130,6 @@ def cut(  # noqa: PLR0917 - typer's way
         print_json(outcome.as_json())
     else:
         _print_cut(outcome, summarised=not yes and not dry_run)
-        for path in () if dry_run or outcome.aborted else (outcome.path, *(one.path for one in outcome.followed or ())):
-            if shared := shared_copy(Path(path), outcome.tool):
-                say(f"{path} was shared, and is as it was there.")
-                say(f"Withdraw it: smart-fork team excise cut RANGE {shared}")
     if dry_run and outcome.warnings and not force:
         say("dependency warnings (re-run with --force to override)")
         raise typer.Exit(1)
@@ -152,7 +147,7 @@ def verify(
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
-    from smart_fork.excise.soundness import check
+    from smart_fork.session_cuts import check
 
     if erase:
         with working("erasing", quiet=as_json):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from hashlib import blake2b
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.titles import title_of
+from smart_fork.cuts.marks import mark
 
 _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 _PREFIX = "title:"
@@ -42,4 +42,4 @@ def marks(keys: Iterable[str]) -> set[str]:
 
 
 def _mark(title: str) -> str:
-    return f"{_PREFIX}{blake2b(key(title).encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    return f"{_PREFIX}{mark(key(title).encode('utf-8', 'surrogatepass'))}"

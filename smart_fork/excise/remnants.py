@@ -20,6 +20,7 @@ from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
+from smart_fork.excise.agent_files import beside_logs
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched
@@ -28,6 +29,9 @@ from smart_fork.families.descent import Descendant, Descent
 #: Words that a search could be made for.
 _WORD = re.compile(r"\w{3,64}")
 _LETTERS = re.compile(r"[^\W\d_]+")
+#: No blank, no quote, nothing that a path or a list has.
+_SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 #: So many words in a row tell a text, however ordinary each of them is.
 _RUN = 4
 
@@ -45,6 +49,11 @@ def words_of(lines: Iterable[bytes]) -> set[str]:
 def runs_of(lines: Iterable[bytes]) -> set[str]:
     """The runs of words in the texts of lines, each with single blanks."""
     return {run for line in lines for text in _texts(line) for run in _runs(text)}
+
+
+def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
+    """The texts without a blank that have letters, digits and more, as passwords do."""
+    return {one for line in lines for text in _texts(line) for one in _SOLID.findall(text.lower()) if _is_secret(one)}
 
 
 def said_in(lines: Iterable[bytes]) -> set[str]:
@@ -68,7 +77,8 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
     found = [*look.beside(session.source_path), *_kept(session, look, cut, keys)]
     for one in (*descent.below, *descent.unclear):
         found += look.into(one, descent)
-    return found
+    named = {one.path for one in found}
+    return found + [one for one in beside_logs(session, gone, descent.below) if one.path not in named]
 
 
 class _Look:
@@ -165,6 +175,11 @@ def _is_telling(word: str) -> bool:
 def _own_text() -> str:
     """All that our own messages say."""
     return " ".join(_LETTERS.findall(own_source().lower()))
+
+
+def _is_secret(solid: str) -> bool:
+    has = any(map(str.isdigit, solid)) and any(map(str.isalpha, solid))
+    return has and _WORD.fullmatch(solid) is None and not _DAY.match(solid)
 
 
 def _runs(text: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from indexer.shapes import dataclass
 from smart_fork import handovers, permission
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter, title_of
-from smart_fork.cuts import snapshots
+from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
@@ -66,6 +66,8 @@ def cut(
         OSError: nothing was written.
     """
     path = located(request.reference, request.tool)
+    if not request.dry_run:
+        marks.keep()
     session = numbered(load_with_tool(request.tool, path, request.composer))
     planned = _planned(session, request)
     outcome = report(planned, dry_run=request.dry_run)

@@ -17,7 +17,7 @@ from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
-from smart_fork.excise.remnants import all_words, behind, runs_of, words_of
+from smart_fork.excise.remnants import all_words, behind, runs_of, solid_texts_of, words_of
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, traces
 from smart_fork.retrieval.index_access import opened
@@ -115,12 +115,17 @@ def cut_words(session: Transcript) -> set[str]:
     return _words_gone(_cut_lines(session, staying), staying)
 
 
+def cut_lines(session: Transcript) -> set[bytes]:
+    """The lines of all cuts so far, as the snapshots have them."""
+    return _cut_lines(session, {turn.raw for turn in session.turns})
+
+
 def _cut_words_and_runs(session: Transcript) -> tuple[set[str], set[str]]:
-    """The same, and the runs of words; the snapshots are read once."""
+    """The same, and the runs of words and the solid texts; the snapshots are read once."""
     staying = {turn.raw for turn in session.turns}
     lines = _cut_lines(session, staying)
-    runs = runs_of(lines)
-    return _words_gone(lines, staying), runs and runs - runs_of(staying)
+    runs = runs_of(lines) | solid_texts_of(lines)
+    return _words_gone(lines, staying), runs and runs - runs_of(staying) - solid_texts_of(staying)
 
 
 def _words_gone(lines: set[bytes], staying: set[bytes]) -> set[str]:

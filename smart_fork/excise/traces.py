@@ -85,6 +85,19 @@ def words_in(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
+def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
+    """Return the words in a file, packed or not; of some of them a part is enough."""
+    found: set[str] = set()
+    for piece in _pieces(path):
+        text = piece.decode("utf-8", "ignore")
+        if "\\u" in text:
+            text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+        text = text.lower()
+        found |= wanted.intersection(_WORD.findall(text))
+        found |= {word for word, part in parts.items() if word not in found and part in text}
+    return found
+
+
 @cache
 def own_words() -> frozenset[str]:
     """The words that our own messages are made of, and the names of our folders."""
@@ -128,28 +141,16 @@ class _Search:
     def has_trace(self, path: Path, kind: str) -> bool:
         """Whether something in it is what was cut."""
         if kind in ("index", "older index"):
-            return bool(self._in_states(path) or self._not_alive(self._found(path, parts=_parts_of(self.wanted))))
+            return bool(self._in_states(path) or self._not_alive(words_at(path, self.wanted, _parts_of(self.wanted))))
         if kind == "register of workers":
             others = self._said_by_others()
-            return any(word not in others for word in self._found(path, parts={word: word for word in self.wanted}))
-        found = self._found(path)
+            return any(word not in others for word in words_at(path, self.wanted, {word: word for word in self.wanted}))
+        found = words_at(path, self.wanted)
         return bool(found - own_words() if kind in ("log", "file") else found)
 
     def _is_log(self, path: Path) -> bool:
         others = (one for one in self._workers if not related(one, self.session_ids))
         return not any(path.name.startswith(f"{one.id}.") for one in others)
-
-    def _found(self, path: Path, parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-        """The words in a file; of some of them a part is enough."""
-        found: set[str] = set()
-        for piece in _pieces(path):
-            text = piece.decode("utf-8", "ignore")
-            if "\\u" in text:
-                text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
-            text = text.lower()
-            found |= self.wanted.intersection(_WORD.findall(text))
-            found |= {word for word, part in parts.items() if word not in found and part in text}
-        return found
 
     def _in_states(self, path: Path) -> set[str]:
         """What readers keep of these sessions' logs is packed."""

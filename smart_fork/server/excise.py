@@ -74,7 +74,7 @@ def _next(found: Excised) -> str:
 
 def _cut(request: Request, *, by_path: bool) -> Excised:
     from smart_fork import sessions
-    from smart_fork.excise.request import cut
+    from smart_fork.session_cuts import cut
 
     if permission.limited():
         if by_path:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ import orjson
 
 from indexer import forgotten
 from indexer.project import recorded
+from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Record
@@ -179,6 +182,22 @@ def last_pair(session: Session) -> int:
     )
 
 
+def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
+    """Digests that lines of a log have as shared records, sent with their images or without."""
+    forms, known = forms_of(agent), settings()
+    place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
+    records = [record for line in lines for _, record in decode_line(line)[0]]
+    secrets = Secrets(known.redact, known.allow)
+    secrets.learn(records)
+    found = set()
+    for images in (False, True):
+        steps = _Steps(forms, place, str(root), ignored(place), secrets, images=images)
+        for record in records:
+            with suppress(Unshareable):
+                found.add(steps.sent(forms.outgoing(record, place)))
+    return frozenset(sha256(one).hexdigest() for one in found if one)
+
+
 def left_off(session: Session, end: int) -> str:
     """Describe the part after `end`, which stays here; empty where nobody misses it."""
     rest = session.turns[end + 1 :]
@@ -251,6 +270,10 @@ class _Steps:
         if number < since.count or (number == since.count and written(state) != since.digest):
             _same("", since, session.session_id)
         self.local = Since(number, written(state))
+
+    def sent(self, shared: Record) -> bytes | None:
+        """A record as it is sent; nothing where it is not."""
+        return self._sent(shared, orjson.dumps(shared, option=orjson.OPT_SORT_KEYS), 0)
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
         kept = self._forms.sent(shared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts.marks import mark
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
@@ -198,7 +198,7 @@ def _turn(
         meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
         says=tuple(says),
-        key=hashlib.blake2b(orjson.dumps(payload), digest_size=16).hexdigest() if item else "",
+        key=mark(orjson.dumps(payload)) if item else "",
         prompt=prompt,
         inherited=inherited,
     )

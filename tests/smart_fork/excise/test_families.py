@@ -28,6 +28,7 @@ from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cuts.model import Transcript
@@ -41,16 +42,27 @@ from smart_fork.forking.spending import Spending
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.drilled import drilled
+from tests.smart_fork.agents.opencode import database as opencode
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
-from tests.smart_fork.forks import FakeProcesses, codex_path, codex_records, write_log
+from tests.smart_fork.forks import HELP, FakeProcesses, codex_path, codex_records, write_log
 from tests.smart_fork.relatives import branch
-from tests.smart_fork.world import Did, WordsModel, World
+from tests.smart_fork.world import Did, WordsModel, World, add_program
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
 FAMILIES = drilled(300, 12)
 #: One that nothing masks, and one that `cut --secrets` finds.
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
-CUTTABLE, TOLD = ("claude", "codex", "qwen"), ("claude", "codex", "qwen", "gemini", "copilot")
+CUTTABLE, TOLD = ("claude", "codex", "qwen"), ("claude", "codex", "qwen", "gemini", "copilot", "opencode")
+#: The first of a family is more often of an agent that can be cut.
+FIRST = ("claude", "codex", "claude", "codex", "qwen", "qwen", "gemini", "copilot", "opencode")
+#: What an agent keeps of a session apart from its log.
+KEPT = {
+    "claude": ("file-history/ID/1a2b@v1", "paste-cache/1a2b.txt", "plans/a.md", "todos/ID-agent-ID.json", "history.jsonl"),
+    "codex": ("history.jsonl", "shell_snapshots/ID.sh", "log/codex-tui.log"),
+    "qwen": ("todos/ID.json", "debug/ID.txt"),
+    "gemini": ("tmp/shop/tool-outputs/session-ID/1.txt",),
+    "copilot": ("session-state/ID/files/plan.md",),
+}  # fmt: skip
 #: A cut opens, renames and removes 2 to the power of about so many files.
 DEPTH, MOMENTS = 5, 8.5
 
@@ -68,6 +80,11 @@ class Member:
     def logs(self) -> tuple[Path, ...]:
         return READERS[self.agent].locate(self.session_id)
 
+    @property
+    def content(self) -> dict[Path, bytes]:
+        """Its logs; a session in a database has one that is no file."""
+        return {path: content_of(self.agent, path) for path in self.logs}
+
     def is_below(self, other: Member) -> bool:
         return self is other or any(one.is_below(other) for one in self.above)
 
@@ -81,9 +98,10 @@ class Family:
     chance: random.Random
     secret: str = SPOKEN
     members: list[Member] = field(default_factory=list)
+    kept: dict[Path, Member] = field(default_factory=dict)
 
     def begin(self) -> None:
-        agent = self.chance.choice(("claude", "codex"))
+        agent = self.chance.choice(FIRST)
         steps: list[str | Did] = ["> add retry to the uploader", "retries are there"]
         steps += self.chance.choice((
             [f"> the password is {self.secret}", "it is noted"],
@@ -94,12 +112,25 @@ class Family:
         steps += ["> and the docs", "they are there", "> go on", "done"]
         if self.chance.random() < 0.2:
             steps = [f"> my password is {self.secret}", "it is noted", *steps]
-        self.members.append(Member(agent, self.world.worked(agent, self.shop, *steps)))
+        if agent in ("claude", "codex"):
+            self.members.append(Member(agent, self.world.worked(agent, self.shop, *steps)))
+            return
+        first = self.world.worked("claude", self.shop, *steps)
+        made = branch(first, as_agent=agent)["session_id"]
+        self.members.append(Member(agent, made))
+        self.forget(first)  # as if it had been begun with that agent
+        handovers.forget(made)
+        if agent not in CUTTABLE:
+            self.handed_over(*CUTTABLE)
+
+    def forget(self, session_id: str) -> None:
+        for path in self.world.home.glob(f".claude/**/{session_id}*"):
+            path.unlink()
 
     def step(self) -> None:
         steps = (
             self.branched, self.branched, self.shortened, self.forked_upon, self.elsewhere, self.within, self.forked, self.forked_natively,
-            self.merged, self.handed_over, self.gone_on, self.said_again, self.lost, self.copied, self.with_sub_agent,
+            self.merged, self.handed_over, self.handed_over, self.handed_over, self.gone_on, self.said_again, self.lost, self.copied, self.with_sub_agent, self.kept_apart,
         )  # fmt: skip
         self.chance.choice(steps)()
 
@@ -127,9 +158,9 @@ class Family:
     def within(self) -> None:
         self.branched(budget=Spending(Wanted(self.chance.choice((40, 80, 200)))))
 
-    def handed_over(self) -> None:
+    def handed_over(self, *agents: str) -> None:
         parent = self.one()
-        agent = self.chance.choice([one for one in TOLD if one != parent.agent])
+        agent = self.chance.choice([one for one in agents or TOLD if one != parent.agent])
         made = branch(parent.session_id, as_agent=agent)
         self.add(agent, made["session_id"], parent)
 
@@ -225,6 +256,15 @@ class Family:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(json.dumps({"uuid": "s1", "message": {"content": f"I found {self.secret}"}}) + "\n")
 
+    def kept_apart(self) -> None:
+        member = self.one(*KEPT)
+        name = self.chance.choice(KEPT[member.agent]).replace("ID", member.session_id)
+        path = READERS[member.agent].home() / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(f"once more: {self.secret}\n")
+        self.kept[path.resolve()] = member
+
     def can_be_cut(self) -> Iterator[tuple[Member, str]]:
         """The sessions that have the secret in turns of their own, with the numbers of these."""
         for member in self.members:
@@ -236,8 +276,12 @@ class Family:
     def holders(self) -> list[Path]:
         """The agents' own files that have the secret."""
         folders = [one for one in self.world.home.glob(".*") if one.is_dir() and one != state_home()]
-        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-        return sorted(path.resolve() for path in files if self.secret.encode() in path.read_bytes())
+        files = (
+            path for folder in folders for path in folder.rglob("*") if path.is_file() and "opencode" not in path.name
+        )
+        found = [path.resolve() for path in files if self.secret.encode() in path.read_bytes()]
+        logs = (pair for one in self.members if one.agent == "opencode" for pair in one.content.items())
+        return sorted([*found, *(path.resolve() for path, said in logs if self.secret.encode() in said)])
 
     def ours(self) -> list[Path]:
         """Our own files that have a part of it, but snapshots: a word index keeps neither beginnings nor ends."""
@@ -247,18 +291,41 @@ class Family:
 
     def not_below(self, other: Member) -> dict[Path, bytes]:
         """The logs of those that a cut of a session is not to touch."""
-        return {path: path.read_bytes() for one in self.members if not one.is_below(other) for path in one.logs}
+        return {path: said for one in self.members if not one.is_below(other) for path, said in one.content.items()}
 
     def files(self, below: Member) -> set[str]:
         """Which of the agents' own files have the secret, of what is below a session."""
         logs = {path.resolve(): one for one in self.members for path in one.logs}
         logs |= {path.with_suffix(""): one for path, one in logs.items()}  # what lies beside it
+        logs |= self.kept
         found = set()
         for path in self.holders():
             member = next((logs[one] for one in (path, *path.parents) if one in logs), None)
             if member is None or member.is_below(below):
                 found.add(str(path))
         return found
+
+
+def content_of(agent: str, path: Path) -> bytes:
+    with READERS[agent].as_file(path) as file:
+        return file.read_bytes()
+
+
+def takes_sessions(argv: tuple[str, ...]) -> tuple[int, str]:
+    """What OpenCode's program does with a document."""
+    if argv[1:2] != ("import",):
+        return 0, HELP["opencode"]
+    opencode.take(opencode_database(), json.loads(Path(argv[2]).read_text()))
+    return 0, ""
+
+
+def play(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Have the agents' programs answer, and OpenCode keep its sessions."""
+    answers = {"opencode": takes_sessions}
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: FakeProcesses(answers))
+    for name in ("opencode", "qwen", "gemini", "copilot"):
+        add_program(home / "bin", name, HELP[name])
+    opencode.make(home / ".local/share/opencode/opencode.db")
 
 
 def numbers(session: Transcript, secret: str) -> str:
@@ -306,7 +373,7 @@ def killed_at(number: int, request: Request, home: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(FAMILIES))
 def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
+    play(monkeypatch, world.home)
     if seed % 4 == 3:
         monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     chance = random.Random(seed)  # noqa: S311 - not a secret

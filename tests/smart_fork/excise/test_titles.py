@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
+from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.budget.wanted import Wanted
 from smart_fork.excise import Request, branch, cut
@@ -101,3 +103,17 @@ def test_a_name_that_repeats_a_prompt_goes_with_it_and_another_stays(world: Worl
         named[name] = title(session_id)
         assert "swordfish" not in world.log_of(session_id).read_text()
     assert ["Vault", "add retry"] == list(named.values())
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_who_has_the_notes_of_a_cut_alone_cannot_try_its_words(world: World, shop, agent):
+    session = world.worked(agent, shop, "> swordfish", "noted", "> add retry", "it retries")
+    lines = [json.loads(line) for line in world.log_of(session).read_text().splitlines()]
+    said = [b"swordfish", *(json.dumps(one.get("payload"), separators=(",", ":")).encode() for one in lines)]
+
+    cut(Request(session, "0-1"))
+
+    noted = (state_home() / "excise.jsonl").read_text()
+    assert "title:" in noted
+    assert not [one for one in said if blake2b(one, digest_size=16).hexdigest() in noted]
+    assert 0o600 == (state_home() / "marks.key").stat().st_mode & 0o777

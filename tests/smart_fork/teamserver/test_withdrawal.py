@@ -259,6 +259,28 @@ def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(ali
     assert f"smart-fork team delete {shared} --everywhere" in forgotten.err
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_shared_session_that_still_has_what_was_cut_here_is_named_until_it_is_withdrawn(alice, bob, agent, is_first):
+    pushed = alice.team("push", session_of(alice, agent, *SAID), "--public", "--yes")
+    (log,), shared = pushed["files"], pushed["session_id"]
+    if is_first:
+        alice.team("excise", "cut", "3-4", shared, "--yes")
+    turns = alice.do("excise", "list", log, "--json").json["turns"]
+    numbers = ",".join(str(one["number"]) for one in turns if SECRET in one["preview"])
+
+    done = alice.do("excise", "cut", numbers, log, "--yes", "--json").json
+    found = alice.do("excise", "verify", log, "--json")
+    assert SECRET not in Path(log).read_text()
+    expected = ([], True, 0) if is_first else ([pushed["url"]], False, 1)
+    assert expected == ([one["path"] for one in done["left"]], done["erased"], found.code)
+    if not is_first:
+        assert [pushed["url"]] == [one["path"] for one in found.json["copies"]]
+        alice.team("excise", "cut", "3-4", shared, "--yes")
+    assert 0 == alice.do("excise", "verify", log).code
+    assert alice.team("push", log)["up_to_date"]
+
+
 def test_a_copy_of_which_something_was_withdrawn_is_not_forked_before_that_is_out(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     fork = Path(bob.team("fork", pushed["session_id"])["files"][0])

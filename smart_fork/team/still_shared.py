@@ -1,0 +1,74 @@
+"""Shared sessions that still have records which were cut out of a log of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from indexer.paths import state_home
+from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.answer import CopyBehind
+from smart_fork.cuts.model import Transcript
+from smart_fork.errors import SmartForkError
+from smart_fork.excise import propagation
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.replacement import written_path
+from smart_fork.excise.soundness import cut_lines
+from smart_fork.team import pulled
+from smart_fork.team.outgoing import digests_of
+from smart_fork.team.shared import url_of
+
+
+def still_shared(path: Path, tool: str) -> list[CopyBehind]:
+    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it."""
+    if permission.limited() or not (state_home() / "team" / "pulled").is_dir():
+        return []
+    shared = [one for one in pulled.all_written() if one.server]
+    found: dict[str, CopyBehind] = {}
+    for cut in _cut_logs(path, tool) if shared else ():
+        found |= {one.path: one for one in _holding(cut, shared)}
+    return list(found.values())
+
+
+def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
+    session = load_with_tool(tool, path)
+    yield session
+    for one in propagation.descent_of(session).below:
+        if snapshots.logged(one.path):
+            with suppress(SmartForkError, OSError):
+                yield load_with_tool(one.agent, one.path)
+
+
+def _holding(session: Transcript, shared: list[pulled.Written]) -> Iterator[CopyBehind]:
+    if session.tool not in AGENTS or not AGENTS[session.tool].has("forms"):
+        return
+    lines, agent = cut_lines(session) if snapshots.cuts(written_path(session)) else set[bytes](), session.tool
+
+    @cache
+    def gone(root: Path) -> frozenset[str]:
+        return digests_of(lines, agent, root)
+
+    @cache
+    def staying(root: Path) -> frozenset[str]:
+        return digests_of({turn.raw for turn in session.turns}, agent, root)
+
+    for one in shared if lines else ():
+        there = gone(one.root).intersection(one.digests)
+        if there and there - staying(one.root):  # a record that names another parent since is the same one
+            yield from _named(one)
+
+
+def _named(one: pulled.Written) -> Iterator[CopyBehind]:
+    for session_id in one.sessions:
+        again = advice(
+            f"smart-fork team excise cut RANGE {session_id} withdraws it from everybody.",
+            tool=f"Its owner can withdraw it: team session {session_id}.",
+        )
+        yield CopyBehind(url_of(one.server, one.project, session_id), (), f"It is shared, as it was. {again}")
+    if one.agent == pulled.AS_FILE:
+        yield CopyBehind(str(one.path), (), "It is a file of a shared session. Delete it, or withdraw it there.")

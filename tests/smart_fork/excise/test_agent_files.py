@@ -1,0 +1,64 @@
+"""What an agent keeps apart from its logs is searched for what was cut."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork.excise import Request, check, cut
+from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("command_model")
+SAID = ("add retry", "done", "the code is swordfish-hunter-7731, not penguin", "I will remember it")
+#: Of each agent the files that it keeps; ID is the session's.
+KEPT = {
+    "claude": (
+        ".claude/file-history/ID/1a2b@v1", ".claude/history.jsonl", ".claude/paste-cache/1a2b.txt", ".claude/plans/a-plan.md",
+        ".claude/todos/ID-agent-ID.json", ".claude/shell-snapshots/snapshot-bash-1.sh", ".claude/debug/ID.txt",
+    ),
+    "codex": (".codex/history.jsonl", ".codex/shell_snapshots/ID.sh", ".codex/log/codex-tui.log", ".codex/state_5.sqlite"),
+}  # fmt: skip
+
+
+def session_of(world, shop, agent):
+    return (world.claude if agent == "claude" else world.codex)(shop, *SAID)
+
+
+def kept(world, name, session_id, text):
+    path = world.home / name.replace("ID", session_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent, names in KEPT.items() for name in names])
+def test_a_file_that_an_agent_keeps_apart_is_named_where_it_has_what_was_cut(world, shop, agent, name):
+    session_id = session_of(world, shop, agent)
+    path = kept(world, name, session_id, f"once more: {SAID[2]}")
+
+    left = [one["path"] for one in cut(Request(session_id, "2-3", force=True))["left"]]
+    found = check(session_id)
+
+    assert [path] == left == [one["path"] for one in found["copies"]]
+    assert not found["ok"]
+
+
+def test_a_line_of_a_prompt_history_has_the_words_of_the_session_that_it_names(world, shop):
+    session_id = session_of(world, shop, "claude")
+    lines = [{"display": "a penguin", "sessionId": name} for name in ("another", session_id)]
+    path = kept(world, ".claude/history.jsonl", "", "".join(f"{json.dumps(one)}\n" for one in lines))
+    cut(Request(session_id, "2-3", force=True))
+
+    assert [(path, ("penguin",))] == [(one["path"], tuple(one["words_found"])) for one in check(session_id)["copies"]]
+    kept(world, ".claude/history.jsonl", "", json.dumps(lines[0]))
+    assert check(session_id)["ok"]
+
+
+@pytest.mark.parametrize("name", ["plans/a.md", "file-history/ID/1a2b@v1", "projects/x/ID/tool-results/1.txt"])
+def test_ordinary_words_in_files_of_other_sessions_are_no_trace(world, shop, name):
+    session_id, other = session_of(world, shop, "claude"), world.claude(shop, "go on", "done")
+    kept(world, f".claude/{name}", other, "there was a swordfish, a hunter and a penguin")
+    cut(Request(session_id, "2-3", force=True))
+
+    assert check(session_id)["ok"]
