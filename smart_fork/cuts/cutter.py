@@ -108,6 +108,10 @@ class Cutter(ABC):
         del session_id
         return []
 
+    def apart(self) -> list[Path]:
+        """Files of the agent outside its home that may have text of sessions."""
+        return []
+
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The files beside a transcript that hold what goes."""
         del path, removed

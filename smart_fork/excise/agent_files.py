@@ -14,7 +14,7 @@ from pathlib import Path
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import title_of
+from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise.traces import own_words, searched, words_at, words_in
@@ -75,8 +75,9 @@ class _Search:
 
 
 def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
-    """The files below an agent's home, without logs, what is beside those of other sessions, and programs."""
-    reader = READERS[agent]
+    """The files of an agent, without logs, what is beside those of other sessions, and programs."""
+    reader, cutter = READERS[agent], find_cutter(agent)
+    yield from filter(Path.is_file, cutter.apart() if cutter else ())
     others = {reader.id_of(file.path) for file in reader.discover()} - set(session_ids)
     for folder, folders, names in os.walk(reader.home()):
         folders[:] = sorted(name for name in folders if name not in others and name not in _PROGRAMS)

@@ -62,7 +62,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     copied = [path for path in _staged(session) if path.is_file() and path.resolve() not in {own, *known}]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
     below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
-    return Descent(below, unclear, beside, found.above)
+    return Descent(below, unclear, beside, found.above, found.lost)
 
 
 def copies(session: Transcript, keys: Collection[str] = ()) -> list[Path]:

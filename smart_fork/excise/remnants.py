@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from indexer import kept_logs
+from indexer.markdown import export_path
 from indexer.transcripts.lines import decode_line, open_regular
 from smart_fork import permission
 from smart_fork.advice import advice
@@ -32,6 +33,8 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 #: No blank, no quote, nothing that a path or a list has.
 _SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+#: The shortest word with a digit that is taken for a secret.
+SECRET = 8
 #: So many words in a row tell a text, however ordinary each of them is.
 _RUN = 4
 
@@ -56,6 +59,33 @@ def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
     return {one for line in lines for text in _texts(line) for one in _SOLID.findall(text.lower()) if _is_secret(one)}
 
 
+def secrets_of(lines: Iterable[bytes]) -> set[str]:
+    """The words and solid texts of lines that look like secrets."""
+    some = list(lines)
+    long = {one for one in words_of(some) if len(one) >= SECRET}
+    return solid_texts_of(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
+
+
+def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
+    """What looks like a secret in lines that were cut, and is still in a summary, a title or other bookkeeping."""
+    wanted = secrets_of(lines)
+    if not wanted:
+        return []
+    rest = [turn for turn in session.turns if turn.role == "system" or turn.meta.get("compacts")]
+    others = {turn.id for turn in rest}
+    wanted -= secrets_of(turn.raw for turn in session.turns if turn.id not in others)
+    found = {turn.id: wanted & secrets_of([turn.raw]) for turn in rest} if wanted else {}
+    return [
+        CopyBehind(
+            str(session.source_path),
+            tuple(sorted(words)),
+            f"Line {turn} is no message, and says it. {_cut_id(session, turn)}",
+        )
+        for turn, words in found.items()
+        if words
+    ]
+
+
 def said_in(lines: Iterable[bytes]) -> set[str]:
     """Words and runs of words: those have a blank."""
     some = list(lines)
@@ -77,6 +107,7 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
     found = [*look.beside(session.source_path), *_kept(session, look, cut, keys)]
     for one in (*descent.below, *descent.unclear):
         found += look.into(one, descent)
+    found += _lost(look, descent, {one.path for one in found})
     named = {one.path for one in found}
     return found + [one for one in beside_logs(session, gone, descent.below) if one.path not in named]
 
@@ -91,10 +122,9 @@ class _Look:
         """A log, and what lies beside it."""
         copy = None if one.told else propagation.load_copy(self._session, one.path)
         if copy is None:
-            said = self._gone & said_in(_lines(one))
-            if any(map(_is_telling, said)):
+            if said := self.said_in(_lines(one)):
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
-                yield CopyBehind(str(one.path), tuple(sorted(all_words(said))), reason)
+                yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
         elif (own := self.said(copy)) or propagation.matching(copy, self._cut):
             reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
             yield CopyBehind(str(one.path), tuple(sorted(own)), reason)
@@ -104,9 +134,13 @@ class _Look:
         """The files beside a log."""
         cutter = find_cutter(agent or self._session.tool)
         for path in cutter.files_of(log) if cutter else ():
-            said = self._gone & said_in(_read(path))
-            if any(map(_is_telling, said)):
-                yield CopyBehind(str(path), tuple(sorted(all_words(said))), f"It lies beside the log. {_beside(path)}")
+            if said := self.said_in(_read(path)):
+                yield CopyBehind(str(path), tuple(sorted(said)), f"It lies beside the log. {_beside(path)}")
+
+    def said_in(self, lines: Iterable[bytes]) -> set[str]:
+        """The words in texts of another agent's session."""
+        said = self._gone & said_in(lines)
+        return all_words(said) if any(map(_is_telling, said)) else set()
 
     def said(self, copy: Transcript) -> set[str]:
         """The words in a copy. What it says itself as well is none of it, unless it is no ordinary word."""
@@ -136,11 +170,27 @@ def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collecti
             copy = propagation.load_copy(session, path) if cutter and cutter.holds(path, keys) else None
             said = look.said(copy) if copy else set[str]()
             if said or (copy and propagation.matching(copy, cut)):
-                forget = advice(
-                    f"Its log is gone, a copy is kept: smart-fork forget {kept.session_id} removes it.",
-                    tool=f"The log of session {kept.session_id} is gone: the person can delete the copy that is kept.",
-                )
-                yield CopyBehind(str(kept.folder), tuple(sorted(said)), forget)
+                yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
+
+
+def _forget(session_id: str) -> str:
+    return advice(
+        f"Its log is gone, a copy is kept: smart-fork forget {session_id} removes it.",
+        tool=f"The log of session {session_id} is gone: the person can delete the copy that is kept.",
+    )
+
+
+def _lost(look: _Look, descent: Descent, named: Collection[str]) -> Iterator[CopyBehind]:
+    """What is held of sessions that were made of this one and have no log any more: their copies and exports."""
+    for agent, session_id in descent.lost if not permission.limited() else ():
+        kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
+        held = {export: look.said_in(_read(export))}
+        if kept is not None:
+            with suppress(OSError), kept_logs.opened(kept) as path:
+                held[kept.folder] = look.said_in(_read(path))
+        for place, said in held.items():
+            if said and str(place) not in named:
+                yield CopyBehind(str(place), tuple(sorted(said)), _forget(session_id))
 
 
 def _told(one: Descendant) -> str:
@@ -161,6 +211,12 @@ def _cut_it(reference: str, session_id: str) -> str:
     return advice(
         f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there.",
         tool=f"Cut it there: {session_id or reference}.",
+    )
+
+
+def _cut_id(session: Transcript, turn: str) -> str:
+    return advice(
+        f"smart-fork excise cut --id {shlex.quote(turn)} {session.session_id} --force", tool=f"Cut its id, {turn}."
     )
 
 

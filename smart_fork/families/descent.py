@@ -39,13 +39,14 @@ class Descent:
 
     `below` were made of it. `unclear` have records of it, and nothing says which of them was first. `beside` have the
     same records from a session before: those that it was made of, and what else was made of these. `above` are the ids
-    of those that it was made of.
+    of those that it was made of, `lost` the agents and ids of those below that have no log any more.
     """
 
     below: tuple[Descendant, ...] = ()
     unclear: tuple[Descendant, ...] = ()
     beside: tuple[Descendant, ...] = ()
     above: frozenset[str] = frozenset()
+    lost: tuple[tuple[AgentName, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def descent(
         tuple(unclear),
         tuple(one for one in holders if one.session_id in beside),
         frozenset(above),
+        tuple(logs.lost({session_id, *orphans})),
     )
 
 
@@ -101,8 +103,8 @@ class _Logs:
     """The logs of a family: those that were made of some of its sessions."""
 
     def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, found: Crossings) -> None:
-        self._family, self._made = family, made
-        agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
+        self._family, self._made, self._agent = family, made, agent
+        self._agents = agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
         #: Those of the same agent have records, the others are told.
         self._direct = {
             one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()
@@ -116,6 +118,14 @@ class _Logs:
             for kin in self._family
             if kin.session_id in below
         ]
+
+    def lost(self, sessions: set[str]) -> Iterator[tuple[AgentName, str]]:
+        """Those that were made of these sessions, but have no log."""
+        there = {kin.session_id for kin in self._family}
+        for one in sorted(_reached(sessions, self._made) - sessions - there):
+            agent = self._agents.get(one, self._agent)
+            if not READERS[agent].locate(one):
+                yield agent, one
 
 
 def _workers() -> list[WorkerRecord]:

@@ -13,7 +13,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import state_of, states, written
+from smart_fork.sharing.digest import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
 from smart_fork.snippets import quoted
 from smart_fork.team import replay
@@ -85,7 +85,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
         alias = tracked.aliases[name]
-        since = Since(alias.local_count, alias.local_digest)
+        since = _since(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
         alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
     if asked.force and alias and since and _is_lost(project, alias, local(session, root), since):
@@ -93,6 +93,19 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
     replay.check(out)
     return _checked(project, Plan(name or "", out, alias, _masked(asked, out), seen=seen and seen[1]))
+
+
+def _since(project: Project, alias: Alias, session: Session) -> Since:
+    """Return how much of a log is shared: also where only that was cut out of it which is withdrawn there."""
+    root, known = project.place.root, Since(alias.local_count, alias.local_digest)
+    here = local(session, root)
+    if not alias.base_count or here.begins_with(known.count, known.digest):
+        return known
+    whole = prepare(session.source_path, session.agent, root, read=session)
+    if len(whole.records) < alias.base_count or digest_of(whole.records[: alias.base_count]) != alias.base_digest:
+        return known
+    count = whole.numbers[alias.base_count - 1]
+    return Since(count, here.digest(count))
 
 
 def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:

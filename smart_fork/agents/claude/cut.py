@@ -60,6 +60,10 @@ class ClaudeCutter(Cutter):
         folder = file_history(session_id)
         return [folder] if folder.is_dir() else []
 
+    def apart(self) -> list[Path]:
+        """Its settings: old versions kept a person's prompts there."""
+        return [Path.home() / ".claude.json"]
+
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Long results, and the sub-agents of calls."""
         folder = path.with_suffix("")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from smart_fork.excise import Request, check, cut
-from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.excise.test_families import indexed
+from tests.smart_fork.relatives import branch
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SAID = ("add retry", "done", "the code is swordfish-hunter-7731, not penguin", "I will remember it")
@@ -15,7 +18,7 @@ SAID = ("add retry", "done", "the code is swordfish-hunter-7731, not penguin", "
 KEPT = {
     "claude": (
         ".claude/file-history/ID/1a2b@v1", ".claude/history.jsonl", ".claude/paste-cache/1a2b.txt", ".claude/plans/a-plan.md",
-        ".claude/todos/ID-agent-ID.json", ".claude/shell-snapshots/snapshot-bash-1.sh", ".claude/debug/ID.txt",
+        ".claude/todos/ID-agent-ID.json", ".claude/shell-snapshots/snapshot-bash-1.sh", ".claude/debug/ID.txt", ".claude.json",
     ),
     "codex": (".codex/history.jsonl", ".codex/shell_snapshots/ID.sh", ".codex/log/codex-tui.log", ".codex/state_5.sqlite"),
 }  # fmt: skip
@@ -61,4 +64,38 @@ def test_ordinary_words_in_files_of_other_sessions_are_no_trace(world, shop, nam
     kept(world, f".claude/{name}", other, "there was a swordfish, a hunter and a penguin")
     cut(Request(session_id, "2-3", force=True))
 
+    assert check(session_id)["ok"]
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini"])
+def test_the_kept_copy_of_a_lost_session_that_was_told_is_named(world, shop, monkeypatch, name):
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    session_id = session_of(world, shop, "claude")
+    made = branch(session_id, as_agent=name)
+    indexed()
+    Path(made["path"]).unlink()
+    cut(Request(session_id, "2-3", force=True))
+    indexed()
+
+    found = check(session_id)
+    named = [one["path"] for one in found["copies"]]
+    assert not found["ok"]
+    assert any(f"/kept/{name}/" in one for one in named)
+    assert all("smart-fork forget" in one["reason"] for one in found["copies"])
+
+
+@pytest.mark.parametrize("line", [
+    {"type": "ai-title", "aiTitle": "use swordfish-hunter-7731"},
+    {"type": "user", "isCompactSummary": True, "uuid": "c", "message": {"role": "user", "content": "swordfish-hunter-7731"}},
+])  # fmt: skip
+def test_a_summary_or_title_that_still_says_it_is_named_with_the_command_that_cuts_it(world, shop, run, line):  # noqa: F811 - a fixture
+    session_id = world.claude(shop, *SAID, "and the docs", "they are there")
+    log = world.log_of(session_id)
+    log.write_text(f"{log.read_text()}{json.dumps(line | {'sessionId': session_id})}\n")
+
+    left = cut(Request(session_id, "2-3", force=True))["left"]
+    (named,) = check(session_id)["copies"]
+    assert [str(log)] == [one["path"] for one in left] == [named["path"]]
+    command = named["reason"].partition("smart-fork ")[2].split()
+    assert 0 == run(*command, "--yes").code
     assert check(session_id)["ok"]

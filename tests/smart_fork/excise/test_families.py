@@ -313,16 +313,20 @@ def content_of(agent: str, path: Path) -> bytes:
 
 def takes_sessions(argv: tuple[str, ...]) -> tuple[int, str]:
     """What OpenCode's program does with a document."""
-    if argv[1:2] != ("import",):
+    if argv[1] != "import":
         return 0, HELP["opencode"]
-    opencode.take(opencode_database(), json.loads(Path(argv[2]).read_text()))
+    document = json.loads(Path(argv[2]).read_text())
+    opencode.take(opencode_database(), document)
+    place = "UPDATE session SET directory = ?, title = ? WHERE id = ?"
+    info = document["info"]
+    opencode.change(opencode_database(), place, str(Path.home() / "shop"), info["title"], info["id"])
     return 0, ""
 
 
 def play(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Have the agents' programs answer, and OpenCode keep its sessions."""
-    answers = {"opencode": takes_sessions}
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: FakeProcesses(answers))
+    for name in ("smart_fork.forking.world", "smart_fork.families.branch", "smart_fork.copies.session_copy"):
+        monkeypatch.setattr(f"{name}.SystemProcesses", lambda: FakeProcesses({"opencode": takes_sessions}))
     for name in ("opencode", "qwen", "gemini", "copilot"):
         add_program(home / "bin", name, HELP[name])
     opencode.make(home / ".local/share/opencode/opencode.db")

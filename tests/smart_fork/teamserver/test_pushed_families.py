@@ -7,7 +7,6 @@ once these are withdrawn, no byte of the server and of the teammate's machine ha
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pytest
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request
 from smart_fork.session_cuts import check, cut
+from tests.drilled import drilled
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import MOMENTS, Family, Member, found_in, indexed, killed_at, next_run
 from tests.smart_fork.forks import FakeProcesses
@@ -27,7 +27,7 @@ from tests.smart_fork.teamserver.test_two_people import go_on
 from tests.smart_fork.teamserver.test_withdrawal import having
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
-FAMILIES = 300 if os.environ.get("SMART_FORK_DRILLS") == "all" else 12
+FAMILIES = drilled(300, 6)
 #: No mask takes it for a secret, so that it is pushed. Each family has its own: the server keeps those of all.
 SECRET = "quokkaharbour"
 
