@@ -99,3 +99,13 @@ def test_a_summary_or_title_that_still_says_it_is_named_with_the_command_that_cu
     command = named["reason"].partition("smart-fork ")[2].split()
     assert 0 == run(*command, "--yes").code
     assert check(session_id)["ok"]
+
+
+def test_ids_in_a_branch_that_its_parent_has_as_well_are_no_words(world, shop):
+    parent = session_of(world, shop, "claude")
+    made = branch(parent)["session_id"]
+
+    cut(Request(made, "2-3", force=True))
+    indexed()
+
+    assert check(made)["ok"]
