@@ -8,7 +8,7 @@ from smart_fork.errors import Usage
 
 
 def empty_among(given: Mapping[str, object]) -> str | None:
-    """Return the name of the first value that is blank, or a list with such an element."""
+    """Return the name of the first value without a visible character, or of a list with such an element."""
     return next((name for name, value in given.items() if _is_empty(value)), None)
 
 
@@ -40,4 +40,4 @@ def _is_given(value: object) -> bool:
 def _is_empty(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(_is_empty(one) for one in value)
-    return isinstance(value, str) and not value.strip()
+    return isinstance(value, str) and not any(one.isprintable() and not one.isspace() for one in value)

@@ -12,9 +12,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from smart_fork.given import empty_among
+from smart_fork.errors import Usage
+from smart_fork.given import empty_among, refuse_both
 from smart_fork.snippets import shown
 
+#: Parameters that contradict each other, in whichever tool both are.
+_CONTRADICTORY = (("project_path", "all_projects"),)
 #: Of parameters that are not known, how many are named.
 MAX_NAMED = 5
 
@@ -76,6 +79,10 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
     # A blank element of a list says nothing: models fill lists up.
     if (empty := empty_among({name: one for name, one in mended.items() if not isinstance(one, list)})) is not None:
         raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or leave it out")
+    try:
+        refuse_both(mended, _CONTRADICTORY)
+    except Usage as error:
+        raise ToolError(f"{error.message}. {error.hint}") from error
     return mended
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from smart_fork.agents.options import Options
@@ -65,6 +66,8 @@ class Branching:
         original stays untouched. A session in which an answer is just being written is refused, unless `at` is an
         earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
         """
+        if start is not True and (run_in or (prompt and budget is None)):
+            raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
         caller = await caller_of(ctx)
         how = {
             "at": at,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, WithJsonSchema
 
 from smart_fork import permission
@@ -332,6 +333,8 @@ def _options(
 
     word = worktree.lower() if isinstance(worktree, str) else ""
     named = {"true": True, "false": False}.get(word, worktree)
+    if named is False and with_changes is True:
+        raise ToolError("with_changes needs a worktree: leave worktree out, or with_changes.")
     return Options(
         prompt=prompt or "", place=run_in, worktree=named, with_changes=with_changes is True, brief=brief is not False
     )

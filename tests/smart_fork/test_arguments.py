@@ -42,6 +42,17 @@ def _in_the_project(shop, monkeypatch):
         ("list_sessions", {"limit": 0}, "limit must be at least 1, not 0"),
         ("list_sessions", {"limit": 101}, "limit must be at most 100, not 101"),
         ("read_session", {"session_id": "deadbeef", "context": -1}, "context must be at least 0, not -1"),
+        (
+            "list_workers",
+            {"project_path": "/x", "all_projects": True},
+            "project_path and all_projects are mutually excl",
+        ),
+        ("branch_session", {"session_id": "deadbeef", "prompt": "go on"}, "prompt and run_in are only for start: true"),
+        (
+            "branch_session",
+            {"session_id": "deadbeef", "run_in": "process"},
+            "prompt and run_in are only for start: true",
+        ),
         ("wait_workers", {"workers": ["claude-1"], "timeout": 3601}, "timeout must be at most 3600 seconds, not 3601"),
     ],
 )
@@ -87,6 +98,8 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"fork_session_id": ""}, "fork_session_id is empty: give text, or leave it out"),
         ({"fork_session_id": "60309e1e", "fork_index": 0}, "fork_session_id and fork_index are mutually exclusive"),
         ({"worktree": "", "auto_fork": True}, "worktree is empty: give text or true or false, or leave it out"),
+        ({"intent": "\u200b\n"}, "intent is empty: give text, or leave it out"),
+        ({"worktree": False, "with_changes": True}, "with_changes needs a worktree"),
         ({"project_path": " "}, "project_path is empty: give text, or leave it out"),
         ({"min_score": "0.5"}, 'min_score must be a finite number, not "0.5"'),
         ({"min_score": True}, "min_score must be a finite number, not true"),
@@ -112,7 +125,7 @@ def test_the_parameter_what_was_given_and_what_is_allowed(world, arguments, said
 
 
 def test_what_is_missing_is_named_with_what_it_is_for(world):
-    assert refusal(world).startswith("intent is required (text): What is to be done, in the user")
+    assert refusal(world).startswith("intent is required (text): The task, in the user")
 
 
 def test_the_elements_of_a_list_are_looked_at(world):

@@ -141,7 +141,8 @@ def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, k
     for wrong, why in (
         (order | {"budget": "match"}, "Worker 0: 'budget' needs a session to fork"),
         (order | {"fork_from": knows, "drop": "4"}, "only within a budget"),
-        (within | {"prompt": " "}, "needs a"),
+        (within | {"prompt": None}, "needs a"),
+        (within | {"prompt": " "}, "prompt is empty"),
         (within | {"budget": "lots"}, "is no budget"),
     ):
         assert why in refusal(world, "spawn_workers", workers=[wrong])
