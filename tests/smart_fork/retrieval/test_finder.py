@@ -335,7 +335,7 @@ class TestForkable:
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")
         log.write_text("")
 
-        assert "nobody has asked anything" in self.warning(world, shop)
+        assert "it has no prompt yet" in self.warning(world, shop)
 
     def test_not_a_sub_agents(self, world, shop):
         world.claude(shop, RETRY, DONE, teamName="reviewers")
