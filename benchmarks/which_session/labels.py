@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
@@ -151,6 +152,7 @@ class _History:
                 self._parts[part.checkpoint].append(part)
         self._commits = {one.id: one for one in clone.commits}
         self._common = common_documents([paths for _, paths in clone.touched_by(clone.commits)])
+        self._began = min((one.time for one in clone.commits), default=0) - 1
         self._families = families(known.values())
         self._known = known
 
@@ -160,12 +162,16 @@ class _History:
         if not own:
             return None
         found = _Lines(partial(self._sessions, others=self._others(asking, first), time=first.time))
-        for commit, files in own:
-            for path, ranges in self._changed(commit, files):
-                self._count(found, commit, path, ranges)
-        answers, wider = found.answers(), found.wider()
+        changed = [(commit, *one) for commit, files in own for one in self._changed(commit, files)]
+        for commit, path, ranges in changed:
+            self._last(found, commit, path, ranges)
+        answers = found.answers()
         enough = found.known >= max(LEAST_LINES, LEAST_PART * found.changed)
-        if wider and not (enough and max(answers.values(), default=0) >= BEST_SHARE):
+        if answers and not (enough and max(answers.values()) >= BEST_SHARE):
+            return None
+        self._ever(found, changed)
+        wider = found.wider()
+        if wider and not answers:
             return None
         return Question(
             f"{self._clone.name}:{asking.session}",
@@ -211,7 +217,8 @@ class _History:
                 found[-1][1].extend([(start, start + count - 1)] if count else [])
         return [(path, ranges) for path, ranges in found if path and ranges]
 
-    def _count(self, found: _Lines, commit: Commit, path: str, ranges: Ranges) -> None:
+    def _last(self, found: _Lines, commit: Commit, path: str, ranges: Ranges) -> None:
+        """Add who wrote lines last."""
         found.changed += sum(last - start + 1 for start, last in ranges)
         asked = [f"-L{start},{last}" for start, last in ranges]
         blame = self._clone.git("blame", "--line-porcelain", *asked, commit.parent, "--", path)
@@ -223,16 +230,23 @@ class _History:
                 name = line[9:]
             elif line.startswith("\t"):
                 found.add(writer, name, line[1:])
-        for start, last in ranges:  # one at a time: git confuses several ranges of a file
-            self._ever(found, commit, path, f"-L{start},{last}:{path}")
 
-    def _ever(self, found: _Lines, commit: Commit, path: str, lines: str) -> None:
-        log = self._clone.git("log", "--format=%x00%H", *_PLAIN, lines, commit.parent)
-        for record in log.decode("utf-8", "replace").split("\0")[1:]:
-            head, *patch = record.split("\n")
-            wrote = sum(line.startswith("+") and not line.startswith("+++ ") for line in patch)
-            for session in found.writers(head, path) if wrote else ():
-                found.ever[session] += wrote
+    def _ever(self, found: _Lines, changed: Iterable[tuple[Commit, str, Ranges]]) -> None:
+        """Add who changed lines at any time. One range at a time: git confuses several of a file."""
+        asked = [
+            (commit, path, f"-L{start},{last}:{path}") for commit, path, ranges in changed for start, last in ranges
+        ]
+        with ThreadPoolExecutor() as several:
+            logs = several.map(lambda one: self._log(one[0].parent, one[2]), asked)
+            for (_, path, _), log in zip(asked, logs, strict=True):
+                for record in log.decode("utf-8", "replace").split("\0")[1:]:
+                    head, *patch = record.split("\n")
+                    wrote = sum(line.startswith("+") and not line.startswith("+++ ") for line in patch)
+                    found.ever.update(dict.fromkeys(found.writers(head, path) if wrote else (), wrote))
+
+    def _log(self, commit: str, lines: str) -> bytes:
+        """What changed lines until a commit, since sessions were kept."""
+        return self._clone.git("log", "--format=%x00%H", *_PLAIN, f"--since={self._began}", lines, commit)
 
     def _sessions(self, commit: str, path: str, *, others: frozenset[str], time: float) -> set[str]:
         """The sessions that count for a line of a commit: their checkpoint names the file, and was there before."""

@@ -109,9 +109,15 @@ def _read(clone: Clone, session: str, parts: list[Part]) -> Transcript | None:
     for part in reversed(parts):
         blobs = clone.blobs(part.transcript)
         text = b"".join(blobs.get(one, b"") for one in part.transcript)
-        if part.agent in _AGENTS and text and (lines := _AGENTS[part.agent].lines(text)):
-            return Transcript(session, part.agent, tuple(lines), files, _branch(lines) or part.branch)
+        agent = _agent_of(part)
+        if agent and text and (lines := _AGENTS[agent].lines(text)):
+            return Transcript(session, agent, tuple(lines), files, _branch(lines) or part.branch)
     return None
+
+
+def _agent_of(part: Part) -> str:
+    """Return the agent of a part; the first checkpoints named none, and only Claude Code kept them."""
+    return next((word for word in _AGENTS if word in (part.agent or "claude").lower()), "")
 
 
 def _branch(lines: list[Line]) -> str:
@@ -230,12 +236,12 @@ def _copilot_path(session: str, _: float, __: Path) -> str:
     return f".copilot/session-state/{session}/events.jsonl"
 
 
-#: By the name that a checkpoint gives the agent.
+#: By a word of the name that a checkpoint gives the agent.
 _AGENTS = {
-    "Claude Code": _Agent(_records(_claude), _claude_path),
-    "Codex": _Agent(_records(_codex), _codex_path),
-    "Gemini CLI": _Agent(_gemini, _gemini_path),
-    "Copilot CLI": _Agent(_records(_copilot), _copilot_path),
+    "claude": _Agent(_records(_claude), _claude_path),
+    "codex": _Agent(_records(_codex), _codex_path),
+    "gemini": _Agent(_gemini, _gemini_path),
+    "copilot": _Agent(_records(_copilot), _copilot_path),
 }
 
 

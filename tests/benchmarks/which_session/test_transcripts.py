@@ -67,6 +67,13 @@ def test_an_agents_transcript_becomes_a_log_that_its_reader_finds(tmp_path, monk
     assert "Lift the cargo" in [turn.text for turn in session.turns if turn.prompt]
 
 
+@pytest.mark.parametrize("agent", ["", "claude-code", "Claude Code"])
+def test_checkpoints_that_name_no_agent_are_of_the_first_one(tmp_path, agent):
+    (transcript,) = known_of(tmp_path, agent, records(typed(1, "Lift the cargo"))).values()
+
+    assert "Lift the cargo" == transcript.prompts[0].text
+
+
 def test_nothing_of_a_log_is_there_before_it_began(tmp_path):
     (transcript,) = known_of(tmp_path, "Claude Code", records(typed(1, "Lift the cargo"))).values()
 
