@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from . import figures
 from .asked import Tool, tools
 from .clone import BRANCH, Clone
@@ -57,7 +55,7 @@ def main() -> None:
         sys.exit("Two clones have the same name: rename a folder.")
     programs = arguments.peers.resolve() if arguments.peers else None
     told = measure(clones, arguments.seed, arguments.keep, programs, install=arguments.install)
-    Console(width=140).print("\n".join(lines(told)), markup=False)
+    print("\n".join(lines(told)))
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 

@@ -29,10 +29,24 @@ def lines(told: Mapping[str, Any]) -> list[str]:
         *_table(("smart-fork minus BM25", *RATES),
                 ([kind, *(_spread(of[name]) for name in RATES)] for kind, of in told["smart-fork minus BM25"].items())),
         "",
+        _shown(told),
+        "",
         *_table(("scores, fork point, budget", ""),
                 ([name, _cell(value)] for part in ("scores", "where") for name, value in told[part].items())),
         *(f"Not asked: {name} ({why})." for name, why in told["not asked"].items()),
     ]  # fmt: skip
+
+
+def _shown(told: Mapping[str, Any]) -> str:
+    """Say in which rates the interval of the difference is above zero."""
+    ahead = told["smart-fork minus BM25"]["all"]
+    shown = [name for name in RATES if ahead[name] and ahead[name][1] > 0]
+    others = [name for name in RATES if name not in shown]
+    return f"Shown to be better than BM25 (interval above zero): {_several(shown)}. Not shown: {_several(others)}."
+
+
+def _several(names: Sequence[str]) -> str:
+    return "; ".join(names) or "nothing"
 
 
 def _repository(one: Mapping[str, Any]) -> list[str]:
