@@ -41,6 +41,7 @@ EXAMPLES = {
         "smart-fork minus BM25": {"all": ASKED},
         "scores": {"mean score": SPREAD, "expected calibration error": None},
         "where": {"questions": 2, "edits kept within 30k": SPREAD},
+        "not asked": {"a tool": "not installed"},
     },
     "retrieval": {
         "queries": 4,
@@ -141,6 +142,7 @@ def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_pat
     assert "31 of these 40 queries" in page
     assert "| BM25 | 2 | 0.500 [0.250, 0.750] |" in page
     assert "| expected calibration error | - |" in page
+    assert "\n\nNot asked: a tool (not installed)." in page
     assert "Shown to be better than BM25 (interval above zero): hit@1; hit@5; MRR; nDCG@5; hit@1, wider label." in page
     assert EXAMPLES["which_session"] == json.loads((tmp_path / "docs/benchmarks/which_session.json").read_text())
     for name in ("retrieval", "search_speed", "soak", "peers"):

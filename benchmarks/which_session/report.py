@@ -33,7 +33,7 @@ def lines(told: Mapping[str, Any]) -> list[str]:
         "",
         *_table(("scores, fork point, budget", ""),
                 ([name, _cell(value)] for part in ("scores", "where") for name, value in told[part].items())),
-        *(f"Not asked: {name} ({why})." for name, why in told["not asked"].items()),
+        *(f"\nNot asked: {name} ({why})." for name, why in told["not asked"].items()),
     ]  # fmt: skip
 
 
