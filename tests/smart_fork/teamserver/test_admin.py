@@ -71,7 +71,7 @@ def test_what_is_done_on_the_server_s_machine_stands_in_the_audit_as_that(team, 
 
     [line] = [one for one in admin.audit().lines if one.details == {"name": name}]
     assert ("on-the-server", "admin_add") == (line.actor, line.verb)
-    with pytest.raises(Usage, match="what the audit calls"):
+    with pytest.raises(Usage, match="is the name of the server's own machine in the audit"):
         admin.administer(Administer(verb="add", name="on-the-server"))
 
 

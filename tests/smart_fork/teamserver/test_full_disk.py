@@ -85,7 +85,7 @@ def test_a_full_disk_of_the_server_is_said_and_the_same_command_completes_when_t
 
     said = json.loads(refused.out)
     assert (1, "The disk of the server is full: nothing was changed.") == (refused.code, said["error"])
-    assert "make room" in said["hint"]
+    assert "free space" in said["hint"]
     assert kept in ([], [done["session_id"]])
     assert 4 == done["record_count"]
     assert 4 == len(team.stored(done["session_id"]))
