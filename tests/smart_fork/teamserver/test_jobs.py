@@ -79,12 +79,12 @@ def test_what_is_put_in_a_transaction_that_fails_is_not_there(team, kind, waitin
 
 
 def test_a_job_that_fails_is_undone_says_why_without_a_secret_and_waits(team, background, kind, waiting, owned):
-    key = f"AKIA{'Q7ZB' * 4}"
+    secret = f"AKIA{'Q7ZB' * 4}"
     key = f"example.org/job/{kind}"
 
     def fails(db, *about):
         db.execute("INSERT INTO projects(key) VALUES (%s)", (key,))
-        raise ValueError(f"no room \x1b[31m for {key}")
+        raise ValueError(f"no room \x1b[31m for {secret}")
 
     left(team, kind, new_id())
     one = Worker(background, {kind: Kind(fails)})
@@ -94,7 +94,7 @@ def test_a_job_that_fails_is_undone_says_why_without_a_secret_and_waits(team, ba
     assert (1, True) == (attempts, later)
     assert error.startswith("ValueError: no room")
     assert "\x1b" not in error
-    assert key not in error
+    assert secret not in error
     assert None is owned.execute("SELECT 1 FROM projects WHERE key = %s", (key,)).fetchone()
 
 
