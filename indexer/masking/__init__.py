@@ -6,11 +6,13 @@ has gone through, nothing would be known any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 from indexer.masking.excerpt import beginning, between, ending, joined, shorten
-from indexer.masking.masked import NOTHING, VERSION, Masked
+from indexer.masking.masked import MARK, NOTHING, VERSION, Masked
 
 __all__ = [
     "NOTHING",
@@ -20,6 +22,7 @@ __all__ = [
     "between",
     "ending",
     "joined",
+    "knowing",
     "mask",
     "mask_cut",
     "mask_parts",
@@ -28,12 +31,25 @@ __all__ = [
 ]
 
 
+_KNOWN: ContextVar[tuple[str, ...]] = ContextVar("secrets known here", default=())
+
+
+@contextmanager
+def knowing(secrets: Iterable[str]) -> Iterator[None]:
+    """Mask these texts as well, wherever they are: a session shows elsewhere that they are secret."""
+    before = _KNOWN.set(tuple(secrets))
+    try:
+        yield
+    finally:
+        _KNOWN.reset(before)
+
+
 def mask(text: str) -> Masked:
     """`text` with every secret in it replaced by ``[REDACTED:<kind>]``; ids, hashes, code and placeholders stay.
 
     Doing it again changes nothing.
     """
-    return Masked(_redact()(text))
+    return Masked(_redact()(_without_known(text)))
 
 
 def mask_cut(text: str) -> Masked:
@@ -47,7 +63,7 @@ def mask_parts(parts: Sequence[str]) -> list[Masked]:
     """Texts that were cut from one, in order, masked: a secret may go from one into the next."""
     from indexer.masking.parts import redact_parts
 
-    return [Masked(part) for part in redact_parts(parts)]
+    return [Masked(part) for part in redact_parts([_without_known(part) for part in parts])]
 
 
 def mask_screen(text: str) -> Masked:
@@ -55,6 +71,12 @@ def mask_screen(text: str) -> Masked:
     from indexer.masking.edges import masked_screen
 
     return Masked(masked_screen(text))
+
+
+def _without_known(text: str) -> str:
+    for secret in _KNOWN.get():
+        text = text.replace(secret, f"{MARK}secret]")
+    return text
 
 
 @cache

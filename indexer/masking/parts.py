@@ -11,6 +11,8 @@ from indexer.masking.secrets import hidden, redact, spans_of
 from indexer.masking.spans import SHAPE, Span
 from indexer.patterns import late
 
+#: What is shorter is not looked for elsewhere.
+_LEAST_KNOWN = 8
 #: Lines of a private key. They are secret also where nothing around them says so.
 _KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
 
@@ -84,3 +86,11 @@ def lines_at(text: str, lines: Collection[str]) -> list[Span]:
         for found in (_KEY_LINE.finditer(text) if lines else ())
         if found[0].lstrip("+") in lines
     ]
+
+
+def answered(command: str, output: str) -> set[str]:
+    """The secrets in what a command has printed that are none without the command."""
+    asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
+    alone = redact(output)
+    found = {(asked + output)[span.start : span.end] for span in spans_of(asked + output) if span.start >= len(asked)}
+    return {secret for secret in found if secret in alone and len(secret) >= _LEAST_KNOWN}

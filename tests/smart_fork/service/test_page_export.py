@@ -8,6 +8,7 @@ import stat
 from markdown_it import MarkdownIt
 
 from smart_fork.page.quotes import code, in_line
+from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, KEY_END
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.test_page import HOSTILE, Tags
 from tests.smart_fork.world import Did
@@ -67,6 +68,26 @@ def test_a_session_is_printed_as_markdown_and_as_json(run, world, shop):  # noqa
     assert 3 == run("export", "0000-nobody-has-0000", "--html").code
     world.log_of(session).unlink()
     assert 3 == run("export", session, "--markdown").code
+
+
+def test_lines_of_a_key_and_answers_of_commands_are_masked_wherever_a_file_shows_them(run, world, shop):  # noqa: F811
+    lines, answer = BASE64_LINES.splitlines(), "Harbor" + "#4711x"
+    whole = f"{KEY_BEGIN.format('')}\n{BASE64_LINES}\n{KEY_END.format('')}"
+    session = world.worked(
+        "claude",
+        shop,
+        "> Move the key",
+        Did("Write", {"file_path": f"{shop}/a.pem", "content": whole}),
+        Did("Bash", {"command": "sed -n 3,4p a.pem"}, "\n".join(lines[1:3])),
+        Did("Bash", {"command": "cat ~/.vault_pass"}, answer),
+        f"It says {answer}",
+    )
+
+    for form in (("--html", "-"), ("--markdown",)):
+        text = run("export", session, *form).out
+
+        assert "sed -n 3,4p" in text
+        assert not [line for line in (*lines, answer) if line in text]
 
 
 FORGED = [
