@@ -204,14 +204,11 @@ def _shapes() -> dict[str, list[_Shape]]:
 
 def is_begun(text: str, start: int, end: int) -> bool:
     """Whether between two positions is the beginning of a token, and not all of it."""
-    return any(
-        text.startswith(shape.beginning, start)
-        and end - start >= max(len(shape.beginning), 4)
-        and (
-            end - start < len(shape.beginning) + _WHOLE.get(shape.beginning, 0)
-            or not _compiled(shape.follows).match(text, start + len(shape.beginning), end)
-        )
-        for shape in _shapes().get(text[start : start + 2], ())
+    shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one.beginning, start)]
+    return any(end - start >= max(len(one.beginning), 4) for one in shapes) and not any(
+        end - start >= len(one.beginning) + _WHOLE.get(one.beginning, 0)
+        and _compiled(one.follows).match(text, start + len(one.beginning), end)
+        for one in shapes
     )
 
 
