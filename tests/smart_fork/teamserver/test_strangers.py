@@ -24,7 +24,7 @@ def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing
 
     refused = alice.do("team", "push", "--public")
 
-    assert (2, True) == (refused.code, "Nobody is asked here" in refused.err)
+    assert (2, True) == (refused.code, "Cannot ask: this is not a terminal" in refused.err)
     assert "private" == alice.team("show", pushed["session_id"])["session"]["visibility"]
     assert "public" == alice.team("push", "--public", "--yes")["visibility"]
 
