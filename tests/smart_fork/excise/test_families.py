@@ -52,9 +52,10 @@ pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
 FAMILIES = drilled(300, 12)
 #: One that nothing masks, and one that `cut --secrets` finds.
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
-CUTTABLE, TOLD = ("claude", "codex", "qwen"), ("claude", "codex", "qwen", "gemini", "copilot", "opencode")
+CUTTABLE = ("claude", "codex", "qwen")
+TOLD = (*CUTTABLE, "gemini", "copilot", *drilled(("opencode",), ()))
 #: The first of a family is more often of an agent that can be cut.
-FIRST = ("claude", "codex", "claude", "codex", "qwen", "qwen", "gemini", "copilot", "opencode")
+FIRST = drilled(("claude", "codex", "claude", "codex", "qwen", "qwen", "gemini", "copilot", "opencode"), CUTTABLE[:2])
 #: What an agent keeps of a session apart from its log.
 KEPT = {
     "claude": ("file-history/ID/1a2b@v1", "paste-cache/1a2b.txt", "plans/a.md", "todos/ID-agent-ID.json", "history.jsonl"),
@@ -130,7 +131,7 @@ class Family:
     def step(self) -> None:
         steps = (
             self.branched, self.branched, self.shortened, self.forked_upon, self.elsewhere, self.within, self.forked, self.forked_natively,
-            self.merged, self.handed_over, self.handed_over, self.handed_over, self.gone_on, self.said_again, self.lost, self.copied, self.with_sub_agent, self.kept_apart,
+            self.merged, *[self.handed_over] * drilled(3, 1), self.gone_on, self.said_again, self.lost, self.copied, self.with_sub_agent, self.kept_apart,
         )  # fmt: skip
         self.chance.choice(steps)()
 
@@ -257,7 +258,7 @@ class Family:
         log.write_text(json.dumps({"uuid": "s1", "message": {"content": f"I found {self.secret}"}}) + "\n")
 
     def kept_apart(self) -> None:
-        member = self.one(*KEPT)
+        member = self.one(*drilled(tuple(KEPT), CUTTABLE))
         name = self.chance.choice(KEPT[member.agent]).replace("ID", member.session_id)
         path = READERS[member.agent].home() / name
         path.parent.mkdir(parents=True, exist_ok=True)
