@@ -17,6 +17,8 @@ from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.propagation import copies as copies_of
+from smart_fork.excise.propagation import load_copy
 from smart_fork.excise.remnants import all_words, aside, behind, runs_of, solid_texts_of, words_of
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, traces
@@ -37,7 +39,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gaps = broken_links(session)
     gone, runs = _cut_words_and_runs(session)
     words = words_found(session, gone)
-    copies = [*behind(session, gone | runs), *aside(session, cut_lines(session))]
+    copies = [*behind(session, gone | runs), *_aside(session)]
     remains = traces(agent_of(session.tool), {session.session_id}, gone)
     held, unknown = still_kept(session)
     return Soundness(
@@ -59,7 +61,13 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 def remaining(session: Transcript) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, just after one."""
     now = load_with_tool(session.tool, session.source_path)
-    return [*behind(now, set().union(*_cut_words_and_runs(now))), *aside(now, cut_lines(now))]
+    return [*behind(now, set().union(*_cut_words_and_runs(now))), *_aside(now)]
+
+
+def _aside(session: Transcript) -> list[CopyBehind]:
+    lines = cut_lines(session)
+    logs = [session, *filter(None, (load_copy(session, path) for path in copies_of(session)))] if lines else []
+    return [one for log in logs for one in aside(log, lines)]
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:

@@ -109,3 +109,14 @@ def test_ids_in_a_branch_that_its_parent_has_as_well_are_no_words(world, shop):
     indexed()
 
     assert check(made)["ok"]
+
+
+def test_a_title_in_a_branch_that_still_says_it_is_named_beside_that_of_the_session(world, shop):
+    session_id = world.claude(shop, *SAID, "and the docs", "they are there")
+    paths = [world.log_of(session_id), Path(branch(session_id)["path"])]
+    for path in paths:
+        title = {"type": "ai-title", "aiTitle": "use swordfish-hunter-7731", "sessionId": path.stem}
+        path.write_text(f"{path.read_text()}{json.dumps(title)}\n")
+    cut(Request(session_id, "2-3", force=True))
+
+    assert set(map(str, paths)) == {one["path"] for one in check(session_id)["copies"]}
