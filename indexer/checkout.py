@@ -71,10 +71,10 @@ def checkout(top: Path) -> Checkout:
     except (OSError, ValueError) as error:
         raise Unproven(f"{git} cannot be read") from error
     if shared:
-        raise Unproven(f"{found.common} says that it is a part of another repository, as none is that git makes")
+        raise Unproven(f"{found.common} claims to be part of another repository in a way that git never creates")
     if not trusted(top, git, *dict.fromkeys((found.own, found.common))):
         raise Unproven(
-            f"{git} is somebody else's; if you trust it: git config --global --add safe.directory {str(top)!r}"
+            f"{git} belongs to another user. If you trust it: git config --global --add safe.directory {str(top)!r}"
         )
     return found
 

@@ -266,7 +266,7 @@ def _workers() -> Iterator[Check]:
     path = registry_file()
     if not path.exists():
         return
-    step = f"Stop what runs, and move {path} away: workers that run are found again, what is known of others is lost."
+    step = f"Stop what runs, and move {path} away: running workers are found again, others are lost."
     try:
         with read_only(path) as db:
             yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)

@@ -120,8 +120,8 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
         raise NotFound(
             f"The log of {located.session_id} has been deleted",
             advice(
-                "`smart-fork show` reads what is left; where a copy was kept, `smart-fork fork` puts it back.",
-                tool="read_session reads what is left; where a copy was kept, fork_session_id puts it back.",
+                "`smart-fork show` prints the rest. If a copy was kept, `smart-fork fork` restores it.",
+                tool="read_session reads the rest. If a copy was kept, fork_session_id restores it.",
             ),
         )
     reader = READERS[located.agent]

@@ -18,7 +18,7 @@ class ComparedSimilarities:
     def __init__(self, chunks: Sequence[int], cosines: bytes, questions: int) -> None:
         found = array("f", cosines)
         if len(found) != len(chunks) * questions:
-            raise ValueError(f"{len(found)} cosines are not those of {len(chunks)} passages")
+            raise ValueError(f"{len(found)} cosines do not match {len(chunks)} passages")
         rows = zip(*(iter(found),) * questions, strict=True)
         self._questions, self._cosines = questions, dict(zip(chunks, rows, strict=True))
 

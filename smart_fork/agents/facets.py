@@ -86,7 +86,7 @@ def forms_of(agent: str) -> Forms:
 
 def teller_of(agent: str) -> Teller:
     """How that agent is told of another one's session. Raises `Usage` where it is not."""
-    return _needed(AGENTS[agent].teller, f"{title_of(agent)} is not told of other agents' sessions")
+    return _needed(AGENTS[agent].teller, f"{title_of(agent)} cannot receive sessions of other agents")
 
 
 def heads_of(agent: str) -> Heads:
@@ -96,7 +96,7 @@ def heads_of(agent: str) -> Heads:
 
 def tail_of(agent: str) -> Tail:
     """How that agent goes on with its logs. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].tail, f"It is not known what is going on of {title_of(agent)} sessions")
+    return _needed(AGENTS[agent].tail, f"There is no live status of {title_of(agent)} sessions")
 
 
 def login_of(agent: str) -> Login:
@@ -126,7 +126,7 @@ def presences() -> Iterator[Presence]:
 
 def registration_of(agent: str) -> Registration:
     """How that agent is told of our MCP server. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].registration, f"It is not known how {title_of(agent)} is told of servers")
+    return _needed(AGENTS[agent].registration, f"It is not known how {title_of(agent)} registers servers")
 
 
 def registrations() -> tuple[Registration, ...]:

@@ -55,7 +55,7 @@ class Options:
 
     prompt: str | None = _said(
         key="prompt",
-        described="What it is told to do; it knows nothing else, unless it forks or resumes.",
+        described="Its prompt. It knows nothing else, unless it forks or resumes.",
     )
     worktree: bool | str | None = _said(
         key="worktree",
@@ -114,14 +114,16 @@ def said_of(option: Field[Any]) -> Said:
 #: What a worker works on, as it is said in JSON.
 _SUBJECT: dict[str, Said] = {
     "project_path": Said(described="The directory it works in."),
-    "agent_type": Said(described="Left out: the session's, or the caller's. Another one is told of fork_from."),
+    "agent_type": Said(
+        described="Left out: the session's, or the caller's. Another agent receives fork_from as a hand-over."
+    ),
     "fork_from": Said(described="Fork this session: it knows all that the session knew, which stays as it is."),
     "at": Said(described="With fork_from: only up to this message of read_session.", types=(int,)),
     "budget": Said(described="With fork_from: only what answers prompt, in '30k' tokens, or 'match': the least."),
     "keep": Said(described="Exchanges to keep within budget: '3,5-7'."),
     "drop": Said(described="To leave out of it."),
-    "resume_session_id": Said(described="Go on in this session itself, in its directory. Refused while it runs."),
-    "continue_session": Said(described="Go on in the newest session of project_path.", types=(bool,)),
+    "resume_session_id": Said(described="Resume this session itself, in its directory. Refused while it runs."),
+    "continue_session": Said(described="Resume the newest session of project_path.", types=(bool,)),
     "fork_session": Said(described="Fork what resume_session_id or continue_session means.", types=(bool,)),
 }
 _OPTIONS = {said.key: said for one in fields(Options) if (said := said_of(one)).key}

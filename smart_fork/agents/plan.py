@@ -79,7 +79,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
     new = check_id(agent, request.new_session_id, "new") if request.new_session_id else None
     if request.depth >= MAX_DEPTH:
         raise ForkRefused(
-            f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to go on on purpose."
+            f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to start one anyway."
         )
     if request.at and not new:
         raise Usage("A fork at an earlier message needs a new session id")

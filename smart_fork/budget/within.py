@@ -34,7 +34,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     chooser = Chooser(parts, counted, end, session, gains_of(evidence))
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
     most = None if wanted.budget == MATCH else wanted.budget
-    notes = [f"What answers could not be told ({evidence.why_not}): what was said last is kept"] if (
+    notes = [f"The best exchanges are not known ({evidence.why_not}): the last exchange is kept"] if (
         evidence is not None and evidence.why_not and not evidence.parts
     ) else []  # fmt: skip
     known: dict[str, Any] = {

@@ -122,7 +122,7 @@ def cut(  # noqa: PLR0917 - typer's way
         def agree(planned: Plan) -> bool:
             agreed = yes or _agreed(planned, as_json=as_json)
             if agreed:  # what is asked is not drawn over
-                stack.enter_context(working("cutting, and erasing what was cut", quiet=as_json))
+                stack.enter_context(working("cutting and erasing", quiet=as_json))
             return agreed
 
         outcome = cut_out(wanted, agree=agree)
@@ -173,7 +173,7 @@ def _print_found(found: Soundness) -> None:
         out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}".rstrip(": ")))
         say(copy.reason)
     for one in found.remains:
-        out.print(plain(f"something of what was cut is in {one.path} ({one.kind})"))
+        out.print(plain(f"part of the cut text is in {one.path} ({one.kind})"))
     if found.remains:
         say(f"Erase it: smart-fork excise verify {found.session_id} --erase")
     for snapshot in found.snapshots:
@@ -292,7 +292,7 @@ def branch_without(
     out.print(plain(f"{told.session_id} is {told.parent.session_id} without {len(told.removed)} turn(s)"))
     out.print(plain(f"  its title: {told.title}"))
     out.print(plain(f"  {told.path}"))
-    out.print(plain(f"To go on in the branch: {told.resume_command}"))
+    out.print(plain(f"To resume the branch: {told.resume_command}"))
     out.print(plain(f"To resume the original: {told.resume_original}"))
 
 
@@ -348,7 +348,7 @@ def _print_cut(outcome: Excised, *, summarised: bool) -> None:
         if outcome.snapshot:
             out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
         if outcome.snapshots:
-            held = f"What was cut is still in {len(outcome.snapshots)} snapshot(s)"
+            held = f"The cut text is still in {len(outcome.snapshots)} snapshot(s)"
             out.print(plain(f"{held}; delete: {outcome.discard}"))
         if outcome.erased is False and not outcome.left:
             say(NOT_ERASED)

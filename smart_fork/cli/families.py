@@ -127,7 +127,7 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
         out.print(plain(f"  its title: {branched.title}"))
     started = branched.started
     if started is None:
-        out.print(plain(f"To go on in the branch: {branched.resume_command}"))
+        out.print(plain(f"To resume the branch: {branched.resume_command}"))
     else:
         for warning in started.warnings:
             say(f"note: {warning}")

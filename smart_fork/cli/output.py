@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Said where another process keeps what was taken out in the index's files for now.
 NOT_ERASED = (
-    "It is not found any more, but its bytes are still in the index's files: another process reads them, or the disk "
+    "Search no longer finds it, but its bytes are still in the index's files: another process reads them, or the disk "
     "is full. The next indexing erases them; `smart-fork index run` does it now."
 )
 #: Files among the logs that hold no session, named one by one.

@@ -69,7 +69,7 @@ def find(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.team.search import find_shared
 
         if agent != EVERYBODY:
-            raise Usage("--agent and --team are mutually exclusive", "The team's server searches those of all agents.")
+            raise Usage("--agent and --team are mutually exclusive", "The team's server searches all agents.")
         find_shared(
             intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets, as_json=as_json,
             project=str(project) if project else None,
@@ -126,7 +126,8 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         whose = None if agent == EVERYBODY else str(agent)
         if limit > _MOST_SHARED:
             raise Usage(
-                f"--limit is at most {_MOST_SHARED} with --team, not {limit}", "`smart-fork team list --page` goes on."
+                f"--limit is at most {_MOST_SHARED} with --team, not {limit}",
+                "`smart-fork team list --page` lists more.",
             )
         list_shared(agent=whose, limit=limit, project=str(project) if project else None, as_json=as_json)
         return

@@ -86,7 +86,7 @@ def as_session(
     It has the id of the session that it is from, where that can be one of this agent's.
 
     Raises:
-        Usage: that agent is not told of other agents' sessions.
+        Usage: that agent cannot receive sessions of other agents.
         ForkRefused: it would not load the written session.
     """
     starter = starter_of(agent)

@@ -196,8 +196,8 @@ def _lost(look: _Look, descent: Descent, named: Collection[str]) -> Iterator[Cop
 def _told(one: Descendant) -> str:
     owner = title_of(one.agent)
     if find_cutter(one.agent) is None:
-        return f"{owner} was told of it, and nothing is cut out of its sessions: delete session {one.session_id} there."
-    return f"{owner} was told of it. {_cut_it(one.session_id, one.session_id)}"
+        return f"{owner} received a hand-over of it. Its sessions cannot be cut: delete session {one.session_id} there."
+    return f"{owner} received a hand-over of it. {_cut_it(one.session_id, one.session_id)}"
 
 
 def _beside(path: Path) -> str:

@@ -149,10 +149,10 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
     changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
     after = session.turns[min(changed) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
-    found += [f"turn {one}, a summary of what was before it" for one in compacted]
+    found += [f"turn {one}, a summary of the turns before it" for one in compacted]
     told = handovers.told_of(session.session_id)
     found += [
-        f"session {one.session_id} of {title_of(one.agent)}, which was told of this one"
+        f"session {one.session_id} of {title_of(one.agent)}, a hand-over of this one"
         for one in told
         if not one.copied  # else it is followed
     ]

@@ -82,7 +82,7 @@ def orphaned(session: Transcript) -> list[CutWarning]:
     cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.orphaned}
     left = cut & unanswered(session.turns)
     return sorted(
-        CutWarning(turn.id, f"calls {call.id}, whose result was cut")
+        CutWarning(turn.id, f"calls {call.id}, but their result was cut")
         for turn in session.turns
         for call in turn.tool_calls
         if call.id in left

@@ -57,7 +57,7 @@ def handover(session: Session, end: int, agent: AgentName, excerpt: Excerpt | No
     """What `agent` is told of a session up to turn `end`, or of that what an `excerpt` keeps.
 
     Raises:
-        Usage: that agent is not told of other agents' sessions.
+        Usage: that agent cannot receive sessions of other agents.
         NotFound: a session that this one was forked from is gone.
         ForkRefused: the log was rewritten meanwhile.
     """

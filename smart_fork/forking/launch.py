@@ -143,7 +143,7 @@ def told(spec: WorkerSpec, session: Session) -> WorkerSpec:
     """The same with what its agent is told of `session`, where that is another agent's.
 
     Raises:
-        Usage: that agent is not told of other agents' sessions.
+        Usage: that agent cannot receive sessions of other agents.
         ForkRefused: the log was rewritten meanwhile.
         NotFound: a session that it was forked from is gone.
     """

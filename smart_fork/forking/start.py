@@ -312,7 +312,7 @@ def _check_asks(request: ForkRequest) -> None:
     """Whoever could share a session could have put words there: no agent acts on them unasked."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
-            f"{request.session_id} goes on from a teammate's session: its agent asks before it acts",
+            f"{request.session_id} continues a teammate's session: its agent asks before it acts",
             advice(
                 "Leave --skip-permissions out; what it may do can be changed in its window.",
                 tool="Leave skip_permissions out; the person can change in its window what it may do.",

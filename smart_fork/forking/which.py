@@ -49,7 +49,7 @@ def nobody_chose(number: int, why: str) -> NotFound:
         f"Nothing was forked: {number} sessions are about as likely, and {why}",
         advice(
             'Name one of them: smart-fork fork ID "…".',
-            tool="Ask the user which of them it is to be; where nobody can be asked, choose by what they did. Then "
+            tool="Ask the user which one. If you cannot ask, choose by their work. Then "
             "call this tool again with its fork_session_id.",
         ),
     )

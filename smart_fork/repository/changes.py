@@ -180,7 +180,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
     inner = next((name for name in others if name.endswith("/")), None)
     if inner:
         raise ForkRefused(
-            f"{there.top / inner} is a repository of its own, whose files cannot be carried over",
+            f"{there.top / inner} is a separate repository: its files cannot be carried over",
             f"Name it in .gitignore or .git/info/exclude, or {_without()}",
         )
     changed = next((one.name for one in submodules(there, env) if one.changed), None)

@@ -69,7 +69,7 @@ def _next(found: Excised) -> str:
     if found.dry_run:
         force = ", force: true against the warnings" if found.warnings else ""
         return f"Nothing was cut. Show the user what would go; only where that is agreed to, dry_run: false{force}."
-    return "Say what was cut, and that the snapshot has what was there before: only the user undoes or discards it."
+    return "Say what was cut and name the snapshot: only the user undoes or discards it."
 
 
 def _cut(request: Request, *, by_path: bool) -> Excised:

@@ -65,7 +65,7 @@ def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done:
         )
     if failed := ", ".join(str(one.worker_id) for one in workers if one.state == "failed"):
         steps.append(
-            f"{failed} has failed: read_session says what was done; message_worker goes on in the same session."
+            f"{failed} has failed: read_session says what was done; message_worker continues the same session."
         )
     if waited and not done:
         steps.append("The time is over, and not all are done: call wait_workers again.")

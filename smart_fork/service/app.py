@@ -145,7 +145,7 @@ def application(
 
     async def evidence(request: Request) -> Response:
         if request.scope.get(AROUND) is None:  # it is told what it would find itself, so it says where it is
-            return JSONResponse({"error": "only a program of ours is told"}, 403)
+            return JSONResponse({"error": "only a program of smart-fork may ask"}, 403)
         try:
             asked = asked_of(await _object(request))
             found = await anyio.to_thread.run_sync(partial(evidence_answer, asked, work.engine))

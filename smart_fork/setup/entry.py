@@ -113,7 +113,7 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
         raise SmartForkError(f"{line.path} was left as it is: {error}", step) from error
     empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")
     foreign_files.write(line.path, text, None if empty else rest)
-    changed = "" if value == line.value else ", with what was changed in it"
+    changed = "" if value == line.value else ", with its changes"
     return [f"{line.path} has changed since: only our entry was taken out{changed}"]
 
 

@@ -103,7 +103,7 @@ class Ledger:
         except FileNotFoundError:
             return _Kept()
         except (OSError, ValueError, ValidationError) as error:
-            step = "It lists what was set up. Restore it; or take that out by hand, and delete it."
+            step = "It lists the installed parts. Restore it, or remove them by hand and delete it."
             raise SmartForkError(f"{self.path} cannot be read", step) from error
 
 

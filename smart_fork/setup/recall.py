@@ -26,7 +26,7 @@ def planned(way: Registration) -> Step:
     step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
     hooks = AGENTS[agent].hooks
     if hooks is None or not hooks.recalls:
-        return step(state="left", why=f"{way.title} lets nobody say anything at a prompt")
+        return step(state="left", why=f"{way.title} has no hook for prompts")
     return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
 
 

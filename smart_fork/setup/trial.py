@@ -123,7 +123,7 @@ class _Server:
             try:
                 said = json.loads(line)
             except ValueError as error:
-                raise _BrokenError("it says what is no MCP") from error
+                raise _BrokenError("its answer is not MCP") from error
             if isinstance(said, dict) and said.get("id") == self._number and "method" not in said:
                 if "error" in said:
                     raise _BrokenError(f"{method} failed: {said['error'].get('message', '')}")

@@ -99,7 +99,7 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
     if parted is not None and cut.count > parted[1].base_count:
         raise Usage(
             f"--at {asked.at}: here and on the server that is another message",
-            f"smart-fork team branch {parted[0]} takes all that is here; --at takes what is the same on both.",
+            f"smart-fork team branch {parted[0]} takes all local records; --at takes the common ones.",
         )
     begun = None if asked.local else begin(project, verb, source_id, cut.count)
     name = (
@@ -135,7 +135,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
     """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
     if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
         raise Usage(
-            f"--platform and --into take what is shared, and {before} was continued here and on the server",
+            f"--platform and --into take the shared records, and {before} was continued here and on the server",
             f"smart-fork team branch {before}, then branch the new session with them.",
         )
     begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)

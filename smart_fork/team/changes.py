@@ -159,7 +159,7 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     is_crossed = bool(one.crossed) and any(digest in edits for digest in one.crossed_from)
     if (pulled.CROSSED in keys or (is_crossed and one.left() is None)) and not remove:
         raise ForkRefused(
-            "It was written for another agent, and what is left of its session cannot be read any more: "
+            "It was handed over, and its session can no longer be read: "
             "smart-fork excise cut takes it out of it, smart-fork team sync --remove takes it away."
         )
     before = one.counted(lambda: _count(one))

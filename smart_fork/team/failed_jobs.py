@@ -58,7 +58,7 @@ def checks() -> Iterator[Check]:
     account = login.account()
     found: list[tuple[FailedJob, ...] | None] = []
     if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask for failed jobs"):
-        step = "Is it running, and is the address right? What is here is found and forked without it."
+        step = "Is it running, and is the address right? Local sessions are found and forked without it."
         yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
     elif not found[0]:
         yield Check("team", ok=True, detail=account.origin, optional=True)

@@ -95,7 +95,7 @@ def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
     known = pulled.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
     if not count or digest_of(out.records[:count]) != digest:
-        raise _needed(project, "This machine alone cannot tell what was pushed.")
+        raise _needed(project, "Only the server knows the pushed records.")
     if known is not None:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()
     here = out.numbers[count - 1]

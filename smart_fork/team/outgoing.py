@@ -346,7 +346,7 @@ def _size(size: int) -> str:
 def _same(digest: str, since: Since, session_id: str) -> None:
     if digest != since.digest:
         raise Conflict(
-            f"What was pushed has changed here since (within its first {since.count} records).",
+            f"Pushed records have changed here since (within its first {since.count} records).",
             f"smart-fork team push {session_id} --force shares the local session without a parent. "
             f"Or smart-fork team branch {session_id} --local copies what was pushed.",
         )

@@ -49,7 +49,9 @@ class Project:
         if named is not None:
             return _shared_id(*named)
         if reference is None:
-            raise Usage("Which session?", "Name it: `smart-fork team list` shows them. None is current here.")
+            raise Usage(
+                "Which session?", "Name it: `smart-fork team list` shows them. This project has no current alias."
+            )
         text = last_part(reference).lower()
         if is_id(text):
             return text

@@ -33,8 +33,8 @@ from smart_fork.whereabouts import belongs, in_project
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
-OUTSIDE = "It works outside of this project, so it is not tracked here: what is said in it is pushed from there."
-CROSSED = "It is another agent's now: what is said in it is pushed as a session of its own."
+OUTSIDE = "It works outside of this project, so it is not tracked here. Push it from there."
+CROSSED = "It belongs to another agent now. A push shares it as a separate session."
 
 
 @dataclass(frozen=True, slots=True)

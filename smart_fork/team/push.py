@@ -65,7 +65,7 @@ def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
         return _was_sent(project, made, name, one)
     raise Conflict(
         f"{made.session.session_id} was pushed from another checkout: {known.root}",
-        f"Push what is new from there: cd {shlex.quote(str(known.root))} && smart-fork team push {name}",
+        f"Push new records from there: cd {shlex.quote(str(known.root))} && smart-fork team push {name}",
     )
 
 

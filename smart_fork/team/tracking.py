@@ -244,7 +244,7 @@ class Tracking:
         if other := self._other(found):
             option, theirs, ours = map(quoted, other)
             raise Conflict(
-                f"What is tracked in {self.path} is shared as {theirs}, not as {ours}.",
+                f"{self.path} tracks sessions of {theirs}, not of {ours}.",
                 f"{option} {theirs} goes on with it. If it has moved, write its new name there; or remove the file.",
             )
 

@@ -125,7 +125,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
         raise Usage("There is nothing to withdraw there.")
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
-        raise WrongVerb("Some of these messages are those of the session that this one was forked from.", NOT_YOURS)
+        raise WrongVerb("Some of these messages belong to the parent session.", NOT_YOURS)
     return Withdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
 
 
@@ -167,7 +167,7 @@ def send(project: Project, made: Withdrawal) -> Done:
     unanswered.keep(project, made.info.id, made.messages, wanted)
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
-        hint = f"Look at what is left: smart-fork team show {made.info.id}"
+        hint = f"Check the rest: smart-fork team show {made.info.id}"
         raise ServerUnavailable("The server says that something else is left than what should be.", hint)
     return _followed(project, said)
 

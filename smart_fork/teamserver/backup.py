@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,6 +36,8 @@ _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
 _UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
 #: Of the steps of a restore, in their order: each leaves the old database or the new one.
 STEPS = ("made", "filled", "withdrawn", "exchanged", "done")
+#: How long a killed client may stay connected.
+_LEAVING_SECONDS = 3.0
 _SETTINGS = {
     "host": "PGHOST",
     "port": "PGPORT",
@@ -134,7 +137,7 @@ def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _n
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
     entries = [entry for journal in journals for entry in journal.entries()]
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
-        if db.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (place.name,)).fetchone():
+        if _in_use(db, place.name):
             raise _runs()
         _sweep(db, place.name)
         new = f"{place.name}_new_{secrets.token_hex(4)}"
@@ -198,6 +201,19 @@ def _role(conninfo: str) -> str:
     """Who asks as the server does: its own role over a socket, else who owns the database and becomes it."""
     values = conninfo_to_dict(conninfo)
     return APP if str(values.get("host", "")).startswith("/") else str(values.get("user", APP))
+
+
+def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
+    """Return whether clients stay connected to a database. PostgreSQL notices a killed one only a moment later, and its
+    own workers do not count.
+    """
+    clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+    until = time.monotonic() + _LEAVING_SECONDS
+    while db.execute(clients, (name,)).fetchone():
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:

@@ -269,7 +269,7 @@ def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> N
         stays = Place("", before["first_record"], before["records"], before["raw_bytes"], before["chain_start"])
         end = stays.end if stays.full or stays.end == base else -1
     if first.first_record != end or (before is None and checked.position):
-        raise Unshareable("The segments of the push do not follow those of the session.", "Push again")
+        raise Unshareable("The segments of the push do not continue the session.", "Push again")
 
 
 def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int, bounds: Bounds) -> None:

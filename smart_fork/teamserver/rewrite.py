@@ -221,7 +221,7 @@ def _begin(
         if set(edits) != (made.done if made else set()):
             raise Unshareable(
                 "Some of these records are none of the session's own.",
-                "What it was forked from is withdrawn there, by whose it is.",
+                "Its parent's messages are withdrawn by the parent's owner.",
             )
         _hide(db, work, hide=work.kind == "delete")
         job = _noted(db, work, row["revision"] + 1)

@@ -52,7 +52,7 @@ def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
         return f"it cannot be compared with {original}: {error}"
     beside = path.with_suffix("")
     if beside.is_dir() and not is_part_of(beside, original.with_suffix("")):
-        return f"{beside} holds what is not beside the original"
+        return f"{beside} contains files that the original does not have"
     return ""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
 #: The next command of a state in which a push or a pull is refused.
 _NEXT = {
-    "diverged": "smart-fork team branch {} makes what is here a session of its own",
+    "diverged": "smart-fork team branch {} turns the local records into a session of their own",
     "changed": "smart-fork team push {} --force shares the local session without a parent",
     "withdrawn": "smart-fork team push {} --force shares the local session without a parent",
 }
@@ -191,7 +191,7 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
         if way := _NEXT.get(one.state):
             out.print(plain(f"    {way.format(one.alias)}", "dim"))
     if where.away is not None:
-        say(f"{where.away.message} This is as of the last push or pull; what is new there is not known.")
+        say(f"{where.away.message} This list is from the last push or pull. Newer changes are unknown.")
         say(where.away.hint)
     if failed:
         say(f"{in_words(failed)} {NEXT}")

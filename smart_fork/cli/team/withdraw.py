@@ -48,7 +48,7 @@ def privacy(  # noqa: PLR0917 - typer's way
     wanted = visibility_of(public=public, private=private)
     if wanted is None:
         raise Usage("Say --public or --private")
-    if wanted == "public" and not agreed("All members of the project will be able to read it. Go on?", yes=yes):
+    if wanted == "public" and not agreed("All members of the project will be able to read it. Continue?", yes=yes):
         raise typer.Abort
     with opened(server, project) as where:
         info = change(where, session, wanted)
@@ -138,7 +138,7 @@ def sync(
         print_json(_taken(taken))
         return
     if not (taken.changed or taken.removed or taken.put_off):
-        out.print(plain("Nothing of what is here was withdrawn."))
+        out.print(plain("No withdrawal affects this machine."))
     _say(taken)
 
 
@@ -178,7 +178,7 @@ def _print_done(done: Done, verb: str, *, as_json: bool, **more: Any) -> None:
         })  # fmt: skip
         return
     out.print(plain(f"It is withdrawn. Sessions that were made of it and are changed, too: {done.descendants}."))
-    say("Not from what was read, nor from backups of the server until they expire.")
+    say("Copies that people made by hand and backups of the server keep it until they expire.")
     say("A log of your own that it came from still has it: smart-fork excise cut takes it out there.")
     _say(done.here)
 

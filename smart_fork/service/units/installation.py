@@ -97,7 +97,10 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
         SmartForkError: it cannot be installed here, or does not start.
     """
     if keeper.name != native_kind():
-        step = "`smart-fork service install` takes what is here; `smart-fork service print --kind …` shows the other."
+        step = (
+            "`smart-fork service install` uses the one on this machine; "
+            "`smart-fork service print --kind …` shows the other."
+        )
         raise SmartForkError(f"{keeper.name} is not on {sys.platform}: nothing was installed", step)
     if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
         raise SmartForkError("The service belongs to a person, not to root", "Run this without sudo.")

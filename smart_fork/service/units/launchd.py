@@ -65,7 +65,7 @@ class Launchd:
         # An agent that was disabled once would be refused by bootstrap.
         self._launchctl("enable", self._target(self._label))
         if not (answer := self._launchctl("bootstrap", self._domain, str(self.path))).ok:
-            step = "Console.app shows what launchd says; `smart-fork service uninstall` undoes what was done."
+            step = "Console.app shows launchd's messages; `smart-fork service uninstall` undoes the installation."
             raise ProgramFailed(f"launchd did not start the service: {answer.complaint}", step)
         return notes
 

@@ -117,7 +117,7 @@ def test_the_command_says_how_to_go_on(run, log, shop):  # noqa: F811
     told = run("branch", log.stem[-36:], "--excise", "4-7").out
 
     assert "its title: Animals (Branch)" in told
-    assert f"To go on in the branch: cd {shop} && " in told
+    assert f"To resume the branch: cd {shop} && " in told
     assert f"To resume the original: cd {shop} && " in told
 
 
@@ -193,7 +193,9 @@ def test_one_in_which_nobody_asked_anything_is_refused(world, shop):
 def test_verify_finds_what_was_forced_in_a_branch(world, shop):
     made = branch(claude(world, shop).stem, ids=("r2",), force=True)
 
-    assert [{"turn_id": "c2", "reason": "calls toolu_2, whose result was cut"}] == check(made.session_id)["dangling"]
+    assert [{"turn_id": "c2", "reason": "calls toolu_2, but their result was cut"}] == check(made.session_id)[
+        "dangling"
+    ]
 
 
 def test_secrets_are_masked_in_the_copy_alone(world, shop, run):  # noqa: F811

@@ -122,7 +122,10 @@ def test_verify_finds_a_call_whose_result_a_forced_cut_has_taken(claude_session)
     outcome = cut(Request(str(claude_session), ids=("r1",), force=True))
 
     found = check(str(claude_session))
-    assert (False, [{"turn_id": "a3", "reason": "calls t1, whose result was cut"}]) == (found["ok"], found["dangling"])
+    assert (False, [{"turn_id": "a3", "reason": "calls t1, but their result was cut"}]) == (
+        found["ok"],
+        found["dangling"],
+    )
     rollback(outcome["snapshot"])
     assert check(str(claude_session))["ok"]
 

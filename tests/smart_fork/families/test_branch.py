@@ -480,7 +480,7 @@ def test_the_command_says_how_to_go_on_in_either(any_session, run, home):  # noq
     assert 'Branched conversation "mine (Branch)".' == named.out.splitlines()[0]
     assert ["Branched conversation.", "  its title: add retry (Branch)"] == unnamed.out.splitlines()[:2]
     assert f"To resume the original: cd {home / 'shop'} && {agent} " in named.out
-    assert "To go on in the branch: cd " in named.out
+    assert "To resume the branch: cd " in named.out
     assert 2 == run("branch", "../x", "--json").code
     assert 2 == run("branch", SESSION, "do this").code
     refused = run("branch", "99999999-0000", "--json")

@@ -98,7 +98,7 @@ def test_changes_that_cannot_be_carried_over_are_known_beforehand(launch, source
     (repo / "inner/.git/HEAD").write_text("ref: refs/heads/main\n")
 
     for dry in (True, False):
-        with pytest.raises(ForkRefused, match="repository of its own"):
+        with pytest.raises(ForkRefused, match="separate repository"):
             launch(source, FakeProcesses(), with_changes=True, dry_run=dry)
 
     assert not (repo / ".worktrees").exists()

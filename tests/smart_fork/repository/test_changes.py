@@ -278,7 +278,7 @@ def test_a_repository_inside_that_git_does_not_know_is_refused(repo):
     git(repo, "init", "-q", "inner")
     (repo / "inner/file").write_text("x\n")
 
-    with pytest.raises(ForkRefused, match="repository of its own"):
+    with pytest.raises(ForkRefused, match="separate repository"):
         create_worktree(repo, "x", PROCESSES, with_changes=True)
 
     assert not (repo / ".worktrees").exists() or not list((repo / ".worktrees").iterdir())

@@ -289,7 +289,7 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     assert 403 == foreign.status
     form = served.form("/fork")
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
-    assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
+    assert (400, True) == (empty.status, b"The prompt is empty." in empty.read())
     assert 404 == served.get(f"/forked/{form}")[0]
 
 

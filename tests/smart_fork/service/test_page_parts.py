@@ -15,9 +15,10 @@ from smart_fork.page import conversation, renderer
 from smart_fork.page.conversation import leaving, reading
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.parting import own_beginning
-from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
+from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
 from smart_fork.page.session import AddressedSession
 from smart_fork.page.timeline import timeline
+from smart_fork.retrieval.chances import chance, percent
 from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

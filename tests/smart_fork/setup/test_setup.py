@@ -236,7 +236,7 @@ def test_out_of_settings_that_have_changed_since_only_ours_is_taken(setup, world
     assert "my own words" == skill.read_text()
     said = " ".join(removed.err.split())
     assert said.count("has changed since: only our entry was taken out") == 2
-    assert "with what was changed in it" in said
+    assert "with its changes" in said
     assert "you have changed it" in said
 
 

@@ -66,7 +66,7 @@ def test_without_sessions_the_tools_are_enough(world, tmp_path):
     ("script", "error"),
     [
         ("", "it ended"),
-        ("input(); print('Welcome!')", "no MCP"),
+        ("input(); print('Welcome!')", "not MCP"),
         ("import json; n = json.loads(input())['id']; print(json.dumps({'id': n, 'error': {'message': 'no'}}))", "no"),
     ],
 )

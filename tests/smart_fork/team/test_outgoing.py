@@ -439,7 +439,7 @@ def test_what_went_out_before_and_is_another_here_now_is_refused(home, root, now
         claude(home, root, *first) if now == "gone" else claude(home, root, *first, more[0], assistant("a2", "u2", "x"))
     )
 
-    with pytest.raises(Conflict, match="has changed here"):
+    with pytest.raises(Conflict, match="have changed here"):
         prepare(log, "claude", root, since=before.local)
 
 

@@ -26,7 +26,7 @@ def test_a_teammate_s_session_becomes_one_of_another_agent_and_back(alice, bob, 
     assert str(bob.repository) == there.cwd
     assert (None, None) == (forked["session_id"], forked["alias"])
     assert OTHER[agent] in forked["resume_command"]
-    assert any("another agent's" in warning for warning in forked["warnings"])
+    assert any("another agent" in warning for warning in forked["warnings"])
     assert (OTHER[agent], None) == (again["agent"], again["parent_id"])
     text = [turn.text for _, turn in READERS[agent].read(Path(back["files"][0])).session.messages]
     assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == text

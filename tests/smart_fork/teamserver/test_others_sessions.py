@@ -81,9 +81,9 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
             "prompt": "go on",
         }
         for said in ({"fork_from": copy}, {"resume_session_id": copy}, {"continue_session": True}):
-            with pytest.raises(ForkRefused, match="goes on from a teammate's session"):
+            with pytest.raises(ForkRefused, match="continues a teammate's session"):
                 prepare(Asked(unasked | said, "claude", None).spec(world), world)
-        with pytest.raises(ForkRefused, match="goes on from a teammate's session"):
+        with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
 
 
@@ -104,7 +104,7 @@ def test_codex_takes_its_settings_of_now_and_knows_whose_forks_are_whose(alice, 
 
     with bob.here():
         assert [True, True] == [is_others(copy), is_others(native)]
-        with pytest.raises(ForkRefused, match="goes on from a teammate's session"):
+        with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(native, Options(prompt="x", place="process", skip_permissions=True), dry_run=True)
     assert "permission" not in planned(bob, native)
 

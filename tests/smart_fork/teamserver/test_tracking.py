@@ -88,9 +88,9 @@ def test_a_link_in_its_place_is_not_followed(clone):
 def test_what_is_tracked_of_another_project_or_server_is_not_taken_for_this_one(clone, said, server, named):
     here = tracked(clone, said, server)
 
-    with pytest.raises(SmartForkError, match="is shared as") as refused:
+    with pytest.raises(SmartForkError, match="tracks sessions of") as refused:
         here.read()
-    with pytest.raises(SmartForkError, match="is shared as"):
+    with pytest.raises(SmartForkError, match="tracks sessions of"):
         here.change(lambda now: now)
     assert named in refused.value.hint
     assert {} == here.ours().aliases
@@ -107,7 +107,7 @@ def test_a_server_of_which_there_is_no_token_here_is_not_exchanged_for_another(a
     assert (4, True) == (refused.code, "https://gone.example.org" in refused.err)
     assert_refused(
         alice, 9,
-        f"What is tracked in {path} is shared as https://gone.example.org, not as {pushed['server']}.",
+        f"{path} tracks sessions of https://gone.example.org, not of {pushed['server']}.",
         "push", "--yes", "--server", pushed["server"],
     )  # fmt: skip
 

@@ -138,7 +138,7 @@ def test_what_was_pushed_and_has_changed_here_is_refused(alice):
     refused = alice.do("team", "push", "--yes")
     forced = alice.team("push", "--yes", "--force")
 
-    assert (9, True) == (refused.code, "What was pushed has changed here since" in refused.err)
+    assert (9, True) == (refused.code, "Pushed records have changed here since" in refused.err)
     assert forced["session_id"] != pushed["session_id"]
 
 
@@ -155,7 +155,7 @@ def test_of_a_tracked_session_that_was_cut_here_the_alias_stays_and_says_so_and_
     forced = alice.team("push", "retry", "--yes", "--force")
 
     assert ("changed", 9) == (state, refused.code)
-    assert "What was pushed has changed here since" in refused.err
+    assert "Pushed records have changed here since" in refused.err
     assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == [one["text"] for one in there["messages"]]
     assert [PROMPT, ANSWER] == [one["text"] for one in alice.team("show", forced["session_id"])["messages"]]
     assert forced["session_id"] != pushed["session_id"]

@@ -331,7 +331,7 @@ def test_one_whose_session_is_not_known_cannot_be_taken_up_again(world, shop):
 
 def test_two_who_talk_to_the_same_worker_take_turns(stage, monkeypatch):
     monkeypatch.setattr(messages, "TURN_SECONDS", 0.01)
-    with messages._in_turn(stage.worker), pytest.raises(ForkRefused, match="Somebody else is talking"):
+    with messages._in_turn(stage.worker), pytest.raises(ForkRefused, match="Another process is talking"):
         say(stage, "hello")
     assert "typed" == say(stage, "hello")["how"]
 
