@@ -38,6 +38,9 @@ def _is_given(value: object) -> bool:
 
 
 def _is_empty(value: object) -> bool:
+    # Half a surrogate pair is a character that a program has cut; it is shown as one.
     if isinstance(value, list | tuple):
         return any(_is_empty(one) for one in value)
-    return isinstance(value, str) and not any(one.isprintable() and not one.isspace() for one in value)
+    return isinstance(value, str) and not any(
+        (one.isprintable() and not one.isspace()) or "\ud800" <= one <= "\udfff" for one in value
+    )

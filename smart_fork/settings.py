@@ -51,7 +51,7 @@ VARIABLES = (
     Variable(
         "SMART_FORK_KEEP_TRANSCRIPTS",
         "true: keep compressed copies of all indexed logs. false: keep none.",
-        "copies as `setup --keep-logs` chose",
+        "as chosen in setup",
     ),
     Variable("SMART_FORK_KEEP_MEGABYTES", "Most space for kept copies, in megabytes.", str(DEFAULT_MEGABYTES)),
     Variable("SMART_FORK_SERVICE", "false: do not use a running service.", "true"),
@@ -65,7 +65,7 @@ VARIABLES = (
     Variable("SMART_FORK_TEAM_TOKEN", "Token for the team server.", "the saved login", secret=True),
     Variable(
         "SMART_FORK_TEAM_DSN",
-        "PostgreSQL for `team serve` and `team user`, as --dsn.",
+        "PostgreSQL of the team server.",
         "a PostgreSQL in the home",
         secret=True,
     ),

@@ -30,6 +30,7 @@ _VARIES = (
     (re.compile(r"\b01[0-9a-f]{6}-[0-9a-f]{4}\b"), "<id>"),
     (re.compile(r"[<>]? *\d+ % (?:very likely|likely|possible|unlikely) *"), "<score> "),
     (re.compile(r"\bused \d+ d ago"), "used <n> d ago"),
+    (re.compile(r" \((?:opening|answers|near|needed|last)\)$"), ""),
     (re.compile(r"\b\d{3}\b of \d{3}\b|\d,\d{3} of \d,\d{3}"), "<n> of <n>"),  # the home's name is counted too
 )
 

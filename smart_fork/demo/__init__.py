@@ -30,7 +30,7 @@ __all__ = ["DemoHome", "write_demo_home"]
 #: Runs git with these arguments in a directory and returns what it printed.
 Git = Callable[[Sequence[str], Path], str]
 
-INTENT = "let the downloader retry when the network is shaky"
+INTENT = "let the downloader retry with backoff when the network is shaky"
 ANSWER = parcel.RETRIES
 GIT_SECONDS = 30.0
 

@@ -33,6 +33,8 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 #: No blank, no quote, nothing that a path or a list has.
 _SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
+#: An id that an agent makes, as the whole value of a field.
+_ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The shortest word with a digit that is taken for a secret.
 SECRET = 8
 #: So many words in a row tell a text, however ordinary each of them is.
@@ -56,14 +58,18 @@ def runs_of(lines: Iterable[bytes]) -> set[str]:
 
 def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
     """The texts without a blank that have letters, digits and more, as passwords do."""
-    return {one for line in lines for text in _texts(line) for one in _SOLID.findall(text.lower()) if _is_secret(one)}
+    return _solid_texts(text for line in lines for text in _texts(line))
+
+
+def _solid_texts(some: Iterable[str]) -> set[str]:
+    return {one for text in some for one in _SOLID.findall(text.lower()) if _is_secret(one)}
 
 
 def secrets_of(lines: Iterable[bytes]) -> set[str]:
-    """The words and solid texts of lines that look like secrets."""
-    some = list(lines)
-    long = {one for one in words_of(some) if len(one) >= SECRET}
-    return solid_texts_of(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
+    """Return the words and solid texts of lines that look like secrets. Ids that agents make do not."""
+    some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
+    long = {one for one in all_words(some) if len(one) >= SECRET}
+    return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
 
 
 def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:

@@ -113,7 +113,7 @@ def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_wo
     copilot.smart_fork("wait", new["worker_id"])
     log = copilot.home / f".copilot/session-state/{persons}/events.jsonl"
     wait_until(lambda: "session.shutdown" in log.read_text(), "the end of what was begun")
-    found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--json").stdout)
+    found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--include-automated", "--json").stdout)
     assert found["results"][0]["session_id"] == persons
 
     os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
@@ -135,6 +135,8 @@ def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_wo
         if fork["new_session_id"] in one.read_text()
     ]
     assert f"cwd: {copilot.project}/.worktrees/elsewhere\n" in told.read_text()
-    listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--json").stdout)["sessions"]
+    listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--include-automated", "--json").stdout)[
+        "sessions"
+    ]
     assert {one["session_id"] for one in listed} == {persons, CALLER, fork["new_session_id"], least["new_session_id"]}
     assert log.read_text() == whole

@@ -28,7 +28,10 @@ from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd
 
 HOME = Path("/tmp/smart-fork-of-before/home")  # noqa: S108 - the path is part of what is tested
 PACKED = Path(__file__).resolve().parents[1] / "fixtures/before/home.tgz"
-INTENT, ANSWER = "let the downloader retry when the network is shaky", "70f1a07f-1a59-41fc-af14-ca651da4b1a0"
+INTENT, ANSWER = (
+    "let the downloader retry with backoff when the network is shaky",
+    "70f1a07f-1a59-41fc-af14-ca651da4b1a0",
+)
 CUT = "e0c535ac-dfda-4765-b8e6-95609e92f079"
 
 Run = Callable[..., Any]

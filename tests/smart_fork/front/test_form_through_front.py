@@ -82,7 +82,7 @@ def test_the_session_that_a_person_chooses_is_forked(near, beside, scripted, sho
 def test_where_the_form_is_left_nothing_is_forked(near, scripted, shop):
     _, answer = talk(shop, Person("cancel"), "legacy")
 
-    assert "nobody has chosen" in answer["error"]
+    assert "none of them was chosen" in answer["error"]
     assert near == {hit["session_id"] for hit in answer["results"]}
     assert {} == scripted.ran()
 
