@@ -80,6 +80,8 @@ def descent(
         for child in known.below:
             links[child].add(session_id)
     made = _inverted(links)
+    agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
+    _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
     below, above = _reached({session_id}, made), _reached({session_id}, links) - {session_id}
     tied = (_reached({session_id}, _uncertain(guessed, links)) - below - above) | (below & above)
     below -= tied
@@ -87,7 +89,7 @@ def descent(
     strangers = {one.session_id for one in holders} - below - beside - tied
     # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
     orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
-    logs = _Logs([kin for kin in family if kin.path.resolve() != path.resolve()], made, agent, found)
+    logs = _Logs([kin for kin in family if kin.path.resolve() != path.resolve()], made, agent, agents)
     certain = [one for one in logs.of({session_id, *orphans}) if one.session_id not in tied]
     unclear = [one for one in logs.of({*tied, *strangers} - orphans) if one not in certain]
     return Descent(
@@ -102,13 +104,11 @@ def descent(
 class _Logs:
     """The logs of a family: those that were made of some of its sessions."""
 
-    def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, found: Crossings) -> None:
+    def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, agents: Mapping[str, AgentName]) -> None:
         self._family, self._made, self._agent = family, made, agent
-        self._agents = agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
+        self._agents = agents
         #: Those of the same agent have records, the others are told.
-        self._direct = {
-            one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()
-        }
+        self._direct = _same_agent(made, agents, agent)
 
     def of(self, sessions: set[str]) -> list[Descendant]:
         """Those logs, of these sessions as well."""
@@ -162,8 +162,28 @@ def _uncertain(guessed: Mapping[str, str], links: Links) -> Links:
     return tied
 
 
-def _inverted(links: Links) -> Links:
-    made: dict[str, set[str]] = defaultdict(set)
+def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) -> Links:
+    """The links to sessions of this agent."""
+    return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
+
+
+def _add_copies_of_told(
+    session_id: str, family: Sequence[Kin], links: Links, made: defaultdict[str, set[str]], direct: Links
+) -> None:
+    """Count each session that shares records with a told one, and names no parent, as made of that one.
+
+    Which of the two was first does not matter: nothing is cut there, it is searched.
+    """
+    told = _reached({session_id}, made) - _reached({session_id}, direct)
+    holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
+    for kin in family:
+        if kin.session_id not in told and not links.get(kin.session_id):
+            for one in {holders[message.id] for message in kin.messages if message.id in holders}:
+                made[one].add(kin.session_id)
+
+
+def _inverted(links: Links) -> defaultdict[str, set[str]]:
+    made: defaultdict[str, set[str]] = defaultdict(set)
     for child, above in links.items():
         for parent in above:
             made[parent].add(child)

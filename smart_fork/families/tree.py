@@ -7,23 +7,37 @@ records of their parent with their ids: the parent is the session that shares th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from smart_fork.agents.ancestry import Copied, Kin
 
 
 def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
-    """Whose fork each session is; the first ones of all are not in it. There are no circles in it."""
+    """Find each session's parent; the first ones of all are not in it. There are no circles in it."""
     found: dict[str, str] = {}
     guess = _Shared(family)
+    children: dict[str, list[str]] = defaultdict(list)
+    for child, parent in forks.items():
+        children[parent].append(child)
     for kin in sorted(family, key=lambda kin: (kin.begun, kin.session_id)):
-        parent = forks.get(kin.session_id) or guess.parent(kin)
-        above: str | None = parent
+        likely = forks.get(kin.session_id) or guess.parent(kin, _below(kin.session_id, children))
+        above: str | None = likely
         while above and above != kin.session_id:
             above = found.get(above)
-        if parent and above is None:
-            found[kin.session_id] = parent
+        if likely and above is None:
+            found[kin.session_id] = likely
     return found
+
+
+def _below(session_id: str, children: Mapping[str, Sequence[str]]) -> set[str]:
+    """The known forks of a session, and theirs: none of them is its parent, however early its log seems to begin."""
+    found: set[str] = set()
+    waiting = [session_id]
+    while waiting:
+        new = set(children.get(waiting.pop(), ())) - found
+        found |= new
+        waiting += new
+    return found - {session_id}
 
 
 class _Shared:
@@ -36,10 +50,13 @@ class _Shared:
             for message in kin.messages:
                 self._has[message.id] |= 1 << place
 
-    def parent(self, kin: Kin) -> str:
-        """The one that began earlier and shares most; of several the one that is recorded, or records the same."""
+    def parent(self, kin: Kin, below: Collection[str]) -> str:
+        """The one that began earlier and shares most, and is not `below` it; of several the one that is recorded, or
+        records the same.
+        """
         earlier = (1 << self._family.index(kin)) - 1
-        alive, shared = self._alive(kin, earlier)
+        later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
+        alive, shared = self._alive(kin, earlier & ~later)
         said = sum(1 for _ in _while_copied(kin.messages, kin.recorded)) if kin.recorded else 0
         candidates = [one for place, one in enumerate(self._family) if shared and alive >> place & 1]
         if kin.native and kin.recorded:

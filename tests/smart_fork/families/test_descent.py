@@ -11,7 +11,9 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork import handovers
+from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.families.descent import Descent, descent
+from smart_fork.families.tree import parents
 from smart_fork.registry import Registry
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
@@ -97,6 +99,30 @@ def test_a_session_that_was_handed_over_twice_is_told_and_so_is_what_was_made_of
     below = found(world, first).below
     assert {told, back, last} == ids(below)
     assert all(one.told for one in below)
+
+
+def test_a_fork_of_a_told_session_is_told_also_where_nothing_says_which_of_them_was_first(world, shop):
+    first = world.codex(shop, *SAID)
+    told = branch(first, as_agent="claude")["session_id"]
+    for number in range(4):  # of some the ids are smaller
+        fork = world.fork_claude(told, shop, "in blue", "blue")
+        for log in (world.log_of(told), world.log_of(fork)):
+            records = [json.loads(line) for line in log.read_text().splitlines()]
+            log.write_text("".join(json.dumps(one | {"forkedFrom": None}) + "\n" for one in records))
+        last = branch(fork)["session_id"]
+        below = found(world, first, "codex").below
+        assert {told, fork, last} <= ids(below), number
+        assert all(one.told for one in below)
+
+
+def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_parent():
+    """Both have the same beginning, and the register says whose fork one of them is."""
+    names = ("first", "fork", "between")
+    family = [Kin("claude", name, Path(), begun=str(number)) for number, name in enumerate(names)]
+    for kin, count in zip(family, (2, 3, 3), strict=True):
+        kin.messages += [Copied(str(number)) for number in range(count)]
+
+    assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 
 
 def test_a_merged_session_is_below_both(world, shop):

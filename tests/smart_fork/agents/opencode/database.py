@@ -46,7 +46,8 @@ def take(path: Path, document: dict[str, Any], like: str = TOOLS) -> None:
     session = document["info"]["id"]
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TEMP TABLE taken AS SELECT * FROM session WHERE id = ?", (like,))
-        db.execute("UPDATE taken SET id = ?", (session,))
+        created = document["info"]["time"]["created"]
+        db.execute("UPDATE taken SET id = ?, time_created = ?", (session, created))
         db.execute("INSERT INTO session SELECT * FROM taken")
         for message in document["messages"]:
             info = message["info"]
