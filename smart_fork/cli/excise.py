@@ -179,8 +179,16 @@ def _print_found(found: Soundness) -> None:
     for snapshot in found.snapshots:
         say(f"a snapshot contains the cut text: {snapshot}; delete it: smart-fork excise discard {snapshot}")
     if found.unknown:
-        say(f"{found.unknown} cuts have no snapshot any more: what they cut is not known, and not looked for")
-    out.print(plain("whole" if found.ok else "not whole"))
+        say(f"{found.unknown} cuts have no snapshot, so verify cannot search for their words")
+    for path in found.unsearched:
+        say(f"look at it yourself, it received a handover: {path}")
+    out.print(plain("whole" if found.ok else "not known" if _is_not_known(found) else "not whole"))
+
+
+def _is_not_known(found: Soundness) -> bool:
+    """Whether nothing was found, but not everything was searched for."""
+    bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
+    return not bad and found.unknown > 0
 
 
 @app.command("rollback")

@@ -143,6 +143,7 @@ class Soundness(Value):
     remains: tuple[Remnant, ...]
     snapshots: tuple[str, ...]
     unknown: int
+    unsearched: tuple[str, ...] = rare(())
 
 
 @value

@@ -18,7 +18,7 @@ from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.propagation import copies as copies_of
-from smart_fork.excise.propagation import load_copy
+from smart_fork.excise.propagation import descent_of, load_copy
 from smart_fork.excise.remnants import all_words, aside, behind, runs_of, solid_texts_of, words_of
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, traces
@@ -29,7 +29,8 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
     any byte of ours (`remains`).
 
-    What was cut is known from the snapshots that are there: `unknown` is how many cuts have none any more.
+    What was cut is known from the snapshots that are there. `unknown` is how many cuts have none any more: then nothing
+    is `ok`, and `unsearched` are the logs of sessions that were told of it.
 
     Raises:
         NotFound, Usage: there is no such transcript.
@@ -46,7 +47,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         session_id=session.session_id,
         tool=session.tool,
         path=str(session.source_path),
-        ok=not loose and not gaps and not words and not copies and not remains,
+        ok=not (loose or gaps or words or copies or remains or unknown),
         dangling=tuple(loose),
         broken_links=tuple(gaps),
         unanswered=tuple(sorted(unanswered(session.turns))),
@@ -55,6 +56,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         remains=tuple(Remnant(str(one.path), one.kind) for one in remains),
         snapshots=tuple(held),
         unknown=unknown,
+        unsearched=tuple(str(one.path) for one in descent_of(session).below if one.told) if unknown else (),
     )
 
 

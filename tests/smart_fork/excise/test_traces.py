@@ -25,6 +25,7 @@ from smart_fork.excise import erasure as erasing
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import WordsModel, World
 
 pytestmark = pytest.mark.usefixtures("command_model")
@@ -307,7 +308,12 @@ class TestCommands:
         assert {"discarded": [snapshot.id]} == json.loads(run("excise", "discard", snapshot.id, "-y", "--json").out)
 
         assert 3 == run("excise", "discard", snapshot.id, "-y").code
-        assert "not known" in run("excise", "verify", session_id).err
+        told = branch(session_id, as_agent="codex")
+        verified = run("excise", "verify", session_id)
+        assert (1, "not known") == (verified.code, verified.out.strip())
+        assert told["path"] in verified.err
+        as_json = json.loads(run("excise", "verify", session_id, "--json").out)
+        assert (False, 1, [told["path"]]) == tuple(as_json[name] for name in ("ok", "unknown", "unsearched"))
 
     def test_verify_never_repeats_what_was_cut(self, run, world, session_id):  # noqa: F811
         cut_secret(world, session_id)
