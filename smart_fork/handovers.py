@@ -1,7 +1,6 @@
-"""Which sessions of this machine are of another agent's, or of several: ``<home>/handovers/<session id>``.
+"""Notes the source of each branch, hand-over and merge: ``<home>/handovers/<session id>``.
 
-Logs of one agent do not name those of another, nor all of which they are, and the register of workers may be lost: so
-each has a note of its own.
+Logs of one agent do not name those of another, nor all of their sources, and a log or the register may be lost.
 """
 
 from __future__ import annotations

@@ -78,9 +78,12 @@ def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -
     for kin in heads:
         sessions[kin.session_id].append(kin)
         firsts = (f"message {one}" for one in (kin.first.id, kin.first.message_id) if one) if kin.first else ()
-        for other in filter(None, (*firsts, kin.recorded, forks.get(kin.session_id))):
+        for other in filter(None, (*firsts, kin.recorded)):
             ties[kin.session_id].add(other)
             ties[other].add(kin.session_id)
+    for one, other in forks.items():  # also of sessions without a log
+        ties[one].add(other)
+        ties[other].add(one)
     reached, waiting = {session_id}, [session_id]
     while waiting:
         new = ties[waiting.pop()] - reached

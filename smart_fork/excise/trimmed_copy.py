@@ -19,6 +19,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.titles import title_of
+from smart_fork import handovers
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
@@ -105,6 +106,7 @@ def branch(
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
+    handovers.remember(handovers.HandedOver(new, agent, agent, session.session_id))
     made = Transcript(session.tool, target, new, ())
     snapshots.note(
         made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,

@@ -103,6 +103,7 @@ def branch(
         else:
             written, handed = _told(session, end, agent, excerpt, becomes)
             warnings += _notes(handed, agent, budget)
+        _remember(written, session, end)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
     if within is not None:
@@ -182,19 +183,25 @@ def _told(
     session: Session, end: int, agent: AgentName, excerpt: Excerpt | None, becomes: NewSession
 ) -> tuple[Branch, Handed]:
     """A session of `agent` that is told of this one up to turn `end`, and how much that is."""
-    from smart_fork import handovers
     from smart_fork.forking.handover import handover
     from smart_fork.forking.told import write_told
 
     told = handover(session, end, agent, excerpt)
     written = write_told(READERS[agent], told, session, becomes, Machine(SystemProcesses(), os.environ))
+    return replace(written, source_session_id=session.session_id), told.handed
+
+
+def _remember(written: Branch, session: Session, end: int) -> None:
+    """Keep from where it is: its own log says so no longer when that is gone."""
+    from smart_fork import handovers
+
     through = session.turns[end].id
+    one = handovers.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
-        handovers.remember(handovers.HandedOver(becomes.id, agent, session.agent, session.session_id, through))
+        handovers.remember(one)
     except BaseException:
         written.undo()
         raise
-    return replace(written, source_session_id=session.session_id), told.handed
 
 
 def _notes(handed: Handed, agent: AgentName, budget: Spending | None) -> list[str]:

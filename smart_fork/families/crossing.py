@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +38,22 @@ class Crossings:
     def agent_of(self, session_id: str, otherwise: AgentName) -> AgentName:
         """Whose session that is."""
         return self.agents.get(session_id, otherwise)
+
+    def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
+        """The sessions of the same agents that those which are `known` were forked from, or forked as: also those
+        without a log.
+        """
+        ties = defaultdict[str, set[str]](set)
+        for one, other in self.forks.items():
+            ties[one].add(other)
+            ties[other].add(one)
+        reached, waiting = dict(known), list(known)
+        while waiting:
+            agent = reached[one := waiting.pop()]
+            new = {other: agent for other in ties[one] - reached.keys() if self.agents.get(other) == agent}
+            reached |= new
+            waiting += new
+        return reached
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
         """The sessions of other agents that those which are `known` were forked from, or forked as.
@@ -92,6 +109,7 @@ def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
         own = heads_of(agent).family(session_id, root, found.forks) if AGENTS[agent].heads else []
         family += own
         known |= {kin.session_id: agent for kin in own} | {session_id: agent}
+        known |= found.same_agent(known)
         waiting += found.neighbours(known)
     return family
 

@@ -68,6 +68,8 @@ def descent(
         return Descent()
     asked = Session(agent, session_id, path, ())
     found = crossings(asked, _workers())
+    for child in known.below if known else ():
+        found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
     holders = list(_holders(agent, keys, path.resolve(), {kin.path for kin in family}))
     for one in holders:
