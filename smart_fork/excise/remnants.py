@@ -115,7 +115,9 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
         found += look.into(one, descent)
     found += _lost(look, descent, {one.path for one in found})
     named = {one.path for one in found}
-    return found + [one for one in beside_logs(session, gone, descent.below) if one.path not in named]
+    return found + [
+        one for one in beside_logs(session, gone, (*descent.below, *descent.unclear)) if one.path not in named
+    ]
 
 
 class _Look:

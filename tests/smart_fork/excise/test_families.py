@@ -429,7 +429,8 @@ def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch,
     assert left is None or have <= found_in(left)
     assert found["ok"] is not any(found[name] for name in ("copies", "remains", "words_found", "dangling"))
     assert others == family.not_below(target)
-    assert family.holders() or [] == family.ours()
+    ours = [path for path in family.ours() if named.isdisjoint(map(str, path.parents))]  # copies of lost logs are named
+    assert family.holders() or [] == ours
 
 
 def found_in(named: set[str]) -> set[str]:

@@ -125,6 +125,18 @@ def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_par
     assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_is_lost(world, shop, agent):
+    first = getattr(world, agent)(shop, *SAID)
+    between = branch(first)["session_id"]
+    told = branch(between, as_agent="qwen")["session_id"]
+    world.log_of(between).unlink()
+
+    one = found(world, first, agent)
+    assert ({told}, ((agent, between),)) == (ids(one.below), one.lost)
+    assert all(one.told for one in one.below)
+
+
 def test_a_merged_session_is_below_both(world, shop):
     one, other = world.claude(shop, *SAID), world.claude(shop, *SAID)
     merged = branch(one)["session_id"]
