@@ -12,6 +12,7 @@ import pytest
 from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.terminal.commands import COMMANDS
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 MOST_WORDS = 12
 BANNED = ("whose", "whoever", "somebody", "nobody", "anew", "at once", "that of", "those of", "as far as", "told of")
@@ -61,3 +62,16 @@ def test_a_help_page_speaks_plainly(page):
     words = " ".join(said(PAGES[page])).lower()
 
     assert [] == [one for one in BANNED if re.search(rf"\b{one}\b", words)]
+
+
+@pytest.mark.parametrize("page", ["find", "excise cut", "team user token revoke"])
+def test_help_prints_the_page_of_a_command(run, page):  # noqa: F811
+    assert run("help", *page.split()).out == run(*page.split(), "--help").out
+    assert f"smart-fork {page}" in run("help", *page.split()).out
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["excise", "nonsense"]])
+def test_help_of_what_is_no_command_is_a_wrong_use(run, words):  # noqa: F811
+    done = run("help", *words)
+
+    assert (done.code, "nonsense" in done.err) == (2, True)
