@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Pages for those who change smart-fork, and pages that the code writes.
-OTHERS = {"agents.md", "architecture.md", "benchmarks.md", "json.md", "searching.md"}
+OTHERS = {"agents.md", "architecture.md", "benchmarks.md", "json.md"}
 PAGES = [
     ROOT / "README.md",
     *(
