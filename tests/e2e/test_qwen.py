@@ -194,7 +194,7 @@ def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_ke
     worktree = qwen.project / ".worktrees" / name
     log = answered(qwen, fork["new_session_id"], request.last_prompt)
     (warning,) = fork["warnings"]
-    assert "what was said last is kept" in warning, "nothing in the session answers that prompt"
+    assert "the last exchange is kept" in warning, "nothing in the session answers that prompt"
     assert fork["cwd"] == str(worktree)
     assert {record["cwd"] for record in log.records} == {str(worktree)}
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"

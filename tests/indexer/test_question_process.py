@@ -101,6 +101,6 @@ def test_only_the_passages_of_one_session_are_compared_elsewhere(tmp_path):
     store.compare = lambda *_: None
     assert here == store.similarities(questions, one).best(9)
     store.compare = lambda *_: os.urandom(4)
-    with pytest.raises(ValueError, match="1 cosines are not those of"):
+    with pytest.raises(ValueError, match="1 cosines do not match 2"):
         store.similarities(questions, one)
     store.close()

@@ -241,7 +241,7 @@ def test_a_copy_with_other_long_results_beside_it_is_kept(world, shop, born, tre
     copy = staged(born, tree)
     (copy.with_suffix("") / "more.txt").write_text("more")
 
-    assert "holds what is not beside the original" in run("worktrees", "--prune").err
+    assert "contains files that the original does not have" in run("worktrees", "--prune").err
     assert copy.exists()
 
 

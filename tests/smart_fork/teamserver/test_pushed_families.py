@@ -91,7 +91,7 @@ def test_what_is_cut_is_nowhere_once_the_shared_sessions_that_are_named_are_with
     people = Team(alice, bob, team, chance, secret)
     with alice.here():
         family = Family(alice.world, alice.repository, chance, secret)
-        family.begin()
+        family.begin(("claude", "codex")[seed % 2])
         people.pushed(family)
         for _ in range(chance.randint(3, 9)):
             if chance.random() < 0.5:
