@@ -92,7 +92,7 @@ def _section(name: str, kind: type[_Section]) -> _Section:
     _top_level(settings)
     given = settings.get(name, {})
     if not isinstance(given, dict):
-        raise Usage(f"{_file()}: {name} must be a section, not {shown(given)}", _EXAMPLES[name])
+        raise Usage(f"{file()}: {name} must be a section, not {shown(given)}", _EXAMPLES[name])
     return _checked(kind, given, name)
 
 
@@ -111,7 +111,7 @@ def _checked(kind: type[_Section], given: Mapping[str, Any], section: str) -> _S
         fits, allowed = _KINDS[types[name]]
         if not fits(value):
             where = f"[{section}] {name}" if section else name
-            raise Usage(f"{_file()}: {where} must be {allowed}, not {shown(value)}", _EXAMPLES[section])
+            raise Usage(f"{file()}: {where} must be {allowed}, not {shown(value)}", _EXAMPLES[section])
         values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)
 
@@ -119,7 +119,7 @@ def _checked(kind: type[_Section], given: Mapping[str, Any], section: str) -> _S
 def _refuse_unknown(given: Mapping[str, Any], known: list[str], section: str) -> None:
     if unknown := [shown(name) for name in given if name not in known]:
         where = f" in [{section}]" if section else ""
-        raise Usage(f"{_file()}: unknown key {unknown[0]}{where}. Known: {', '.join(known)}", _EXAMPLES[section])
+        raise Usage(f"{file()}: unknown key {unknown[0]}{where}. Known: {', '.join(known)}", _EXAMPLES[section])
 
 
 def _is_text(value: object) -> bool:
@@ -137,17 +137,18 @@ _KINDS: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _file() -> Path:
+def file() -> Path:
+    """Return the path of config.toml."""
     return state_home() / "config.toml"
 
 
 def _settings() -> dict[str, Any]:
     try:
-        written = _file().read_text("utf-8")
+        written = file().read_text("utf-8")
         import tomllib  # most people have no such file
 
         return tomllib.loads(written)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise Usage(f"{_file()} cannot be read: {error}", "Mend it, or take it away.") from error
+        raise Usage(f"{file()} cannot be read: {error}", "Mend it, or take it away.") from error

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from indexer.kept_logs import DEFAULT_MEGABYTES
-from indexer.paths import state_home
 from indexer.schedule import DEFAULT_INTERVAL
 from indexer.values import Value, value
 from smart_fork import config
@@ -123,12 +121,7 @@ def settings(env: Mapping[str, str] | None = None) -> Settings:
         Usage: config.toml cannot be read, or has an unknown key.
     """
     env = os.environ if env is None else env
-    return Settings(file=str(config_file()), settings=(*_from_environment(env), *_from_file()))
-
-
-def config_file() -> Path:
-    """Return the path of config.toml."""
-    return state_home() / "config.toml"
+    return Settings(file=str(config.file()), settings=(*_from_environment(env), *_from_file()))
 
 
 def agent_variables() -> tuple[Variable, ...]:
