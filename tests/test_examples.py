@@ -31,7 +31,9 @@ _VARIES = (
     (re.compile(r"[<>]? *\d+ % (?:very likely|likely|possible|unlikely) *"), "<score> "),
     (re.compile(r"\bused \d+ d ago"), "used <n> d ago"),
     (re.compile(r" \((?:opening|answers|near|needed|last)\)$"), ""),
-    (re.compile(r"\b\d{3}\b of \d{3}\b|\d,\d{3} of \d,\d{3}"), "<n> of <n>"),  # the home's name is counted too
+    # The home's name is counted too.
+    (re.compile(r"\b[\d,]+ of [\d,]{3,}"), "<n> of <n>"),
+    (re.compile(r"\(conversation [\d,]+; instructions and tools [\d,]+\)"), "(<n>; <n>)"),
 )
 
 

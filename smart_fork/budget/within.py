@@ -40,17 +40,17 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     known: dict[str, Any] = {
         "session_id": session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
     }  # fmt: skip
-    if most is not None and most >= whole and not wanted.drop:
-        rows = _rows(parts, chooser, chooser.all_but(wanted.drop))
-        notes = [f"Nothing is left out: the conversation has about {whole:,} tokens, less than the budget"]
-        told = Selection(
-            **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
-        )
-        return Selected(told, None)
     if most is not None and most >= whole:
         choice = chooser.all_but(wanted.drop, wanted.keep)
     else:
         choice = chooser.within(most, wanted.keep, wanted.drop)
+    if not wanted.drop and max(most or 0, chooser.tokens(choice)) >= whole:
+        rows = _rows(parts, chooser, chooser.all_but(()))
+        notes.append(f"Nothing is dropped: the whole conversation has about {whole:,} tokens")
+        told = Selection(
+            **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
+        )
+        return Selected(told, None)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
         raise Usage("Nothing that anybody has asked would be left", "Drop fewer exchanges.")
     tokens = chooser.tokens(choice)

@@ -63,8 +63,10 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    yield "Tokens that each way to fork loads, with the agent's instructions and tools:"
-    from smart_fork.forking.ways import cache_in_words
+    from smart_fork.forking.ways import cache_in_words, parts_in_words
+
+    yield from parts_in_words(ways)
+    yield "Tokens that each way to fork loads, with instructions and tools:"
 
     for one in ways:
         yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {cache_in_words(one)}"

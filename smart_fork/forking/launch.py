@@ -83,7 +83,9 @@ def fork_session(
 
             notes += beyond(spec.handover.handed, budget.wanted)
         forked = fork(spec, dry_run=dry_run)
-        within_it = loaded_within(session, selection) if selection is not None and spec.excerpt else None
+        within_it = (
+            loaded_within(session, selection, spec.excerpt.end) if selection is not None and spec.excerpt else None
+        )
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
         if dry_run:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import accumulate
 
 from indexer.transcripts.model import Session
+from smart_fork.agents.copier import compacted_at
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.errors import SmartForkError
@@ -40,12 +41,23 @@ def _loads(session: Session) -> Sequence[int]:
     return session.loads()
 
 
-def loaded_within(session: Session, kept: Selection) -> int:
-    """What a fork loads that keeps so much of a conversation.
+def loaded_within(session: Session, kept: Selection, end: int) -> int:
+    """Return what a fork loads that keeps so much of the conversation up to turn `end`.
 
-    A budget is counted of the conversation alone: its agent's instructions and tools come to it.
+    A budget counts the conversation alone: the agent's instructions and tools are added.
     """
-    return kept.tokens + instructions(session)
+    return kept.tokens + beside(session, kept.whole_tokens, end)
+
+
+def beside(session: Session, conversation: int, end: int) -> int:
+    """Return the tokens of instructions and tools in what a fork at turn `end` loads, beside its `conversation`.
+
+    Both add up to what it loads. After a compaction they do not: then what the agent counted first decides.
+    """
+    first, loaded = instructions(session), session.loads()[end]
+    if not first or loaded <= conversation or compacted_at(session.turns[: end + 1]):
+        return first
+    return loaded - conversation
 
 
 def instructions(session: Session) -> int:

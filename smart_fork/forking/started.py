@@ -25,16 +25,17 @@ class ForkPrice(Value):
 
 @value
 class Way(Value):
-    """A way to fork a session: what is said for it (nothing for all of it), and about how many tokens that loads.
+    """A way to fork a session: its option (empty for all of it), and about how many tokens that loads.
 
-    Its model was last sent these at `used_at`; what has another form than before was never sent. `cached` says that it
-    may still have them.
+    Of all of it, `conversation` are the conversation; the rest is instructions and tools. Its model was last sent these
+    at `used_at`; what has another form than before was never sent. `cached` says that it may still have them.
     """
 
     option: str
     tokens: int
     cached: bool = False
     used_at: str = rare("")
+    conversation: int = rare(0)
 
 
 @value

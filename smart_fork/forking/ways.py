@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
@@ -12,7 +14,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.floor import fits
-from smart_fork.forking.price import loaded_within, price_of
+from smart_fork.forking.price import beside, loaded_within, price_of
 from smart_fork.forking.started import Way
 from smart_fork.retrieval.cache import age_of
 
@@ -33,6 +35,8 @@ def ways(session: Session, at: Point | None, spending: Spending | None, *, match
     be had is left out.
     """
     found = [_up_to(session, None, "")]
+    with suppress(SmartForkError, OSError):  # such as of an agent whose sessions have no records
+        found = [_in_parts(session, found[0])]
     if at is not None or matched:
         found.append(_up_to(session, at, "--at match" if at is None or matched else f"--at {at.index}"))
     try:
@@ -47,6 +51,17 @@ def ways(session: Session, at: Point | None, spending: Spending | None, *, match
     except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
         log.info("not all ways to fork it can be compared: %s", error.message)
     return tuple(found)
+
+
+def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
+    """What a fork of all of it loads, and of what, where that is known."""
+    for one in ways:
+        if one.conversation:
+            rest = one.tokens - one.conversation
+            yield (
+                f"Whole session: {one.tokens:,} tokens "
+                f"(conversation {one.conversation:,}; instructions and tools {rest:,})"
+            )
 
 
 def cache_in_words(way: Way) -> str:
@@ -74,13 +89,21 @@ def _within(session: Session, at: Point | None, wanted: Wanted, evidence: Exchan
     for budget in amounts:
         changes = wanted if budget == wanted.budget else Wanted(budget)
         kept, option = selected(session, end, changes, evidence).selection, f"--budget {budget}"
-        yield _up_to(session, at, option) if kept.whole else Way(option, loaded_within(session, kept))
+        yield _up_to(session, at, option) if kept.whole else Way(option, loaded_within(session, kept, end))
 
 
 def _up_to(session: Session, point: Point | None, option: str) -> Way:
     price = price_of(session, point)
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
     return Way(option, price.tokens, cached=price.cached, used_at=used)
+
+
+def _in_parts(session: Session, whole: Way) -> Way:
+    """The way with all of it, and how much of that is the conversation."""
+    from smart_fork.budget.costs import costs
+
+    end = len(session.turns) - 1
+    return replace(whole, conversation=whole.tokens - beside(session, sum(costs(session).turns), end))
 
 
 def _end_of(session: Session, exchange: int) -> Point | None:

@@ -37,12 +37,14 @@ class ForkPage(PageValues):
 class PreviewPage(PageValues):
     """What a fork would load, and have within its budget, and what it is asked for.
 
-    `chosen` is the option of the way that is asked for, and `moved` are exchanges that a person has moved.
+    `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
+    exchanges that a person has moved.
     """
 
     fork: Forked
     selection: Selection | None
     ways: tuple[ShownWay, ...]
+    parts: str
     chosen: str
     given: Mapping[str, str]
     moved: Mapping[int, str]
@@ -73,14 +75,15 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     Raises:
         SmartForkError: it could not be started either.
     """
-    from smart_fork.forking.ways import cache_in_words
+    from smart_fork.forking.ways import cache_in_words, parts_in_words
 
     form = _in_way(form)
     would = _fork(form, engine, dry_run=True)
     ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, cache_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
-    return PreviewPage(would, would.selection, ways, _option(given), given, moved)
+    parts = " ".join(parts_in_words(would.ways))
+    return PreviewPage(would, would.selection, ways, parts, _option(given), given, moved)
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:

@@ -244,7 +244,7 @@ def test_a_budget_beyond_the_session_forks_all_of_it_and_says_so(long_session):
 
     assert found.excerpt is None
     assert found.selection.whole
-    assert "Nothing is left out" in found.selection.notes[0]
+    assert "Nothing is dropped" in found.selection.notes[0]
 
 
 def test_of_a_budget_beyond_the_session_only_what_is_dropped_is_left_out(long_session):

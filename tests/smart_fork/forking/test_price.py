@@ -14,7 +14,7 @@ from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.price import loaded_within, price_of
+from smart_fork.forking.price import beside, loaded_within, price_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
@@ -51,8 +51,16 @@ def test_what_is_kept_of_a_conversation_is_loaded_after_what_its_agent_says_itse
     kept = Selection(session_id="s", budget="9", tokens=500, whole_tokens=70_000, kept=1, left_out=1, exchanges=())
     uncounted = replace(counted, turns=tuple(replace(turn, loaded=0) for turn in counted.turns))
 
-    assert 500 + 4_000 == loaded_within(counted, kept)
-    assert 500 == loaded_within(uncounted, kept)
+    assert 500 + 20_000 == loaded_within(counted, kept, 1)
+    assert 500 == loaded_within(uncounted, kept, 1)
+
+
+def test_what_was_compacted_is_no_longer_loaded_and_the_first_count_says_what_instructions_take():
+    counted = session(9_000, 10)
+    compacted = replace(counted, turns=(counted.turns[0], replace(counted.turns[1], role="system")))
+
+    assert 20_000 == beside(counted, 70_000, 1)
+    assert 4_000 == beside(counted, 95_000, 1) == beside(compacted, 70_000, 1)
 
 
 def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):
@@ -85,6 +93,18 @@ def test_the_ways_that_need_no_search_are_compared_without_one():
     assert [90_000, 4_000] == [way.tokens for way in ways(one, Point(0, "t0"), nothing, matched=True)]
     assert ["", "--at match"] == [way.option for way in ways(one, None, nothing, matched=True)]
     assert [one.last_activity, one.turns[0].timestamp] == [way.used_at for way in ways(one, Point(0, "t0"), None)]
+
+
+def test_one_session_has_one_figure_with_its_parts(world, shop):
+    log = world.log_of(world.worked("claude", shop, "> Look at it", "I have.", "> Thanks", "Welcome."))
+    one = READERS["claude"].read(log).session
+    counted = replace(one, turns=(*one.turns[:-1], replace(one.turns[-1], loaded=18_000)))
+
+    (whole,) = ways(counted, None, None)
+
+    said = f"Whole session: 18,000 tokens (conversation {whole.conversation}; instructions and tools"
+    assert 0 < whole.conversation < 100
+    assert f"{said} {18_000 - whole.conversation:,})" == next(ways_in_words([whole]))
 
 
 def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
