@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from typing import Any, Literal
@@ -79,17 +80,18 @@ def read(line: bytes) -> RpcMessage | None:
 def refusal(line: bytes) -> RpcMessage | None:
     """Return the error that answers a line without a message, with the id of the request where it has one.
 
-    None where nobody waits for an answer: to a notification, to an answer, to an empty line.
+    A batch gets a list of errors, one for each of its ids. None where nobody waits for an answer: to a notification, to an answer, to an empty line.
     """
     text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
     content = _members(text)
     if not text or not _is_waited_for(content):
         return None
     code, why = _reason(line)
-    number = content.get("id") if isinstance(content, dict) else None
     error = {"code": code, "message": f"Not a message of JSON-RPC: {why}."}
-    said = {"jsonrpc": "2.0", "id": number if _is_sent_back(number) else None, "error": error}
-    return RpcMessage(json.dumps(said).encode(), said)  # which holds half a character in an id, too
+    waiting = [one for one in content if isinstance(one, dict) and "id" in one] if isinstance(content, list) else []
+    said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
+    written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too
+    return RpcMessage(written.encode(), said[0])
 
 
 def _reason(line: bytes) -> tuple[int, str]:
@@ -97,12 +99,16 @@ def _reason(line: bytes) -> tuple[int, str]:
         content = orjson.loads(line)
     except ValueError:
         return _PARSE_ERROR, _unreadable(line)
+    if isinstance(content, list):
+        return _INVALID_REQUEST, "it is a batch. Send each message on its own"
     if not isinstance(content, dict):
         return _INVALID_REQUEST, "it is no object"
     return _fault(content) or (_INVALID_REQUEST, f"it is nested more than {MAX_DEPTH} deep")
 
 
 def _unreadable(line: bytes) -> str:
+    if line.startswith(codecs.BOM_UTF8):
+        return "it begins with a byte-order mark"
     try:
         json.dumps(json.loads(line), ensure_ascii=False, allow_nan=False).encode()
     except UnicodeDecodeError:
@@ -136,9 +142,11 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _is_sent_back(number: object) -> bool:
-    """Whether it is an id as a client can compare it: also a fraction, which none should send."""
-    return _is_id(number) or (isinstance(number, float) and abs(number) < float("inf"))
+def _sent_back(content: object) -> object:
+    """Return the id as a client can compare it: also a fraction, which none should send."""
+    number = content.get("id") if isinstance(content, dict) else None
+    is_number = isinstance(number, float) and abs(number) < float("inf")
+    return number if is_number or _is_id(number) else None
 
 
 def _is_waited_for(content: object) -> bool:

@@ -96,15 +96,17 @@ def current_project(path: str | None) -> Project:
     Raises:
         Usage: there is no such directory.
     """
-    named = quoted(path or ".", MAX_SHOWN)
+    named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
     permission.require(path or str(Path.cwd()), named, below=True)
     try:
         directory = Path(path).expanduser() if path else Path.cwd()
         there = directory.is_dir()
+        if directory.exists():
+            problem = "is no directory"
     except (OSError, RuntimeError, ValueError):  # a name too long, an unknown ~user, a NUL
         there = False
     if not there:
-        raise Usage(f"project_path does not exist: {named}", "Give the path of a directory.")
+        raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
     return project_of(directory)
 
 

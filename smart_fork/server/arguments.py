@@ -21,6 +21,8 @@ _CONTRADICTORY = (("project_path", "all_projects"),)
 #: Of parameters that are not known, how many are named.
 MAX_NAMED = 5
 
+#: What the library says to a client that has not introduced itself.
+_NOT_BEGUN = "Invalid request parameters"
 #: What the protocol asks of the parts of a request.
 _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 _KINDS = {
@@ -52,6 +54,12 @@ async def in_own_words(ctx: ServerRequestContext[Any, Any], call_next: CallNext)
             else f"{where[-1] if where else 'params'} is required"
         )
         raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {why}") from error
+    except ValueError as error:  # what the library says of a prompt
+        raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {error}") from error
+    except MCPError as error:
+        if error.error.message == _NOT_BEGUN:
+            raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: send initialize first") from error
+        raise
 
 
 def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,7 @@ ODD: dict[str, tuple[bytes, Any]] = {
     "an endless id": (call("1", "1e400"), None),
     "no JSON": (b"hello", None),
     "no object": (b"[1,2]", None),
+    "a text": (b'"ping"', None),
     "an empty object": (b"{}", None),
     "bytes": (b"\x00\xff\xfe", None),
 }

@@ -67,6 +67,14 @@ def test_these_are_no_messages_and_their_error_has_their_id(line, number):
     assert answer.content["error"]["message"].startswith("Not a message of JSON-RPC: ")
 
 
+def test_each_request_of_a_batch_has_an_error_with_its_id():
+    batch = b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":"b","method":"\\ud83d"}]'
+    errors = json.loads(refusal(batch).line)
+
+    assert [1, "b"] == [one["id"] for one in errors]
+    assert {-32700} == {one["error"]["code"] for one in errors}
+
+
 @pytest.mark.parametrize("line", UNANSWERED)
 def test_nobody_waits_for_an_answer_to_these(line):
     assert (None, None) == (read(line), refusal(line))
@@ -87,7 +95,9 @@ def test_nobody_waits_for_an_answer_to_these(line):
         ("a fraction for an id", -32600, "id must be text or a whole number"),
         ("no method", -32600, "it has no method"),
         ("a number for a method", -32600, "method must be text"),
-        ("no object", -32600, "it is no object"),
+        ("no object", -32600, "it is a batch"),
+        ("a text", -32600, "it is no object"),
+        ("a byte-order mark", -32700, "it begins with a byte-order mark"),
         ("nested 150 deep", -32600, f"it is nested more than {MAX_DEPTH} deep"),
     ],
 )

@@ -333,6 +333,7 @@ class TestMistakes:
             ({"intent": "x", "min_score": "high"}, "min_score"),
             ({"intent": "x", "run_in": "moon"}, "run_in"),
             ({"intent": "x", "project_path": "/no/such"}, "project_path does not exist: /no/such"),
+            ({"intent": "x", "project_path": "/dev/null"}, "project_path is no directory: /dev/null"),
             ({"intent": "x", "project_path": "/no\x1b[31m/such"}, "project_path does not exist: /no[31m/such"),
             (
                 {"intent": "x", "agent": "codex", "limits": 3},

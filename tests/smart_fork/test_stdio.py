@@ -120,6 +120,29 @@ def test_a_request_that_is_not_of_the_protocols_form_is_refused_in_our_words(env
     assert {one["code"] for one in said} == {-32602}
 
 
+def test_who_asks_before_the_beginning_is_told_to_begin(environment):
+    server = start(SERVE)
+    say(server, "tools/list", 1)
+    error = hear(server, 1)["error"]
+    server.communicate(timeout=60)
+
+    assert (-32602, "tools/list: send initialize first") == (error["code"], error["message"])
+
+
+def test_a_prompt_that_cannot_be_made_is_refused_as_wrong_parameters(environment):
+    server = start(SERVE)
+    greet(server)
+    said = []
+    for number, name in enumerate(("nope", "fork"), 2):
+        say(server, "prompts/get", number, name=name)
+        said.append(hear(server, number)["error"])
+    server.communicate(timeout=60)
+
+    assert {-32602} == {one["code"] for one in said}
+    assert "Unknown prompt: nope" in said[0]["message"]
+    assert "task" in said[1]["message"]
+
+
 @pytest.fixture(scope="module")
 def talking():
     """A server that has been greeted, of several tests; what is said to it is bytes."""
