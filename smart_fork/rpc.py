@@ -80,7 +80,8 @@ def read(line: bytes) -> RpcMessage | None:
 def refusal(line: bytes) -> RpcMessage | None:
     """Return the error that answers a line without a message, with the id of the request where it has one.
 
-    A batch gets a list of errors, one for each of its ids. None where nobody waits for an answer: to a notification, to an answer, to an empty line.
+    A batch gets a list of errors, one for each of its ids. None where nobody waits for an answer: to a notification,
+    to an answer, to an empty line.
     """
     text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
     content = _members(text)
