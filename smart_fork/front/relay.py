@@ -116,13 +116,24 @@ class Relay:
 
     def _request(self, message: RpcMessage) -> None:
         with self._lock:
-            self._open[message.id] = (message, None)
             if self._hello is None and message.method == _INITIALIZE:
                 self._hello = message
+                self._begin_again()
+            self._open[message.id] = (message, None)
         if self._asked_through is None:
             self._to_own(message)
         else:
             self._asking.submit(self._ask, message)
+
+    def _begin_again(self) -> None:
+        """Replace a server that was asked something before the handshake: it refuses one from then on.
+
+        Copilot CLI begins with `server/discover`, and with the handshake where the answer takes long.
+        """
+        local, self._local = self._local, None
+        if local is not None:
+            self._lost("smart-fork's server begins again with the handshake", self._left_to_own())
+            self._telling.submit(local.end)  # it may take a while
 
     def _ask(self, message: RpcMessage) -> None:
         remote = self._asked_through

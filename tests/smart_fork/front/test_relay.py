@@ -99,6 +99,18 @@ def test_who_does_not_begin_with_the_handshake_talks_to_our_own_server_alone(fir
     assert not talk.service.heard
 
 
+def test_who_asks_something_and_then_begins_with_the_handshake_is_answered_by_another_server():
+    """As Copilot CLI, where its first question takes long to answer. The server that has heard it refuses a handshake."""
+    with Conversation(begin=False) as talk:
+        talk.own.silent.add(5)
+        talk.say(request(5, "server/discover"), INITIALIZE | {"id": 6}, request(7, "ping"))
+        assert "begins again" in talk.hear()["error"]["message"]
+        assert [(6, "own"), (7, "own")] == [answered(talk), answered(talk)]
+
+    assert ["server/discover", "initialize", "ping"] == [one.method for one in talk.own.told]
+    assert 2 == talk.own.started
+
+
 def test_without_a_service_all_is_asked_of_a_server_of_our_own():
     with Conversation(service=False) as talk:
         talk.say(call(1, "list_sessions"), call(2, "close_workers"), request(3, "tools/list"))
