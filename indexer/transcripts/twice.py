@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -37,20 +38,34 @@ def _second_copies(turns: list[Turn]) -> set[int]:
     second: set[int] = set()
     alone_items, alone_events = [], set()
     for text in {**items, **events}:
-        one, other = items[text], events[text]
-        for item, event in zip(one, other, strict=False):
+        one = items[text]
+        for event in events[text]:
+            if not one:
+                alone_events.add(event)
+                continue
+            item = one.pop(_nearest(one, event))
             late = any(not turn.prompt for turn in turns[item:event])
             second.add(event if late else item)
-        alone_items += one[len(other) :]
-        alone_events.update(other[len(one) :])
-    last_event = max((i for some in events.values() for i in some), default=-1)
+        alone_items += one
+    with_event = [i for some in events.values() for i in some]
+    first, last = min(with_event, default=0), max(with_event, default=-1)
+    while first > 0 and turns[first - 1].prompt:
+        first -= 1
     for item in sorted(alone_items):
-        # With injected text around it an item is not its event word for word; before the last event each has one.
+        # With injected text around it an item is not its event word for word. From the first prompt with an event to
+        # the last one each has one; what stands before is of another version, or of a session merged with this one.
         beside = next((event for event in _beside(turns, item) if event in alone_events), None)
-        if item < last_event or beside is not None:
+        if first <= item < last or beside is not None:
             second.add(item)
             alone_events.discard(-1 if beside is None else beside)
     return second
+
+
+def _nearest(places: list[int], place: int) -> int:
+    """The index of the one of these places, in order, that is nearest."""
+    after = bisect(places, place)
+    near = range(max(after - 1, 0), min(after + 1, len(places)))
+    return min(near, key=lambda at: abs(places[at] - place))
 
 
 def _beside(turns: list[Turn], place: int) -> Iterator[int]:

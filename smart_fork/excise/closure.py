@@ -15,19 +15,31 @@ def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Tra
 
 
 def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
-    """`to_cut` and what must go with it: the results of calls that go, and so on."""
-    results: defaultdict[str, list[str]] = defaultdict(list)
+    """`to_cut` and what must go with it: other lines of these records, the results of calls that go, and so on."""
+    dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):
-        results[owner.id].append(turn.id)
+        dependents[owner.id].append(turn.id)
     known = {turn.id for turn in turns}
     waiting = [one for one in to_cut if one in known]
     gone = set(waiting)
     while waiting:
-        for dependent in results[waiting.pop()]:
+        for dependent in dependents[waiting.pop()]:
             if dependent not in gone:
                 gone.add(dependent)
                 waiting.append(dependent)
     return gone
+
+
+def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
+    """By turn id, the other lines of the same record: a merged session may have one twice.
+
+    Who says the same at two times has two records.
+    """
+    lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for turn in turns:
+        if turn.key and not turn.inherited:
+            lines[turn.key, turn.timestamp].append(turn.id)
+    return defaultdict(list, {one: list(ids) for ids in lines.values() if len(ids) > 1 for one in ids})
 
 
 def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:

@@ -22,6 +22,7 @@ from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.agent_files import beside_logs
+from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched
@@ -73,11 +74,14 @@ def secrets_of(lines: Iterable[bytes]) -> set[str]:
 
 
 def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
-    """What looks like a secret in lines that were cut, and is still in a summary, a title or other bookkeeping."""
+    """What looks like a secret in lines that were cut, and is still in a line that is no message: a summary, a title,
+    what was rewound.
+    """
     wanted = secrets_of(lines)
     if not wanted:
         return []
-    rest = [turn for turn in session.turns if turn.role == "system" or turn.meta.get("compacts")]
+    turns = zip(session.turns, numbered(session).numbers, strict=True)
+    rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
     wanted -= secrets_of(turn.raw for turn in session.turns if turn.id not in others)
     found = {turn.id: wanted & secrets_of([turn.raw]) for turn in rest} if wanted else {}

@@ -14,6 +14,7 @@ from indexer.masking.secrets import hidden, spans_of
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.model import Transcript
+from smart_fork.excise.closure import same_records
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
 from smart_fork.json_edits import respelled
@@ -36,6 +37,9 @@ def masked(session: Transcript, ids: Collection[str], among: Collection[str] | N
 
     What is in `ids` is cut as well.
     """
+    if among is not None:
+        same = same_records(session.turns)
+        among = {one for named in among for one in (named, *same[named])}
     found = _mask(session, among, {})
     planned = plan(session, {*ids, *found.to_cut}, relink=relink)
     if planned.edits:  # what is linked again is masked as well

@@ -72,6 +72,22 @@ def test_an_id_that_is_used_twice_belongs_to_the_call_before_each_result():
     assert {"b", "rb"} == closure(turns, {"b"})
 
 
+def test_a_record_that_is_there_twice_goes_as_a_whole():
+    turns = [
+        turn("a", "x", key="k", timestamp="1"),
+        turn("ra", "", "x"),
+        turn("b", "y", key="k", timestamp="1"),
+        turn("rb", "", "y"),
+        turn("later", key="k", timestamp="2"),
+        turn("above", key="k", timestamp="1", inherited=True),
+        turn("c"),
+        turn("d"),
+    ]
+
+    assert {"a", "ra", "b", "rb"} == closure(turns, {"a"}) == closure(turns, {"b"})
+    assert ({"later"}, {"c"}) == (closure(turns, {"later"}), closure(turns, {"c"}))
+
+
 def test_circles_and_empty_ids_end():
     """E-035, E-036."""
     turns = [

@@ -200,3 +200,30 @@ def test_a_suggestion_names_by_their_ids_the_turns_without_a_number(world, shop,
     assert 0 == run(*one["command"].split()[1:], "-y").code
     assert '"c1"' not in path.read_text()
     assert check(session)["ok"]
+
+
+def test_a_message_that_a_log_has_twice_is_cut_twice(world, shop):
+    session = str(uuid.uuid4())
+    header, *records = ({**one, "ordinal": None} for one in codex_records(session, shop, ["zebra", "walrus"]))
+    path = write_log(codex_path(world.home, session), [header, *records, *records])
+    shown = sessions.read(sessions.locate(session)).turns
+
+    done = cut(Request(session, next(str(n) for n, turn in enumerate(shown) if turn.text == "walrus"), force=True))
+
+    assert 2 == len(done["removed"])
+    assert '"text": "walrus"' not in path.read_text()
+
+
+def test_what_was_rewound_and_still_says_a_secret_that_was_cut_is_named(world, shop):
+    session = claude(world, shop)
+    path = world.log_of(session)
+    secret = "swordfish77zq"
+    said_so = path.read_text().replace('"walrus"', f'"walrus {secret}"').replace('"rewound"', f'"rewound {secret}"')
+    path.write_text(said_so)
+
+    done = cut(Request(session, ids=["u2"], force=True))
+
+    assert [str(path)] == [one["path"] for one in done["left"]]
+    assert not check(session)["ok"]
+    cut(Request(session, ids=["dead"], force=True))
+    assert check(session)["ok"]

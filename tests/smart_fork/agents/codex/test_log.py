@@ -182,6 +182,24 @@ def test_an_event_that_comes_after_the_answer_is_no_prompt_of_its_own(home):
     assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records))) == ["one", "first"]
 
 
+def test_prompts_of_a_session_without_events_stay_where_one_with_events_follows(home):
+    """As in a merged session; both may say the same."""
+    records = [
+        message("user", "one"),
+        message("assistant", "first"),
+        message("user", "two"),
+        message("assistant", "second"),
+    ]
+    more = [
+        record for text in ("two", "three")
+        for record in (message("user", text), event("user_message", message=text), message("assistant", f"done {text}"))
+    ]  # fmt: skip
+
+    assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records, *more))) == [
+        "one", "first", "two", "second", "two", "done two", "three", "done three",
+    ]  # fmt: skip
+
+
 def test_what_a_newer_version_injects_is_marked_and_left_out(home):
     kinds = {"content_item_kinds": ["something.new"]}
     path = codex_log(
