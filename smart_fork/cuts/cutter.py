@@ -117,9 +117,9 @@ class Cutter(ABC):
         del path, removed
         return []
 
-    def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
-        """The forks that read from the session's file, record `first` or later ones, and theirs."""
-        del session, first
+    def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
+        """The forks that read from the files of these sessions, record `first` or later ones, and theirs."""
+        del session_ids, first
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:

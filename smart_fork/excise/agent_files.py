@@ -17,8 +17,11 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
-from smart_fork.excise.traces import own_words, searched, words_at, words_in
+from smart_fork.errors import SmartForkError
+from smart_fork.excise.traces import own_words, searched, words_at, words_in, words_of
 from smart_fork.families.descent import Descendant
+from smart_fork.processes import SystemProcesses
+from smart_fork.repository.objects import contents
 
 #: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
 _SECRET, _MOST = 8, 200
@@ -34,10 +37,7 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
     search = _Search(gone, {session_id for _, session_id in family})
     for agent in sorted({agent for agent, _ in family}) if search.wanted or search.solid else ():
         for path in _files_of(agent, search.session_ids):
-            if found := search.words_in(path):
-                look = f"It is a file of {title_of(agent)}'s own"
-                reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the person can delete it.")
-                yield CopyBehind(str(path), tuple(sorted(found)), reason)
+            yield from search.behind(path, title_of(agent))
 
 
 class _Search:
@@ -52,8 +52,28 @@ class _Search:
             word for word in self.wanted if len(word) >= _SECRET and any(map(str.isdigit, word)) and not word.isdigit()
         )
 
-    def words_in(self, path: Path) -> set[str]:
-        """Those that are in a file."""
+    def behind(self, path: Path, owner: str) -> Iterator[CopyBehind]:
+        """The file or store, where it has some of them, or cannot be searched."""
+        is_store = path.is_dir()
+        look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
+        where = str(path.parent if is_store else path)
+        try:
+            found = self._in_store(path) if is_store else self._in_file(path)
+        except (SmartForkError, OSError) as error:
+            yield CopyBehind(where, (), f"{look}, and is not searched: {error}")
+            return
+        if found:
+            reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the person can delete it.")
+            yield CopyBehind(where, tuple(sorted(found)), reason)
+
+    def _in_store(self, store: Path) -> set[str]:
+        """Those in any version of any file that a git repository has. Sessions are not told apart there."""
+        likely = (*self._secret, *self.solid)
+        pieces = contents(store, SystemProcesses()) if likely else ()
+        some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
+        return words_of(some, self._secret, self.solid)
+
+    def _in_file(self, path: Path) -> set[str]:
         if self._is_named(str(path)):
             return words_at(path, self.wanted, self.solid)
         found = words_at(path, self._secret, self.solid)
@@ -75,12 +95,17 @@ class _Search:
 
 
 def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
-    """The files of an agent, without logs, what is beside those of other sessions, and programs."""
+    """The files of an agent, without logs, what is beside those of other sessions, and programs; of a git repository
+    the store of its objects.
+    """
     reader, cutter = READERS[agent], find_cutter(agent)
     yield from filter(Path.is_file, cutter.apart() if cutter else ())
     others = {reader.id_of(file.path) for file in reader.discover()} - set(session_ids)
     for folder, folders, names in os.walk(reader.home()):
         folders[:] = sorted(name for name in folders if name not in others and name not in _PROGRAMS)
+        if "HEAD" in names and "objects" in folders:
+            folders.remove("objects")
+            yield Path(folder, "objects")
         for name in sorted(names):
             path = Path(folder, name)
             if path.is_file() and not path.is_symlink() and next(iter(reader.logs_of(str(path))), None) is None:

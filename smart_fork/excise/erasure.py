@@ -126,10 +126,11 @@ def _cut_erased(facts: Mapping[str, Any]) -> bool:
     ids = {str(one) for one in facts["session_ids"]}
     made, is_read = True, True
     if change := str(facts.get("change", "")):
-        followed, left = resume(session, change)
-        index = propagation.refresh(session.tool, [session.source_path, *(Path(one.path) for one in followed)])
+        _, left = resume(session, change)
+        noted = [one for one in snapshots.logged() if one.change == change and not one.beside]
+        index = propagation.refresh(session.tool, [session.source_path, *(Path(one.source_path) for one in noted)])
         made, is_read = not left, index.updated or not index_db().exists()
-        ids |= {one.session_id for one in followed}
+        ids |= {one.session_id for one in noted}
     return erase(agent_of(session.tool), sorted(ids), cut_words(session)) and made and is_read
 
 

@@ -103,10 +103,10 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
     return {turn.id for turn in session.own if turn.key in keys or not titles.marks(turn.repeats).isdisjoint(keys)}
 
 
-def heirs(session: Transcript, first: int = 0) -> list[Path]:
-    """The forks that read from the session's file, record `first` or later ones, and theirs."""
-    agent = find_cutter(session.tool)
-    return agent.heirs(session, first) if agent else []
+def heirs(tool: Tool, session_ids: Collection[str], first: int = 0) -> list[Path]:
+    """The forks that read from the files of these sessions, record `first` or later ones, and theirs."""
+    agent = find_cutter(tool)
+    return agent.heirs(session_ids, first) if agent else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
@@ -119,10 +119,11 @@ def load_copy(session: Transcript, path: Path) -> Transcript | None:
 
 
 def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
-    """Have the index read these logs of one agent again from their first byte: then no export, chunk or vector has what
-    was cut.
+    """Have the index read these logs of one agent again from their first byte, and the forks that read from them: then
+    no export, chunk or vector has what was cut.
     """
     wanted = list(paths)
+    wanted += heirs(tool, {READERS[tool].id_of(path) for path in wanted} if tool in READERS.names else ())
     for path in wanted:
         _keep_again(tool, path)
         _export_again(tool, path)

@@ -90,11 +90,11 @@ def cut(
     note = erasure.owe(session, ids, change.id)
     written = write(planned, change, descent=descent)
     followed, left = follow(session, change, (one.path for one in descent.below if not one.told))
-    if not left:
-        erasure.owe_no_cut(note)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
-    index = propagation.refresh(session.tool, [*logs, *propagation.heirs(session)])
+    index = propagation.refresh(session.tool, logs)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
+    if indexed and not left:
+        erasure.owe_no_cut(note)
     erased = indexed and erasure.settle() and index.erased is not False
     known = {one.path for one in left}
     left += [NotFollowed(one.path, one.reason) for one in remaining(session) if one.path not in known]
@@ -190,8 +190,8 @@ def _planned(session: Transcript, request: Request) -> Plan:
     if not request.secrets:
         planned = plan(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
-        heirs = propagation.heirs(session, first) if session.padded and planned.changes else []
-        return replace(planned, problems=(*planned.problems, *_shared(heirs)))
+        reads_on = propagation.heirs(session.tool, {session.session_id}, first) if session.padded else []
+        return replace(planned, problems=(*planned.problems, *_shared(reads_on if planned.changes else [])))
     return masked(session, (), ids if named else None, relink=request.relink)
 
 

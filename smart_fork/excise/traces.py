@@ -87,8 +87,15 @@ def words_in(text: str) -> set[str]:
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
     """Return the words in a file, packed or not; of some of them a part is enough."""
+    return words_of(_pieces(path), wanted, parts)
+
+
+def words_of(
+    pieces: Iterable[bytes], wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})
+) -> set[str]:
+    """The same of what is in several pieces."""
     found: set[str] = set()
-    for piece in _pieces(path):
+    for piece in pieces:
         text = piece.decode("utf-8", "ignore")
         if "\\u" in text:
             text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)

@@ -60,7 +60,7 @@ def rollback(
     with suppress(OSError):
         snapshots.prune(undoing.now)
     paths = [Path(one.path) for one in done]
-    index = propagation.refresh(session.tool, [*paths, *propagation.heirs(session)])
+    index = propagation.refresh(session.tool, paths)
     named = done[0]
     return RolledBack(
         session_id=named.session_id, restored=named.restored, path=named.path, snapshot=named.snapshot,

@@ -167,9 +167,14 @@ def _proven(folder: Path) -> Checkout:
         raise ProgramFailed(f"git is not run in {folder}: {printable(str(error))}") from error
 
 
-def _environment(place: Checkout) -> dict[str, str]:
+def bare_environment(own: Path) -> dict[str, str]:
+    """How git is run in a repository of our own making, whose configuration is known."""
     clean = {name: value for name, value in os.environ.items() if not _of_git(name)} | _ENVIRONMENT
-    clean |= {"GIT_DIR": str(place.own), "GIT_WORK_TREE": str(place.top)}
+    return clean | {"GIT_DIR": str(own)}
+
+
+def _environment(place: Checkout) -> dict[str, str]:
+    clean = bare_environment(place.own) | {"GIT_WORK_TREE": str(place.top)}
     if place.common != place.own:
         clean["GIT_COMMON_DIR"] = str(place.common)
     return clean

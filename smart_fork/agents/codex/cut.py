@@ -74,14 +74,14 @@ class CodexCutter(Cutter):
         headers = [record.get("payload", record) for record in first if record.get("type") in ("session_meta", None)]
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
-    def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
+    def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
         for file in CodexAdapter().discover():
             payload = first_record(file.path).get("payload")
             if isinstance(payload, dict) and (base := base_of(payload)):
                 bases.setdefault(base.session_id, []).append((file.path, count(base.end)))
         found: list[Path] = []
-        waiting = [session.session_id]
+        waiting = list(session_ids)
         for _ in range(MAX_FORK_DEPTH):
             below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
             found += below

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from smart_fork.excise import Request, check, cut
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.excise.test_families import indexed
+from tests.smart_fork.excise.test_families import indexed, play
 from tests.smart_fork.relatives import branch
 
 pytestmark = pytest.mark.usefixtures("command_model")
@@ -120,3 +121,61 @@ def test_a_title_in_a_branch_that_still_says_it_is_named_beside_that_of_the_sess
     cut(Request(session_id, "2-3", force=True))
 
     assert set(map(str, paths)) == {one["path"] for one in check(session_id)["copies"]}
+
+
+#: Where agents keep earlier versions of files, as git repositories.
+SNAPSHOTS = {"opencode": ".local/share/opencode/snapshot/1a2b", "gemini": ".gemini/history/shop/.git"}
+
+
+@pytest.fixture
+def snapshots(world, request):
+    """A repository of an agent, with the secret in a pack, and a configuration that would run a program."""
+    repository = world.home / SNAPSHOTS[request.param]
+    file = kept(world, "work/notes.txt", "", f"{SAID[2]}\n")
+
+    def git(*arguments: str) -> str:
+        where = ["git", f"--git-dir={repository}", f"--work-tree={Path(file).parent}"]
+        return subprocess.run([*where, *arguments], check=True, capture_output=True, text=True).stdout
+
+    subprocess.run(["git", "init", "-q", "--bare", str(repository)], check=True)
+    git("add", "-A")
+    tree = git("write-tree").strip()
+    git(
+        "update-ref",
+        "refs/heads/main",
+        git("-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "x", tree).strip(),
+    )
+    git("repack", "-adq")
+    with (repository / "config").open("a") as config:
+        config.write("[core]\n\tfsmonitor = touch ran\n[include]\n\tpath = nowhere\n[broken\n")
+    return request.param, repository
+
+
+@pytest.mark.parametrize("snapshots", SNAPSHOTS, indirect=True)
+def test_a_packed_repository_of_an_agent_that_received_a_hand_over_is_named(world, shop, monkeypatch, snapshots):
+    agent, repository = snapshots
+    play(monkeypatch, world.home)
+    session_id = session_of(world, shop, "claude")
+    branch(session_id, as_agent=agent)
+
+    left = [one["path"] for one in cut(Request(session_id, "2-3", force=True))["left"]]
+
+    named = {one["path"]: one for one in check(session_id)["copies"]}
+    assert str(repository) in left
+    assert "swordfish-hunter-7731" in named[str(repository)]["words_found"]
+    assert "It is a git repository of" in named[str(repository)]["reason"]
+
+
+@pytest.mark.parametrize("snapshots", ["gemini"], indirect=True)
+def test_a_repository_that_git_cannot_read_is_named_as_not_searched(world, shop, snapshots):
+    _, repository = snapshots
+    session_id = session_of(world, shop, "claude")
+    branch(session_id, as_agent="gemini")
+    (pack,) = repository.glob("objects/pack/*.pack")
+    pack.chmod(0o600)
+    pack.write_bytes(b"no pack")
+
+    cut(Request(session_id, "2-3", force=True))
+
+    named = {one["path"]: one for one in check(session_id)["copies"]}
+    assert "is not searched: git cannot read the objects" in named[str(repository)]["reason"]

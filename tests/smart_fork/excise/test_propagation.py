@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +16,7 @@ from indexer.markdown import export_path
 from indexer.paths import index_db
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
-from smart_fork.excise import Request, check, cut, rollback
+from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
@@ -144,8 +146,12 @@ def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(
     assert check(session_id)["ok"]
 
 
-def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, shop):
-    """Codex's forks are written upon their parents: they lose it with them, which has to be insisted on."""
+def kill(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def fork_upon_its_parent(world: World, shop) -> tuple[str, str, Request]:
+    """A session of Codex, its fork, and the cut of what both have."""
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry", "swordfish", "and the docs"])
     path = write_log(codex_path(world.home, parent), records)
@@ -155,11 +161,23 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
         codex_records(child, shop, ["and the tests"], len(records), forked_from_id=parent, history_base=base),
     )
     indexed()
+    return parent, child, Request(parent, ids=turn_ids(path, "swordfish"))
 
-    request = Request(parent, ids=turn_ids(path, "swordfish"))
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, shop, monkeypatch, killed):
+    """Codex's forks are written upon their parents: they lose it with them, which has to be insisted on."""
+    _, child, request = fork_upon_its_parent(world, shop)
     with pytest.raises(Exception, match="forks read these turns"):
         cut(request)
-    cut(Request(parent, ids=turn_ids(path, "swordfish"), force=True))
+
+    with monkeypatch.context() as patch:
+        if killed:
+            patch.setattr(propagation, "refresh", kill)
+        with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
+            cut(replace(request, force=True))
+    assert erasure.settle()
+    indexed()
 
     assert "swordfish" not in everything_indexed()
     assert "swordfish" not in export_path("codex", child).read_text()
