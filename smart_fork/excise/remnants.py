@@ -113,11 +113,11 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
     if not keys and not gone:
         return []
     descent = propagation.descent_of(session, keys)
-    look = _Look(session, frozenset(gone), cut, keys | {turn.key for turn in session.turns})
-    found = [*look.beside(session.source_path), *_kept(session, look, cut, keys)]
+    look = _Look(session, frozenset(gone), cut)
+    found = [*look.beside(session.source_path), *_kept(look, descent, keys)]
     for one in (*descent.below, *descent.unclear):
         found += look.into(one, descent)
-    found += _lost(look, descent, {one.path for one in found})
+    found += _exports(look, descent)
     named = {one.path for one in found}
     return found + [
         one for one in beside_logs(session, gone, (*descent.below, *descent.unclear)) if one.path not in named
@@ -125,63 +125,64 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
 
 
 class _Look:
-    """What is looked for: words, records by their keys, and which records are not of a copy's own."""
+    """What is looked for: words, and records by their keys."""
 
-    def __init__(self, session: Transcript, gone: frozenset[str], cut: frozenset[str], known: frozenset[str]) -> None:
-        self._session, self._gone, self._cut, self._known = session, gone, cut, known
+    def __init__(self, session: Transcript, gone: frozenset[str], cut: frozenset[str]) -> None:
+        self.session, self._gone, self._cut = session, gone, cut
 
     def into(self, one: Descendant, descent: Descent) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
-        copy = None if one.told else propagation.load_copy(self._session, one.path)
-        if copy is None:
-            if said := self.said_in(_lines(one)):
+        copy = None if one.told else propagation.load_copy(self.session, one.path)
+        said = self.said_in(_lines(one) if copy is None else (turn.raw for turn in copy.own))
+        if said or self.has_records(copy):
+            if copy is None:
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
-                yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
-        elif (own := self.said(copy)) or propagation.matching(copy, self._cut):
-            reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
-            yield CopyBehind(str(one.path), tuple(sorted(own)), reason)
+            else:
+                reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
+            yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
         yield from self.beside(one.path, one.agent)
+
+    def has_records(self, copy: Transcript | None) -> bool:
+        """Whether a copy has records that were cut."""
+        return copy is not None and bool(propagation.matching(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
         """The files beside a log."""
-        cutter = find_cutter(agent or self._session.tool)
+        cutter = find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := self.said_in(_read(path)):
                 yield CopyBehind(str(path), tuple(sorted(said)), f"It lies beside the log. {_beside(path)}")
 
     def said_in(self, lines: Iterable[bytes]) -> set[str]:
-        """The words in texts of another agent's session."""
+        """The words in the texts of a log, where these are not only words that our own messages have."""
         said = self._gone & said_in(lines)
         return all_words(said) if any(map(_is_telling, said)) else set()
-
-    def said(self, copy: Transcript) -> set[str]:
-        """The words in a copy. What it says itself as well is none of it, unless it is no ordinary word."""
-        own = words_of(turn.raw for turn in copy.own if turn.key and turn.key not in self._known)
-        found = self._gone & words_of(turn.raw for turn in copy.own)
-        return {word for word in found if word not in own or _is_telling(word)}
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
         there = _cut_it(str(copy.source_path), copy.session_id)
         if is_unclear:
             return f"It has the same records, and nothing says which of the two was first. {there}"
-        if propagation.matching(copy, self._cut):
+        if self.has_records(copy):
             return advice(
-                f"smart-fork excise verify {self._session.session_id} --erase cuts it there as well.",
+                f"smart-fork excise verify {self.session.session_id} --erase cuts it there as well.",
                 tool=f"The same turns can be cut in session {copy.session_id}.",
             )
         return f"It says it in turns of its own. {there}"
 
 
-def _kept(session: Transcript, look: _Look, cut: Collection[str], keys: Collection[str]) -> Iterator[CopyBehind]:
+def _kept(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
     """Compressed copies of logs that are gone."""
+    session = look.session
     cutter = find_cutter(session.tool)
-    for kept in kept_logs.copies() if cutter and not permission.limited() else ():
-        if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):
+    for kept in kept_logs.copies() if not permission.limited() else ():
+        if READERS[kept.agent].locate(kept.session_id):
             continue
         with suppress(OSError), kept_logs.opened(kept) as path:
-            copy = propagation.load_copy(session, path) if cutter and cutter.holds(path, keys) else None
-            said = look.said(copy) if copy else set[str]()
-            if said or (copy and propagation.matching(copy, cut)):
+            is_copy = kept.agent == session.tool and cutter is not None and cutter.holds(path, keys)
+            if not is_copy and (kept.agent, kept.session_id) not in descent.lost:
+                continue
+            said = look.said_in(_read(path))
+            if said or look.has_records(propagation.load_copy(session, path) if is_copy else None):
                 yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
 
 
@@ -192,17 +193,12 @@ def _forget(session_id: str) -> str:
     )
 
 
-def _lost(look: _Look, descent: Descent, named: Collection[str]) -> Iterator[CopyBehind]:
-    """What is held of sessions that were made of this one and have no log any more: their copies and exports."""
+def _exports(look: _Look, descent: Descent) -> Iterator[CopyBehind]:
+    """The exports of sessions that were made of this one and have no log any more."""
     for agent, session_id in descent.lost if not permission.limited() else ():
-        kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
-        held = {export: look.said_in(_read(export))}
-        if kept is not None:
-            with suppress(OSError), kept_logs.opened(kept) as path:
-                held[kept.folder] = look.said_in(_read(path))
-        for place, said in held.items():
-            if said and str(place) not in named:
-                yield CopyBehind(str(place), tuple(sorted(said)), _forget(session_id))
+        export = export_path(agent, session_id)
+        if said := look.said_in(_read(export)):
+            yield CopyBehind(str(export), tuple(sorted(said)), _forget(session_id))
 
 
 def _told(one: Descendant) -> str:
