@@ -69,7 +69,7 @@ lint: $(STAMP) ## imports, lint, format
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-dist: $(RELEASE) ## dist/: sdist and wheel, checked, and installed into an empty environment
+dist: $(RELEASE) ## dist/: sdist and wheel, checked, and installed into empty environments; PYTHONS="python3.11 python3.13"
 	build/release/bin/python scripts/distribution.py
 
 # Real logs with labelled queries (see benchmarks/retrieval.py). Without them only what makes its own data is measured.

@@ -43,7 +43,7 @@ EVERY_MODULE = """
 import importlib, pkgutil, sys
 for name in ("indexer", "smart_fork"):
     for module in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and ".teamserver." not in module.name:  # an extra brings its driver
             importlib.import_module(module.name)
 sys.exit("torch" in sys.modules)
 """
@@ -59,7 +59,8 @@ def main() -> None:
     _check("holds other files than the repository does", differences(sdist_files(sdist), tracked()))
     _check(f"is larger than {LARGEST:,} bytes", [wheel.name] * (wheel.stat().st_size > LARGEST))
     _check("does not say", unsaid(metadata(wheel)))
-    try_out(wheel)
+    for python in os.environ.get("PYTHONS", sys.executable).split():
+        try_out(wheel, python)
     for path in (wheel, sdist):
         _say(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes")
 
@@ -116,10 +117,10 @@ def unsaid(about: Message) -> list[str]:
     return [name for name in SAID if not about.get_all(name)] + nowhere
 
 
-def try_out(wheel: Path) -> None:
-    """Install it the light way into an empty environment, and use it with an empty home."""
+def try_out(wheel: Path, base: str) -> None:
+    """Install it the light way into an empty environment of the Python `base`, and use it with an empty home."""
     with tempfile.TemporaryDirectory(prefix="smart-fork-dist-") as folder, _elsewhere(Path(folder)) as environment:
-        _run(sys.executable, "-m", "venv", f"{folder}/venv")
+        _run(base, "-m", "venv", f"{folder}/venv")
         python, program = f"{folder}/venv/bin/python", f"{folder}/venv/bin/smart-fork"
         install = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
         _run(*install, "-r", str(ROOT / "requirements-light.txt"), env=environment)
@@ -132,7 +133,8 @@ def try_out(wheel: Path) -> None:
         _check("lists no tool", ["smart-fork mcp"] * ('"find_sessions"' not in answered))
         found = json.loads(_run(program, "demo", "--json", env=environment))["results"]
         _check("finds nothing of the demo", ["smart-fork demo"] * (not found))
-        _say(f"Installed without PyTorch, smart-fork {version} finds {found[0]['title']!r}")
+        named = _run(python, "--version").strip()
+        _say(f"{named}: installed without PyTorch, smart-fork {version} finds {found[0]['title']!r}")
 
 
 @contextmanager
