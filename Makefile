@@ -117,7 +117,7 @@ golden: $(STAMP) ## tests/golden: answers, lists, help pages and sentences, as t
 screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium
 	$(BIN)/python -m tests.e2e.screenshots docs/images
 
-recording: $(STAMP) ## docs/images/run.svg, of the demo's sessions; needs Claude Code
+recording: $(STAMP) ## docs/images/*.svg, of the demo's sessions; needs Claude Code
 	$(BIN)/python scripts/recording.py
 
 clean: ## remove .venv and whatever the tools left behind

@@ -1,12 +1,13 @@
-"""Record docs/images/run.svg: real commands on the demo's sessions, as an animated picture for light and dark screens.
+"""Record docs/images/*.svg: real commands on the demo's sessions, as animated pictures for light and dark screens.
 
-``make recording`` runs it. It needs Claude Code on PATH. The fork is started and ended at once: it has no login.
+``make recording`` runs it. It needs Claude Code on PATH. A fork is started and ended immediately: it has no login.
 """
 
 from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,9 +19,19 @@ from rich.text import Text
 
 from smart_fork.demo import DemoHome, write_demo_home
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs/images/run.svg"
+IMAGES = Path(__file__).resolve().parent.parent / "docs/images"
 COLUMNS, CHARACTER, LINE, MARGIN = 108, 7.25, 17, 14
 TASK = "let the downloader retry with backoff"
+FIND = ["find", TASK, "-n", "2"]
+#: The commands of each picture. SESSION is the one that answers.
+PICTURES = {
+    "run": [FIND, ["fork", "SESSION", TASK, "--in", "process", "--no-brief"]],
+    "first-fork": [
+        FIND,
+        ["show", "SESSION", "--at", "20", "--context", "0"],
+        ["fork", "SESSION", TASK, "--no-brief", "--dry-run"],
+    ],
+}
 #: A line of a progress bar, which a terminal erases.
 _PROGRESS = "━"
 #: Seconds from one command to the next, and per typed character.
@@ -37,15 +48,18 @@ text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; whit
 
 
 def main() -> None:
-    """Run the commands in a temporary demo home, and write the picture."""
+    """Run the commands in a temporary demo home, and write the pictures."""
     with tempfile.TemporaryDirectory(prefix="demo-") as folder:
         demo = write_demo_home(Path(folder))
-        session = demo.expected_session_id[:8]
-        commands = [["find", TASK, "-n", "2"], ["fork", session, TASK, "--in", "process", "--no-brief"]]
+        programs = demo.home / ".local/bin"  # where nothing tells whose machine it is
+        programs.mkdir(parents=True)
+        (programs / "claude").symlink_to(shutil.which("claude") or sys.exit("Claude Code is not on PATH"))
         _ran(demo, ["index", "run"])
-        steps = [(_typed(words), _ran(demo, words)) for words in commands]
+        for name, commands in PICTURES.items():
+            asked = [[demo.expected_session_id[:8] if one == "SESSION" else one for one in words] for words in commands]
+            steps = [(_typed(words), [_plain(line, folder) for line in _ran(demo, words)]) for words in asked]
+            (IMAGES / f"{name}.svg").write_text(picture(steps), "utf-8")
         _ran(demo, ["stop", "--all"])
-    PICTURE.write_text(picture([(typed, [_plain(line, folder) for line in lines]) for typed, lines in steps]), "utf-8")
 
 
 def _argv(words: list[str]) -> list[str]:
@@ -53,7 +67,7 @@ def _argv(words: list[str]) -> list[str]:
 
 
 def _around(demo: DemoHome) -> dict[str, object]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    kept = {"LANG": "C.UTF-8", "PATH": f"{demo.home}/.local/bin:{os.environ['PATH']}"}
     screen = {"COLUMNS": str(COLUMNS), "LINES": "50", "TERM": "xterm-256color"}
     return {"cwd": demo.project, "env": {**kept, **screen, "HOME": str(demo.home), "ANTHROPIC_API_KEY": "none"}}
 
@@ -70,7 +84,8 @@ def _ran(demo: DemoHome, words: list[str]) -> list[Text]:
     said = b""
     while chunk := _read(ours):
         said += chunk
-    process.wait()
+    if process.wait():
+        sys.exit(f"{_typed(words)} failed:\n{said.decode()}")
     lines = [line.rsplit("\r", 1)[-1] for line in said.decode().replace("\r\n", "\n").splitlines()]
     return [Text.from_ansi(line) for line in lines if _PROGRESS not in line and line.strip("\x1b[0123456789;?AKhlm")]
 
@@ -100,10 +115,11 @@ def picture(steps: list[tuple[str, list[Text]]]) -> str:
         shown = "".join(_line(line, rows + number) for number, line in enumerate(lines))
         parts.append(f'<g class="shown" style="animation-delay:{seconds:.2f}s">{shown}</g>')
         rows += len(lines) + 1
+    label = escape("A terminal: " + ", then ".join(typed for typed, _ in steps))
     width, height = COLUMNS * CHARACTER + 2 * MARGIN, rows * LINE + 2 * MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-        f'role="img" aria-label="A search and a fork"><style>{STYLE}</style>{"".join(parts)}</svg>\n'
+        f'role="img" aria-label="{label}"><style>{STYLE}</style>{"".join(parts)}</svg>\n'
     )
 
 

@@ -1,15 +1,20 @@
-"""The commands in the README, the tutorials and the how-tos: each is understood, and prints what the page says."""
+"""The commands of the README, the tutorials and the how-tos: each runs, and prints what its page says."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from textwrap import dedent
+from typing import NamedTuple
 
 import pytest
 
@@ -19,11 +24,33 @@ from smart_fork.terminal.commands import COMMANDS
 from tests.smart_fork.scripted import AGENT
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("tutorials/*.md")),
-    *sorted((ROOT / "docs").glob("how-to/*.md")),
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("tutorials/*.md")), *sorted(ROOT.glob("docs/how-to/*.md"))]
+#: Commands that are not run here, by their beginning, and why.
+NOT_RUN = {
+    "git clone ": "needs the network",
+    "make ": "the workflow runs them",
+    "uv tool ": "installs; `make dist` tries the wheel",
+    "pipx ": "installs; `make dist` tries the wheel",
+    "pip install ": "installs; `make dist` tries the wheel",
+    "python3 -m venv ": "installs; `make dist` tries the wheel",
+    "~/.local/share/smart-fork/bin/pip ": "installs; `make dist` tries the wheel",
+    "ln -sf ": "links what was installed",
+    "export SMART_FORK_MODEL=": "downloads a model",
+    "smart-fork team ": "needs PostgreSQL; tests/e2e/test_team.py runs them",
+    "smart-fork setup": "needs real agents and asks; tests/e2e/test_setup.py runs it",
+}
+#: What a fork does when it was given its prompt: it answers, and ends.
+ANSWERS = """
+if "--" in words and name == "claude":
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn"}
+    about, prompt = {"timestamp": now, "sessionId": session}, str(uuid.uuid4())
+    with path.open("a") as log:
+        for record in (
+            {"type": "user", "uuid": prompt, "parentUuid": None, "message": asked["message"], **about},
+            {"type": "assistant", "uuid": str(uuid.uuid4()), "parentUuid": prompt, "message": said, **about},
+        ):
+            log.write(json.dumps(record) + "\\n")
+"""
 #: What differs from run to run: times and ages, ids that are times, scores and the words for them, processes.
 _VARIES = (
     (re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z)?"), "<date>"),
@@ -38,62 +65,108 @@ _VARIES = (
 
 
 class Example(NamedTuple):
-    """A command, and the lines below it; ``...`` stands for any lines."""
+    """A command, and the lines below it, where the page has any; ``...`` stands for any lines."""
 
-    page: str
     command: str
-    prints: tuple[str, ...]
+    prints: tuple[str, ...] | None = None
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """The blocks of code of a page, each with its language; README's indented ones are commands."""
+    text = page.read_text()
+    fence = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+    yield from ((language, dedent(code)) for _, language, code in fence.findall(text))
+    if page.name == "README.md":
+        yield from (("sh", code.strip()) for code in re.findall(r"^    (\S.*)$", fence.sub("", text), re.MULTILINE))
+
+
+def examples(page: Path) -> Iterator[Example]:
+    for language, code in blocks(page):
+        if language == "console":
+            for said in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+                command, *lines = said.rstrip().splitlines()
+                yield Example(command, tuple(lines))
+        elif language == "sh":
+            yield from (Example(re.split(r"  +#", line)[0].strip()) for line in code.splitlines() if line.strip())
+        elif language == "python":
+            yield Example(f"python - <<'END'\n{code}END")
+        else:
+            assert language in {"text", "mermaid"}, f"{language or 'no language'}: is it a command?"
+
+
+def is_run(example: Example) -> bool:
+    return not example.command.startswith(tuple(NOT_RUN))
 
 
 def commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
-        for line in re.findall(r"^(?:    |\$ )?(smart-fork\b[^\n]*)$", page.read_text(), re.MULTILINE):
-            for part in re.split(r" \| | > |  +#", line)[:1]:
-                yield page.relative_to(ROOT).as_posix(), part.strip()
-
-
-def examples() -> Iterator[Example]:
-    for page in PAGES:
-        for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
-            for said in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, *lines = said.rstrip().splitlines()
-                yield Example(page.relative_to(ROOT).as_posix(), command, tuple(lines))
-
-
-EXAMPLES = list(examples())
+        for example in examples(page):
+            if example.command.startswith("smart-fork "):
+                yield name(page), re.split(r" \| | > ", example.command)[0]
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
 def test_a_command_on_a_page_is_understood(page, line):
     words = shlex.split(line.replace("…", ""))[1:]
-    command: Any = command_line(*COMMANDS)
+    command = command_line(*COMMANDS)
     while words and words[0] in getattr(command, "commands", ()):
         command, words = command.commands[words[0]], words[1:]
 
-    if words not in (["--install-completion"], ["--verbose", "COMMAND"]):
+    if words != ["--install-completion"]:
         command.make_context("smart-fork", words)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """The demo's home with an index and scripted agents, which only say what they can do."""
-    demo = write_demo_home(tmp_path_factory.mktemp("demo"))
-    programs = demo.home / "bin"
-    programs.mkdir()
-    for name in ("claude", "codex"):
-        (programs / name).write_text(AGENT)
-        (programs / name).chmod(0o700)
-    env = {"HOME": str(demo.home), "PATH": f"{programs}:{os.environ['PATH']}", "SMART_FORK_BACKGROUND": "0"}
-    ran(demo, env, "smart-fork index run")
-    return demo, env
+def test_what_is_not_run_is_on_a_page():
+    found = [example.command for page in PAGES for example in examples(page)]
+
+    assert [] == [start for start in NOT_RUN if not any(command.startswith(start) for command in found)]
 
 
-def ran(demo: Any, env: dict[str, str], command: str) -> list[str]:
-    argv = [sys.executable, "-P", "-m", *shlex.split(command.replace("smart-fork", "smart_fork", 1))]
-    env = {**env, "PYTHONPATH": str(ROOT), "SMART_FORK_CHECK_LOGIN": "false"}
-    with subprocess.Popen(argv, cwd=demo.project, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        said, _ = process.communicate()
-    return said.decode().replace(str(demo.home.resolve()), "~").rstrip().splitlines()
+class Shell:
+    """The demo's home with an index, and scripted agents that answer and end; the directory is that of the last `cd`."""
+
+    def __init__(self, home: Path) -> None:
+        demo = write_demo_home(home)
+        self.home, self.folder, programs = demo.home, demo.project, demo.home / "bin"
+        programs.mkdir()
+        answering = AGENT.replace("signal.pause()", ANSWERS)
+        ours = f'#!/bin/sh\nexec {sys.executable} -P -m smart_fork "$@"\n'
+        python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+        texts = {"claude": answering, "codex": answering, "smart-fork": ours, "python": python}
+        for program, text in texts.items():
+            (programs / program).write_text(text)
+            (programs / program).chmod(0o700)
+        for program in ("git", "sh", "rm", "jq"):  # no tmux, so that forks are processes
+            (programs / program).symlink_to(shutil.which(program) or "/bin/false")
+        self.env = {
+            "HOME": str(demo.home), "PATH": str(programs), "PYTHONPATH": str(ROOT), "SMART_FORK_BACKGROUND": "0",
+            "SMART_FORK_CHECK_LOGIN": "false", "TMPDIR": str(demo.home),
+        }  # fmt: skip
+        self.run("smart-fork index run")
+
+    def run(self, command: str) -> list[str]:
+        if command.startswith("cd ~/"):
+            clone = self.home / command.removeprefix("cd ~/")
+            clone.parent.mkdir(exist_ok=True)
+            clone.symlink_to(self.folder)
+            self.folder = clone
+            return []
+        done = subprocess.run(
+            ["/bin/bash", "-c", f"{command}\nexit"], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+        said = done.stdout.decode()
+        assert done.returncode == 0, f"{command}\n{said}"
+        return said.replace(str(self.home.resolve()), "~").rstrip().splitlines()
+
+    def end(self) -> None:
+        for path in (self.home / "ran").glob("[!.]*"):
+            with suppress(ProcessLookupError):
+                os.kill(json.loads(path.read_text())[3], signal.SIGKILL)
 
 
 def alike(line: str) -> str:
@@ -102,9 +175,14 @@ def alike(line: str) -> str:
     return " ".join(line.split())
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one.page}: {one.command}")
-def test_a_command_prints_what_its_page_says(demo, example):
-    printed = "\n".join(map(alike, ran(*demo, example.command)))
-    wanted = r"\s*".join(".*" if line == "..." else re.escape(alike(line)) for line in example.prints)
-
-    assert re.fullmatch(wanted, printed, re.DOTALL), printed
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(is_run, examples(page)))], ids=name)
+def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, tmp_path):
+    shell = Shell(tmp_path)
+    try:
+        for example in filter(is_run, examples(page)):
+            printed = "\n".join(map(alike, shell.run(example.command)))
+            if example.prints is not None:
+                wanted = r"\s*".join(".*" if line == "..." else re.escape(alike(line)) for line in example.prints)
+                assert re.fullmatch(wanted, printed, re.DOTALL), f"{example.command}\n{printed}"
+    finally:
+        shell.end()
