@@ -23,7 +23,7 @@ def _length(vendor: Vendor) -> int:
 
 def _phrase(kind: str, beginning: str, length: int) -> Phrase:
     pattern = (
-        rf"(?<![A-Za-z0-9])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{length + 1},}})"
+        rf"(?<![A-Za-z0-9])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{length + 1}}})"
         rf"{_CHARACTER}{{1,{length - 1}}}+{_BREAK}{_CHARACTER}{{4,}}+)"
     )
     sign = re.split(r"[^a-z0-9]", beginning.lower())[0]
