@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from indexer.transcripts import lines
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.lines import LineReader, open_regular
+from tests.drilled import drilled
 
 PIECES = st.lists(
     st.sampled_from(
@@ -206,8 +207,13 @@ def test_a_line_of_65_megabytes_counts_and_says_how_long_its_text_is(log):
     assert reader.offset == log.stat().st_size
 
 
-@pytest.mark.parametrize("line", [b"\0" * 70_000_000, b'["a",' * 3_500_000, b"[" * 17_000_000])
-def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, line):
+#: A sixteenth of a long line is read in the same way, where no longer one is read at once.
+PART = drilled(1, 16)
+
+
+@pytest.mark.parametrize("line", [b"\0" * 70_000_000, b'["a",' * (3_500_000 // PART), b"[" * (17_000_000 // PART)])
+def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, line, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", lines.MAX_LINE_BYTES // PART)
     log.write_bytes(b'{"a":1}\n' + line + b'\n{"c":3}\n')
 
     found, reader = read(log)
