@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
@@ -101,9 +102,12 @@ def way_in(address: str, code: str) -> bytes:
 #: How many signs the style sheet has to tell agents by.
 _MARKS = 6
 
+#: Read now: an upgrade puts others in their place while this program runs. Each is compiled when it is first shown.
+_SOURCES = {file.name: file.read_text("utf-8") for file in Path(__file__).with_name("templates").iterdir()}
+
 _environment = Environment(
-    loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-    lstrip_blocks=True, auto_reload=False,
+    loader=DictLoader(_SOURCES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    auto_reload=False,
 )  # fmt: skip
 _environment.globals |= {
     "agents": {agent.name: agent.title for agent in AGENTS},
@@ -148,6 +152,3 @@ _environment.filters |= {
     "tokens_about": phrases.tokens_about,
     "why": evidence.why,
 }
-# All of them now: an upgrade puts others in their place while this program still runs.
-for _name in _environment.list_templates():
-    _environment.get_template(_name)
