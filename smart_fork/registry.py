@@ -21,7 +21,7 @@ from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry_file import registry_file
 from smart_fork.registry_schema import Writing, opened, unusable
-from smart_fork.snippets import quoted
+from smart_fork.snippets import quoted, storable
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
@@ -302,7 +302,7 @@ class Registry:
             NotFound: there is none that is the caller's business.
             Usage: the beginning is that of several.
         """
-        shown = quoted(reference)
+        shown, reference = quoted(reference), storable(reference)
         known = self.find(reference) or self.of_session(reference)
         if known and permission.permits(known.cwd):
             return known

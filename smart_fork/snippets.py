@@ -88,6 +88,11 @@ def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
     return shorten(printable(mask(given)), limit)
 
 
+def storable(given: str) -> str:
+    """Return what somebody gave as a database takes it: bytes of an argument that are no UTF-8 become "?"."""
+    return given.encode(errors="replace").decode()
+
+
 def _visible(character: str) -> str:
     return character if character.isprintable() or character.isspace() else _UNKNOWN
 

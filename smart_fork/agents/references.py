@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.snippets import storable
 
 _NUMBER = re.compile(r"-\d+")
 
@@ -32,10 +33,11 @@ def reference(agent: AgentName, session_id: str) -> str:
 
 def parsed(text: str) -> Reference:
     """A reference in its parts: "codex:60309e1e" says whose session is meant, "60309e1e" does not."""
-    agent, colon, name = text.strip().partition(":")
+    text = storable(text).strip()
+    agent, colon, name = text.partition(":")
     if colon and agent.lower() in AGENTS:
         return Reference(agent.lower(), name.strip())
-    return Reference(None, text.strip())
+    return Reference(None, text)
 
 
 def here(reference: str) -> Resolved:

@@ -263,7 +263,7 @@ def _about(hit: Hit) -> list[str]:
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
-        *(hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit)),
+        *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit))),
         f"{hit.price.tokens:,} tokens{' (maybe still cached)' if hit.price.cached else ''}",
         *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
         *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),

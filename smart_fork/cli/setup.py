@@ -253,7 +253,7 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
 
 
 def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole: bool) -> None:
-    from indexer.paths import state_home
+    from indexer.paths import index_db, state_home
     from smart_fork.setup.removal import NAMES
 
     for one in undone:
@@ -266,7 +266,7 @@ def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole
         say(note)
     if not undone:
         out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
-    elif whole and not dry_run:
+    elif whole and not dry_run and index_db().exists():
         out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to be rid of it."))
 
 

@@ -115,7 +115,7 @@ def alone() -> Iterator[None]:
         SmartForkError: somebody else does.
     """
     folder = state_home() / "setup"
-    lock = FileLock(private_dir(folder) / "lock")
+    lock = FileLock(private_dir(folder) / "lock", mode=0o600)
     try:
         with lock.acquire(timeout=0):
             try:

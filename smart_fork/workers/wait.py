@@ -33,7 +33,7 @@ def wait_workers(
         NotFound: there is no such worker.
     """
     if timeout is not None and not timeout >= 0:
-        raise Usage(f"timeout must not be negative: {timeout}")
+        raise Usage(f"timeout must be 0 or more: {timeout}")
     watcher = WorkerWatch(around)
     with Registry() as registry:
         workers = require(references, registry)

@@ -98,6 +98,19 @@ def test_file_names_that_are_no_text_are_printed_all_the_same(world):
     assert os.fsencode(json.loads(done.stdout)["project_path"]) == folder
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("show",), ("resume",), ("lineage",), ("export", "--markdown"), ("excise", "list"), ("forget", "--yes"),
+     ("read",), ("wait",), ("close",)],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_id_that_is_no_utf8_is_not_found(world, words):
+    world.claude(world.repository("shop"), "Paint the logo of the shop blue", "It is blue now")
+    done = run(*words, os.fsdecode(b"\xff" * 8))
+
+    assert done.returncode == 3, done.stderr
+
+
 def test_the_real_model_finds_by_meaning(world, shop):
     knows = world.claude(
         shop, "When the transfer breaks off, try again a few times and wait longer each time", "It does now"

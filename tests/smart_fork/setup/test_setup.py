@@ -174,7 +174,9 @@ def test_what_is_removed_leaves_no_folder_of_ours_and_none_is_open_to_others(set
         made = [path for path in set(world.home.rglob("*")) - set(before) if path.is_dir()]
         assert made
         assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in made}
-        assert 0 == setup("--remove").code
+        assert 0o600 == stat.S_IMODE((world.home / ".smart-fork/setup/lock").stat().st_mode)
+        removed = setup("--remove")
+        assert (0, False) == (removed.code, "The index stays" in removed.out)
     finally:
         os.umask(mask)
     assert before == sorted(world.home.rglob("*"))
