@@ -151,8 +151,9 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
         raise SmartForkError("It is not known what this is a branch of.", alone(made.name))
+    named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
     asked = BranchAsked(
-        title=made.asked.title or alias.title or None,
+        title=made.asked.title or named or _title(made) or None,
         tags=made.asked.tags,
         summary=made.asked.summary,
         visibility=made.asked.visibility or visible_of(alias),

@@ -76,7 +76,11 @@ def up_to_date(conninfo: str) -> list[str]:
     except psycopg.OperationalError as error:
         raise ProgramFailed(f"The database cannot be reached: {_told(error)}", _REACHED) from error
     except psycopg.ProgrammingError as error:
-        raise ProgramFailed(f"That is no database to connect to: {_told(error)}", _REACHED) from error
+        raise _no_database(error) from error
+
+
+def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
+    return ProgramFailed(f"That is no database to connect to: {_told(error)}", _REACHED)
 
 
 @contextmanager
@@ -94,6 +98,8 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
             f"Nobody answers for {where}: {_told(error)}",
             "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
         ) from error
+    except psycopg.ProgrammingError as error:
+        raise _no_database(error) from error
     name, user = connection.info.dbname, connection.info.user
     try:
         with connection:

@@ -89,3 +89,8 @@ def test_a_database_that_cannot_be_reached_is_told_how_its_address_is_written():
         up_to_date("postgresql://127.0.0.1:1/forks")
 
     assert "postgresql://USER@HOST/DATABASE" in refused.value.hint
+
+
+def test_what_is_no_address_of_a_database_is_said_to_be_none(tmp_path):
+    with pytest.raises(ProgramFailed, match="That is no database to connect to"), at_hand(tmp_path, "nonsense dsn"):
+        pass

@@ -164,3 +164,17 @@ def test_of_two_that_a_session_goes_on_from_the_one_with_more_of_it_is_its_paren
 
     assert (nearer["session_id"], root["session_id"]) == (made["parent_id"], nearer["parent_id"])
     assert (root["session_id"], 2, 2) == (other["parent_id"], other["base_count"], other["pushed_records"])
+
+
+def test_a_fork_that_is_pushed_has_its_own_title_and_not_that_of_what_it_goes_on_from(alice):
+    older = session_of(alice, "claude", PROMPT, ANSWER)
+    alice.team("push", older, "--yes", "--title", "The first")
+    with alice.here():
+        fork = alice.world.fork_claude(older, alice.repository, MORE, MORE_ANSWER)
+        title = [{"type": "ai-title", "aiTitle": "Something else", "sessionId": fork}]
+        alice.world.write_claude(fork, alice.repository, title, "a")
+
+    pushed = alice.team("push", fork, "--yes")
+
+    titles = {one["id"]: one["title"] for one in alice.team("list")["sessions"]}
+    assert "Something else" == titles[pushed["session_id"]]
