@@ -9,7 +9,7 @@ from smart_fork.errors import Usage
 
 def empty_among(given: Mapping[str, object]) -> str | None:
     """Return the name of the first value without a visible character, or of a list with such an element."""
-    return next((name for name, value in given.items() if _is_empty(value)), None)
+    return next((name for name, value in given.items() if is_empty(value)), None)
 
 
 def refuse_empty(given: Mapping[str, object]) -> None:
@@ -37,10 +37,11 @@ def _is_given(value: object) -> bool:
     return isinstance(value, str | int | list | tuple) and value is not False
 
 
-def _is_empty(value: object) -> bool:
+def is_empty(value: object) -> bool:
+    """Return whether `value` is text without a visible character, or a list with such an element."""
     # Half a surrogate pair is a character that a program has cut; it is shown as one.
     if isinstance(value, list | tuple):
-        return any(_is_empty(one) for one in value)
+        return any(is_empty(one) for one in value)
     return isinstance(value, str) and not any(
         (one.isprintable() and not one.isspace()) or "\ud800" <= one <= "\udfff" for one in value
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.shapes import dataclass
 from smart_fork.budget.amount import MATCH, amount
 from smart_fork.errors import Usage
+from smart_fork.given import is_empty
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
 from smart_fork.page.session import number
@@ -117,7 +118,7 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
     from smart_fork.team.workers import on_this_machine
 
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
-    if not form.get("prompt", "").strip():
+    if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and say it in a sentence.")
     with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
         return _fork_here(here, form, engine, dry_run=dry_run)

@@ -290,6 +290,8 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     form = served.form("/fork")
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
     assert (400, True) == (empty.status, b"The prompt is empty." in empty.read())
+    unseen = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=%E2%80%8B".encode())
+    assert (400, True) == (unseen.status, b"The prompt is empty." in unseen.read())
     assert 404 == served.get(f"/forked/{form}")[0]
 
 
