@@ -17,6 +17,9 @@ from indexer.transcripts.titles import is_failure, says_something
 _LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
 #: How the note on a command begins that has ended.
 _ENDED = "exit "
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+#: An answer that is longer says something besides its question.
+_SHORT = 120
 
 
 def last_answered(session: Session) -> int | None:
@@ -60,7 +63,15 @@ def _is_answered(exchange: Exchange) -> bool:
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
-    return not is_failure(spoken.text) and any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
+    if is_failure(spoken.text) or _only_asks_back(exchange, spoken.text):
+        return False
+    return any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
+
+
+def _only_asks_back(exchange: Exchange, said: str) -> bool:
+    """Whether the agent has looked at nothing, and said no more than one short question."""
+    asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
+    return asks and not any(calls_of(turn) for turn in exchange.turns)
 
 
 def _only_looks(action: str) -> bool:

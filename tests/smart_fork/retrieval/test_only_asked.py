@@ -56,6 +56,7 @@ ONLY_ASKED = {
         "steps": (f"> {ASKED}", "I'll add retries to the uploader.", f"> {ASKED}"),
         "stopped": True,
     },
+    "asked back": {"steps": (f"> {ASKED}", "Hello! How can I help you today?")},
     "greeted before": {"steps": ("> Hi!", "Hello! How can I help?", f"> {ASKED}"), "stopped": True},
 }
 
@@ -99,6 +100,16 @@ def test_an_answer_in_words_is_knowledge(world, shop):
 
     (hit,) = world.find("How does the uploader retry?", shop)["results"]
     assert (told, True) == (hit["session_id"], hit["score"] > FITS)
+
+
+def test_a_question_after_work_is_no_answer_that_is_missing(world, shop):
+    asks = world.worked("claude", shop, f"> {ASKED}", *WORKED[1:-1], "It retries now. Shall I push it?")
+    looked = world.worked(
+        "claude", shop, "> Where is the logo?", Did("Read", {"file_path": "a.svg"}, "<svg>"), "In a.svg?"
+    )
+
+    assert asks == world.find(ASKED, shop)["results"][0]["session_id"]
+    assert looked == world.find("Where is the logo?", shop)["results"][0]["session_id"]
 
 
 def test_a_command_that_failed_was_run(world, shop):
