@@ -27,7 +27,7 @@ from smart_fork.errors import (
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.team.deadline import Deadline
-from smart_fork.team.login import WHERE, WHO, Account, is_loopback
+from smart_fork.team.login import Account, is_loopback, unknown_token
 
 M = TypeVar("M", bound=wire.Message)
 #: What stands behind the question mark of an address.
@@ -329,7 +329,7 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
     if status >= 500:
         return _Again(ServerUnavailable(message, hint or "Try again later, or tell who runs it."))
     if status == 401:
-        return NotAuthenticated(WHO, WHERE) if known else NotAuthenticated(message, hint)
+        return unknown_token() if known else NotAuthenticated(message, hint)
     if status == 404:
         return NotFound(message, hint)
     if status == 409:

@@ -144,6 +144,13 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
         known["begun"] = left
 
 
+def unknown_token() -> NotAuthenticated:
+    """Return the error for a token that the server does not know, with the place where it came from."""
+    if os.environ.get(TOKEN):
+        return NotAuthenticated(f"The server does not accept {TOKEN}.", f"Set another token, or unset {TOKEN}.")
+    return NotAuthenticated(WHO, WHERE)
+
+
 def _nobody() -> str:
     raise NotAuthenticated(WHO, WHERE)
 

@@ -14,7 +14,7 @@ import pytest
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
 from smart_fork.sharing.wire import PROTOCOL_HEADER
 from smart_fork.team import login
-from smart_fork.team.client import Client
+from smart_fork.team.client import Client, _failed
 from smart_fork.team.login import Account, origin_of
 from tests.smart_fork.teamserver.machines import serving
 
@@ -269,3 +269,12 @@ def test_a_token_is_for_its_own_origin_alone(monkeypatch):
     assert "sft_two" == login.account().token
     with pytest.raises(NotAuthenticated):
         login.account("https://other.example.org")
+
+
+def test_a_refused_token_of_the_environment_is_named(monkeypatch):
+    assert "smart-fork team login" in str(_failed(401, b"", known=True))
+    monkeypatch.setenv("SMART_FORK_TEAM_TOKEN", "another")
+    refused = _failed(401, b"", known=True)
+
+    assert isinstance(refused, NotAuthenticated)
+    assert ("login" not in refused.message, "unset SMART_FORK_TEAM_TOKEN" in refused.hint) == (True, True)
