@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.errors import Usage
+from smart_fork.errors import SmartForkError, Usage
 from smart_fork.snippets import shown
 
 BOTH, ALL = "both", "all"
@@ -65,13 +65,13 @@ def named(name: str) -> AgentName:
     """The agent of that name, to be started.
 
     Raises:
-        Usage: there is none.
+        SmartForkError: there is none.
     """
     if name in startable():
         return name
     from smart_fork.agents.plan import plain_name
 
-    raise Usage(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(startable())}.")
+    raise SmartForkError(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(startable())}.")
 
 
 def one_of(names: Iterable[str], mark: str = "'") -> str:

@@ -122,7 +122,7 @@ def test_the_help_names_it(words, expected):
     [
         (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
         (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
-        (("new", "x", "--agent", "nobody"), 2, "Unknown adapter: nobody"),
+        (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
     ],
 )
 def test_whoever_names_none_is_told_of_it(words, code, expected):
