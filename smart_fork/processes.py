@@ -206,7 +206,8 @@ class SystemProcesses:
                     process.communicate()
                     raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
                 except BaseException:  # such as Ctrl-C, which the program itself does not get
-                    self.end(process.pid, force=True)
+                    if process.returncode is None:  # else its number may be another's by now
+                        self.end(process.pid, force=True)
                     raise
         return Completed(tuple(argv), process.returncode, stdout, stderr)
 

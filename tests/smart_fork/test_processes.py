@@ -168,6 +168,21 @@ def test_a_program_that_is_just_being_started_ends_with_ctrl_c(processes, monkey
     assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
 
 
+def test_ctrl_c_after_a_program_has_ended_ends_nobody_who_has_its_number_by_now(processes, monkeypatch):
+    communicate, ended = subprocess.Popen.communicate, []
+
+    def interrupted(process, *args, **options):
+        communicate(process, *args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    monkeypatch.setattr("smart_fork.processes.os.killpg", lambda *told: ended.append(told))
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(["true"], timeout=60)
+
+    assert [] == ended
+
+
 def running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
