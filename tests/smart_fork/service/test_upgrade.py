@@ -208,7 +208,7 @@ def test_half_an_installation_is_none(packages, monkeypatch):
 
 #: A service that looks often and counts its looks; its version 1 has a child, its version 3 does not start.
 SERVE = """
-import subprocess, sys
+import os, subprocess, sys
 from pathlib import Path
 from smart_fork import release
 from smart_fork.service import guard, traffic, upgrade
@@ -226,6 +226,7 @@ guard.BODY_SECONDS = 100.0
 upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = traffic.QUIET_SECONDS = 0.1
 from smart_fork.service.lifetime import serve
 serve()
+os._exit(0)  # as the command does: a thread may still be in the model
 """
 
 
