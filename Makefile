@@ -99,13 +99,13 @@ build/bench/corpus:
 	@mkdir -p $(@D)
 	$(BIN)/python $(CORPUS)/lay_out.py $@
 
-bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make bench` has measured
+bench-report: $(STAMP) ## docs/explanation/benchmarks.md with its plots, from what `make bench` has measured
 	$(BIN)/python benchmarks/_report.py
 
 catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` answers before it has imported its server
 	$(BIN)/python -m smart_fork.server.catalogue
 
-json-docs: $(STAMP) ## the tables of docs/json.md, made of the values that are answered
+json-docs: $(STAMP) ## the tables of docs/reference/json.md, made of the values that are answered
 	$(BIN)/python scripts/json_docs.py
 
 sentences: $(STAMP) ## tests/golden/sentences.txt: every sentence that people are shown, to be read

@@ -1,4 +1,4 @@
-"""The plots of docs/benchmarks.md: one function a plot, from a benchmark's JSON to a PNG.
+"""The plots of docs/explanation/benchmarks.md: one function a plot, from a benchmark's JSON to a PNG.
 
 The background is transparent and the ink a middle grey, so that they read on light and on dark pages; the colours are
 those of Okabe and Ito, which colour-blind people tell apart. What a JSON does not have is not drawn.

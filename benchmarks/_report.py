@@ -1,4 +1,4 @@
-"""What the benchmarks have written as JSON -> docs/benchmarks.md and its plots. `make bench-report` runs it.
+"""From the benchmarks' JSON to docs/explanation/benchmarks.md and its plots. `make bench-report` runs it.
 
     python benchmarks/_report.py [FOLDER] [--into DOCS]
 
@@ -29,15 +29,15 @@ ROOT = HERE.parent
 SECTIONS = {
     "which_session": ("Which earlier session knew?", ""),
     "retrieval": ("Is the right session found?", "hit@1 and hit@5 by kind of query and way of searching"),
-    "tuning": ("What of queries not seen before, and can a score be trusted?", "how often a score comes true"),
+    "tuning": ("Do unseen queries work, and do scores come true?", "how often a score comes true"),
     "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
     "serving": ("How long does a person or an agent wait?", ""),
     "indexing": ("How fast is the index made?", "MB/s of reading and chunks/s of embedding"),
     "service": ("What does the service take?", ""),
     "soak": ("Does the service keep up?", "wait until findable, memory and processor of the service over time"),
-    "load": ("What of many who ask at once?", ""),
+    "load": ("How fast are many parallel questions?", ""),
     "forking": ("How long until a fork's first request?", ""),
-    "since": ("How long does it take to say what has changed since?", ""),
+    "since": ("How long does a change summary take?", ""),
     "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
 }
 
@@ -51,7 +51,7 @@ def main() -> None:
     """Read, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "build/bench")
-    parser.add_argument("--into", type=Path, default=ROOT / "docs")
+    parser.add_argument("--into", type=Path, default=ROOT / "docs/explanation")
     arguments = parser.parse_args()
     print(report(arguments.folder, arguments.into))
 
@@ -216,7 +216,7 @@ def load(figures: dict[str, Any]) -> list[str]:
         f"{figures['clients']} clients over MCP, {figures['queries']} questions each; {figures['logs']:,} logs,",
         f"{figures['passages']:,} passages.",
         "",
-        *table(("", "nothing else to do", "while all is indexed anew (ratio)"), load_rows(figures)),
+        *table(("", "nothing else to do", "during a full rebuild (ratio)"), load_rows(figures)),
     ]
 
 
@@ -230,7 +230,7 @@ def forking(figures: dict[str, Any]) -> list[str]:
     rows = [(name, f"{one['seconds']:.2f} s", f"{one['least']:.2f} s", f"{one['ratio']:.2f}") for name, one in ways]
     return [
         f"From the command to the request with the prompt, medians of {figures['rounds']} rounds in turns;",
-        "`python benchmarks/forking.py --rounds 7`. The ratio is that of each round.",
+        "`python benchmarks/forking.py --rounds 7`. Ratios are per round.",
         _busy(figures),
         "",
         *table(("", "median", "least", "ratio"), rows),
@@ -269,11 +269,11 @@ def which_session(figures: dict[str, Any]) -> list[str]:
     return [
         "Asked are the first prompts of sessions in public repositories that keep their agents' sessions in git, as",
         "typed. Right are the earlier sessions that wrote the lines which these sessions went on to change. History",
-        "is played in order. [The README][which] has the rules, and how to run it on a clone of your own;",
-        "[the JSON](benchmarks/which_session.json) has the answers and places of each question.",
+        "is played in order. [The README][which] has the rules and the steps for your own clone.",
+        "[The JSON](benchmarks/which_session.json) has the answers and places of each question.",
         "",
-        "The repositories below were known while the ranking was made: the worth of files and names (`work`) and the",
-        "scores were fitted with their questions among others. The other tools have no such weights.",
+        "The ranking was fitted with these repositories among others: the weight of files and names (`work`), and the",
+        "scores. The other tools have no such weights.",
         "",
         "[which]: https://github.com/smart-fork/smart-fork/blob/main/benchmarks/which_session/README.md",
         "",

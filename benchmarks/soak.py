@@ -327,7 +327,7 @@ def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "all words indexed", f"{figures['reading_seconds']:.0f} s"
     whole = f"{figures['indexing_seconds']:.0f} s"
     yield "all indexed, with vectors", f"{whole}, {figures['indexing_cpu_seconds']:.0f} s of processor"
-    yield "written while it runs", f"{figures['written']:,} exchanges in {figures['growing']} logs at once"
+    yield "written while it runs", f"{figures['written']:,} exchanges in {figures['growing']} logs together"
     for name, key in (("from written to in the index", "fresh"), ("from written to answered over MCP", "answered")):
         waits = figures[key]
         yield name, f"p50 {waits['p50']:.1f} s, p95 {waits['p95']:.1f} s, at most {waits['max']:.1f} s"

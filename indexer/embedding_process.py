@@ -64,9 +64,7 @@ class ProcessEmbedder:
                 return self._ask(texts)
             except (EOFError, OSError) as error:
                 self._connection = None
-                raise ModelUnavailableError(
-                    "the process that embeds has died twice; is there enough memory?"
-                ) from error
+                raise ModelUnavailableError("the embedding process died twice; is there enough memory?") from error
 
     def begin(self) -> None:
         """Start the process, which loads the model, and do not wait for it. What is wrong is seen when it is asked."""
@@ -83,7 +81,7 @@ class ProcessEmbedder:
         from indexer.arrays import np
 
         if self._closed:
-            raise ModelUnavailableError("the process that embeds was ended")
+            raise ModelUnavailableError("the embedding process was ended")
         connection = self._connect()
         with nullcontext() if self._has_loaded else loading():
             connection.send_bytes(orjson.dumps(list(texts)))

@@ -56,8 +56,8 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
         isinstance(error, OSError) and error.errno in _NOT_ALLOWED
     ):
         if elsewhere is not None:
-            return f"Make {elsewhere} one that you may read and write."
-        return f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
+            return f"Make {elsewhere} readable and writable for you."
+        return f"Make {home} writable, or set SMART_FORK_HOME to a writable folder."
     if isinstance(error, apsw.IOError | apsw.ProtocolError):
         return f"The disk of {home} failed: is it full, gone or broken?"
     return ""

@@ -41,7 +41,7 @@ def content(file: Path, most: int = MAX_BYTES) -> str:
     try:
         info = os.fstat(opened)
         if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-            raise OSError(f"{file} is no ordinary file, or too large")
+            raise OSError(f"{file} is not a regular file, or is too large")
         return os.fsdecode(os.read(opened, most))
     finally:
         os.close(opened)
@@ -74,11 +74,11 @@ def _parsed(text: str) -> Iterator[Setting]:
             continue
         key = _KEY.match(text, place)
         if not (key and section):
-            raise ValueError("not what git writes")
+            raise ValueError("it is not in git's format")
         value = _VALUE.match(text, key.end())
         place = (value or key).end()
         if text[place : place + 1] not in ("", "\n", "\r", "#", ";"):
-            raise ValueError("not what git writes")
+            raise ValueError("it is not in git's format")
         yield Setting(f"{section}.{key[1].lower()}", _plain(value[1].strip(" \t\r")) if value else None)
 
 

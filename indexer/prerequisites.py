@@ -42,7 +42,7 @@ def _unwritable(folder: Path) -> str:
         private_dir(folder)
         probe.write_bytes(b"")
     except OSError as error:
-        return f"cannot write to {folder} ({error}): make it writable, or set SMART_FORK_HOME to a folder that is"
+        return f"cannot write to {folder} ({error}): make it writable, or set SMART_FORK_HOME to a writable folder"
     finally:
         with suppress(OSError):
             probe.unlink()

@@ -107,7 +107,7 @@ def _read(line: IO[bytes]) -> bytes:
     """
     size = int.from_bytes(head) if len(head := line.read(_NUMBER)) == _NUMBER else None
     if size is None or len(body := line.read(size)) != size:
-        raise EOFError("the other side is gone")
+        raise EOFError("the other process is gone")
     return body
 
 

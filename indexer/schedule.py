@@ -115,7 +115,7 @@ def _cron(text: str) -> BaseTrigger:
 
     fields = text.split()
     if len(fields) != 5:
-        raise ValueError("such as 15m, 6h or the five fields of cron")
+        raise ValueError("such as 15m, 6h or five cron fields")
     minute, hour, day, month, weekday = fields
     weekday = ",".join(_weekdays(part) for part in weekday.split(","))
     whole = {"minute": minute, "hour": hour, "month": month}

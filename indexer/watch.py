@@ -71,7 +71,7 @@ class Watcher:
             except Exception as error:  # noqa: BLE001 - no watches left, a limit of the system, a library that fails
                 level = logging.DEBUG if str(error) == said else logging.WARNING
                 said, often = str(error), self._poll_seconds
-                log.log(level, "changes cannot be watched (%s); the logs are looked at every %g seconds", said, often)
+                log.log(level, "changes cannot be watched (%s); the logs are checked every %g seconds", said, often)
                 self._look(stop)
 
     def _look(self, stop: Event) -> None:

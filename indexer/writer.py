@@ -85,5 +85,5 @@ def give_way(*_: object) -> None:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise IndexBusyError("another process waits for the index and does the rest") from error
+        raise IndexBusyError("another process takes over the rest") from error
     lock.release()

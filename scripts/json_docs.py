@@ -1,4 +1,4 @@
-"""The tables of docs/json.md, made of the values that are answered: ``make json-docs`` writes the keys and their types.
+"""The tables of docs/reference/json.md, from the answered values: ``make json-docs`` writes keys and types.
 
 What a key means is written by hand, in the table itself, and stays; a key that is new says nothing yet.
 """
@@ -24,7 +24,7 @@ from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import answer as setting_up
 from smart_fork.workers import compared, state, worktrees
 
-DOCS = Path(__file__).resolve().parent.parent / "docs/json.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
 _HEAD = ("| Key | Type | Meaning |", "|---|---|---|")
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 

@@ -1,7 +1,7 @@
 """Every sentence that people can be shown, by module: ``make sentences`` writes tests/golden/sentences.txt to be read.
 
-Python: each text of four words or more, with ``{}`` for what is put in. Not docstrings, SQL, log records, or patterns.
-The page: the text of its templates, without their tags.
+Python: each text of four words or more, with ``{}`` for inserted values. Not docstrings, SQL, log records, patterns, or
+lists of words. The page: the text of its templates, without tags.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ FILE = ROOT / "tests/golden/sentences.txt"
 FEWEST_WORDS = 4
 _LOGGED = {"debug", "info", "warning", "error", "exception", "critical"}
 _CODE = re.compile(
-    r"\b(SELECT|INSERT|CREATE|DELETE FROM|UPDATE|ALTER|PRAGMA|WITH RECURSIVE|DROP|BEGIN)\b|\(\?|^\W*[\w.]+\("
+    r"\b(SELECT|INSERT|CREATE|DELETE FROM|UPDATE|ALTER|PRAGMA|WITH RECURSIVE|DROP|BEGIN|ORDER BY|GROUP BY|NOT NULL)\b"
+    r"|\(\?|^\W*[\w.]+\(|^\w+(, \w+)+$|\w = (\?|NULL)|^\[Unit\]"
 )
+#: So many words without a capital letter or a point are a list of words, such as stop words.
+_LIST = 16
+#: Made-up conversations, and words that secrets are recognized by.
+_PASSED = ("smart_fork/demo", "indexer/masking")
 
 
 def sentences() -> str:
     """Return the file."""
     parts = []
     for path in sorted([*ROOT.glob("smart_fork/**/*.py"), *ROOT.glob("indexer/**/*.py")]):
-        if path.is_relative_to(ROOT / "smart_fork/demo"):  # made-up conversations
+        if any(path.is_relative_to(ROOT / one) for one in _PASSED):
             continue
         said = list(dict.fromkeys(_of_module(path)))
         parts += [_part(path, said)] if said else []
@@ -45,8 +50,13 @@ def _of_module(path: Path) -> Iterator[str]:
         if id(node) in passed:
             continue
         text = _text(node)
-        if len(re.findall(r"[^\W\d_]{2,}", text)) >= FEWEST_WORDS and not _CODE.search(text):
+        if _is_sentence(text) and not _CODE.search(text):
             yield " ".join(text.split())
+
+
+def _is_sentence(text: str) -> bool:
+    words = [word for word in text.split() if re.search(r"[^\W\d_]{2,}", word)]
+    return len(words) >= FEWEST_WORDS and (len(words) < _LIST or re.search(r"[A-Z.:;]", text) is not None)
 
 
 def _unsaid(tree: ast.AST) -> Iterator[ast.AST]:
@@ -72,7 +82,7 @@ def _of_template(text: str) -> Iterator[str]:
     text = re.sub(r"{%.*?%}|<[^>]*>", "\n", re.sub(r"{{.*?}}", "{}", text, flags=re.DOTALL), flags=re.DOTALL)
     for one in (*attributes, *text.splitlines()):
         said = " ".join(re.sub(r"{{.*?}}", "{}", one).split())
-        if len(re.findall(r"[^\W\d_]{2,}", said)) >= FEWEST_WORDS:
+        if _is_sentence(said):
             yield said
 
 

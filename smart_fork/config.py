@@ -151,4 +151,4 @@ def _settings() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise Usage(f"{file()} cannot be read: {error}", "Mend it, or take it away.") from error
+        raise Usage(f"{file()} cannot be read: {error}", "Correct it, or remove it.") from error

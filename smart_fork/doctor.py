@@ -120,7 +120,7 @@ def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
 
 def _state() -> Iterator[Check]:
     home = state_home()
-    step = f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
+    step = f"Make {home} writable, or set SMART_FORK_HOME to a writable folder."
     try:
         probe = private_dir(home) / ".doctor"
         try:
@@ -144,14 +144,14 @@ def _project() -> Iterator[Check]:
     try:
         project = project_of(Path.cwd())
     except FileNotFoundError:
-        detail, step = "the directory that this is run in was removed", "Go to one that is there."
+        detail, step = "the current directory was removed", "Change to an existing one."
         yield Check("project", ok=False, detail=detail, next_step=step, optional=True)
         return
     if project.doubt:
-        step = "Only sessions of this directory are found. For all others, search in the repository's main directory."
+        step = "Search finds only sessions of this directory. For all sessions, use the repository's main directory."
         yield Check("project", ok=False, detail=printable(project.doubt), next_step=step, optional=True)
         return
-    outside = "a bare repository: work is done in its worktrees and clones" if bare_at(Path.cwd()) else "outside git"
+    outside = "a bare repository: it has no files to work on" if bare_at(Path.cwd()) else "outside git"
     detail = f"the repository {project.root}" if project.git else f"{project.root}, {outside}"
     yield Check("project", ok=True, detail=printable(detail), optional=True)
 
@@ -193,7 +193,7 @@ def _odd_logs() -> Iterator[Check]:
     if found:
         detail = "; ".join(f"{one.path}: {one.reason}" for one in found[:_NAMED])
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        step = "No session of yours is in them: move them away, or leave them."
+        step = "They contain none of your sessions: move them away, or leave them."
         yield Check("odd logs", ok=False, detail=f"{detail}{more}", next_step=step, optional=True)
 
 
@@ -228,7 +228,7 @@ def _vectors() -> Iterator[Check]:
 
 def _install() -> Iterator[Check]:
     """Which one it is: both are sound."""
-    detail = "full: sentence-transformers embeds many passages, and other models can be named"
+    detail = "full: sentence-transformers embeds many passages, and other models are possible"
     if not has_frameworks():
         detail = "light: onnxruntime embeds everything; other models need sentence-transformers"
     yield Check("install", ok=True, detail=detail, optional=True)
@@ -240,7 +240,7 @@ def _model(embedder: Embedder) -> Iterator[Check]:
     try:
         one, near, far = embedder.embed(texts)
     except Exception as error:  # noqa: BLE001 - any model may be configured
-        step = "Unset SMART_FORK_MODEL, or reinstall smart-fork; words are searched meanwhile."
+        step = "Unset SMART_FORK_MODEL, or reinstall smart-fork; search uses words only until then."
         yield Check("model", ok=False, detail=str(error), next_step=step)
         return
     alike, unlike = float(one @ near), float(one @ far)
@@ -249,7 +249,7 @@ def _model(embedder: Embedder) -> Iterator[Check]:
         "model",
         ok=ok,
         detail=f"{embedder.model}, {embedder.dimensions} dimensions, alike {alike:.2f}, unlike {unlike:.2f}",
-        next_step="" if ok else "This model does not tell meanings apart; choose another with SMART_FORK_MODEL.",
+        next_step="" if ok else "This model cannot tell meanings apart. Set SMART_FORK_MODEL to another one.",
     )
 
 
@@ -261,11 +261,11 @@ def _reranker() -> Iterator[Check]:
     try:
         alike, unlike = rerank("retry a failed upload", ["try the upload again when it fails", "a cake recipe"])
     except Exception as error:  # noqa: BLE001 - any model may be configured
-        step = "Unset SMART_FORK_RERANKER, or name another cross-encoder; results are as good as without meanwhile."
+        step = "Unset SMART_FORK_RERANKER, or set another cross-encoder. Until then results are not reranked."
         yield Check("reranker", ok=False, detail=str(error), next_step=step, optional=True)
         return
     ok = alike > unlike
-    step = "" if ok else "It does not tell answers from others; name another cross-encoder in SMART_FORK_RERANKER."
+    step = "" if ok else "It ranks wrong answers first. Set SMART_FORK_RERANKER to another cross-encoder."
     detail = f"{name}, alike {alike:.2f}, unlike {unlike:.2f}"
     yield Check("reranker", ok=ok, detail=detail, next_step=step, optional=True)
 
@@ -298,7 +298,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
             query = Query(str(row[1]), Scope((int(str(row[0])),)), 5, everywhere=True)
             found = search(store, query, partial(embedded, embedder))
     except IndexUnavailable:
-        yield Check("search", ok=False, detail="there is no index to search", next_step="Mend the index first.")
+        yield Check("search", ok=False, detail="there is no index to search", next_step="Repair the index first.")
         return
     ok, count = bool(found.hits) and not found.error, len(found.hits)
     detail = f"{found.mode}, {count} result{'s' * (count != 1)}" + (f"; {found.error}" if found.error else "")

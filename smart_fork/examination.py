@@ -115,13 +115,13 @@ class _Examination:
         for paths, what in (
             (new, "are not in the index yet"),
             (gone, "that the index speaks of are gone"),
-            (bare, "of those are not kept as a copy either, so that their sessions can be found and not forked"),
+            (bare, "of those have no kept copy: their sessions can be found, but not forked"),
         ):
             if paths:
                 detail = f"{len(paths)} logs {what}: {_some(paths)}"
                 yield Check("logs", ok=False, detail=detail, next_step=_RUN_INDEX, optional=True)
         self._samples = self._sampled(there)
-        yield Check("logs", ok=True, detail=f"{len(there)} logs, of {len(known)} the index knows what was read")
+        yield Check("logs", ok=True, detail=f"{len(there)} logs, {len(known)} of them indexed")
 
     def _sampled(self, there: dict[str, LogFile]) -> list[_Sample]:
         rows: Any = self._store.db.execute(
@@ -161,7 +161,7 @@ class _Examination:
         if now is None or now.stamp != file.stamp:
             return "", ""  # it has changed meanwhile
         if session is None or session.session_id != row.session_id:
-            return f"{who}: its log is none of that session", ""
+            return f"{who}: its log belongs to another session", ""
         if session.parent_id and not agent.locate(session.parent_id):
             return "", ""  # what it shares with its parent cannot be read any more
         document, _ = document_of(session, READERS, row.repo_root)
@@ -186,11 +186,11 @@ class _Examination:
         if back:
             yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=_RUN_INDEX)
         if lost:
-            detail = f"{len(lost)} are missing of sessions whose logs are gone: {_some(lost)}"
-            step = "`smart-fork show ID` still shows what a kept copy has; `smart-fork forget ID` removes the rest."
+            detail = f"{len(lost)} exports of sessions with deleted logs are missing: {_some(lost)}"
+            step = "`smart-fork show ID` prints a kept copy; `smart-fork forget ID` removes the rest."
             yield Check("exports", ok=False, detail=detail, next_step=step)
         if left:
-            detail = f"{len(left)} of forgotten sessions are still there: {_some(left)}"
+            detail = f"{len(left)} exports of forgotten sessions are still there: {_some(left)}"
             yield Check("exports", ok=False, detail=detail, next_step=_RUN_INDEX)
         if not missing and not left:
             yield Check("exports", ok=True, detail=f"{len(rows)} sessions have theirs")
@@ -266,7 +266,7 @@ def _workers() -> Iterator[Check]:
     path = registry_file()
     if not path.exists():
         return
-    step = f"Stop what runs, and move {path} away: running workers are found again, others are lost."
+    step = f"Stop all workers, and move {path} away: running workers are found again, others are lost."
     try:
         with read_only(path) as db:
             yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)

@@ -26,7 +26,7 @@ def read(path: Path, by_hand: str) -> str | None:
     except OSError as error:
         raise SmartForkError(f"{path} cannot be read: {error.strerror}", by_hand) from error
     except ValueError as error:
-        raise SmartForkError(f"{path} is not UTF-8, and was left as it is", by_hand) from error
+        raise SmartForkError(f"{path} is not UTF-8, and was not changed", by_hand) from error
 
 
 def write(path: Path, before: str | None, text: str | None) -> None:
@@ -59,4 +59,4 @@ def check_writable(path: Path) -> None:
     """
     target = path.resolve()
     if target.is_file() and not target.stat().st_mode & stat.S_IWUSR:
-        raise SmartForkError(f"{path} is read-only, and was left as it is", f"Make it writable (chmod u+w {path}).")
+        raise SmartForkError(f"{path} is read-only, and was not changed", f"Make it writable (chmod u+w {path}).")

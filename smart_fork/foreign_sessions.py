@@ -74,8 +74,10 @@ def refuse_owing(session_id: str) -> None:
     """
     if session_id in owing():
         raise Conflict(
-            "Something of this session was withdrawn, and is still in your copy of it, which an agent has open.",
-            advice("End that, then: smart-fork team sync.", tool="Have that agent ended; then ask once more."),
+            "Withdrawn text is still in your copy of this session, which an agent has open.",
+            advice(
+                "End that agent, then run: smart-fork team sync.", tool="The user must end that agent. Then ask again."
+            ),
         )
 
 

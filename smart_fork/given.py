@@ -19,7 +19,7 @@ def refuse_empty(given: Mapping[str, object]) -> None:
         Usage: one is blank.
     """
     if (name := empty_among(given)) is not None:
-        raise Usage(f"{name} is empty", "Give it a value, or leave it out.")
+        raise Usage(f"{name} is empty", "Give it a value, or drop it.")
 
 
 def refuse_both(given: Mapping[str, object], pairs: Sequence[tuple[str, str]]) -> None:

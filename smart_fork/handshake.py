@@ -44,7 +44,7 @@ def secret_in(path: str | os.PathLike[str]) -> str:
     try:
         about = os.fstat(opened)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
-            raise UnsafeSecretError("is not your own file")
+            raise UnsafeSecretError("belongs to another user")
         if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise UnsafeSecretError("can be read or written by others")
         text = os.read(opened, 2 * TOKEN_BYTES + 2).decode("ascii", "replace").strip()

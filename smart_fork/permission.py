@@ -87,7 +87,7 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
     except (OSError, ValueError):  # a NUL, half a character
         meant = ""
     if not permits(meant, below=below):
-        raise NotFound(f"Not found among the projects that you may ask about: {what}", HINT)
+        raise NotFound(f"Not found in the projects that this client may read: {what}", HINT)
 
 
 def hint(otherwise: str) -> str:

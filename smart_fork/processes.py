@@ -367,7 +367,7 @@ def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> Sma
     if cwd is not None and not cwd.is_dir():
         return NotFound(f"No such directory: {cwd}")
     if isinstance(error, FileNotFoundError) and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
-        return ProgramFailed(f"{name} cannot be started: what its first line names is missing: {argv[0]}")
+        return ProgramFailed(f"{name} cannot be started: the interpreter in its first line is missing: {argv[0]}")
     if isinstance(error, FileNotFoundError):
         return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
     return ProgramFailed(f"{name} cannot be started: {error}")

@@ -318,7 +318,7 @@ class Registry:
                 reference,
             )
             if len(found) > 1:
-                raise Usage(f"{shown} is the beginning of {len(found)} workers", "Give more characters.")
+                raise Usage(f"{shown} matches {len(found)} workers", "Give more characters.")
             if found:
                 return found[0]
         raise NotFound(

@@ -39,9 +39,8 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return RegistryUnavailable(
             f"The register of workers, {path}, is damaged: {error}",
-            "No worker starts before this is repaired. Running workers continue. "
-            "Move it away to begin again, or save what "
-            f"can be read: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
+            "New workers cannot start. Running workers continue. Move it away to begin again, or save its readable "
+            "part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
         )
     return RegistryUnavailable(f"The register of workers cannot be used: {error}", next_step(error))
 

@@ -103,7 +103,7 @@ def _reason(line: bytes) -> tuple[int, str]:
     if isinstance(content, list):
         return _INVALID_REQUEST, "it is a batch. Send each message on its own"
     if not isinstance(content, dict):
-        return _INVALID_REQUEST, "it is no object"
+        return _INVALID_REQUEST, "it is not an object"
     return _fault(content) or (_INVALID_REQUEST, f"it is nested more than {MAX_DEPTH} deep")
 
 
@@ -113,16 +113,16 @@ def _unreadable(line: bytes) -> str:
     try:
         json.dumps(json.loads(line), ensure_ascii=False, allow_nan=False).encode()
     except UnicodeDecodeError:
-        return "it is no UTF-8"
+        return "it is not UTF-8"
     except UnicodeEncodeError:
-        return "it has half a character in it (a lone surrogate)"
+        return "it has a lone surrogate"
     except json.JSONDecodeError:
-        return "it is no JSON"
+        return "it is not JSON"
     except RecursionError:
         return f"it is nested more than {MAX_DEPTH} deep"
     except ValueError:
         pass
-    return "it has a number in it that is none, or too large (NaN, 1e400)"
+    return "it has an invalid number (NaN, 1e400)"
 
 
 def _fault(content: dict[str, Any]) -> tuple[int, str] | None:

@@ -96,7 +96,7 @@ def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
         if whose in (None, agent) and session_id.lower().startswith(name.lower())
     ]
     if not found:
-        raise NotFound(f"No such session was forgotten: {shown}")
+        raise NotFound(f"No forgotten session has this id: {shown}")
     one = only_one(found, name, shown=shown)
     return one.agent, one.session_id
 
@@ -107,7 +107,7 @@ def _writing() -> Iterator[None]:
         with only_writer(PATIENCE):
             yield
     except IndexBusyError as error:
-        raise SmartForkError("Another process is indexing", "Try again when it has ended.") from error
+        raise SmartForkError("Another process is indexing", "Try again when it ends.") from error
 
 
 def _now() -> str:

@@ -152,7 +152,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
         with kept_logs.opened(copy) as path:
             result = READERS[located.agent].read(path, keep_raw=keep_raw)
     except OSError as error:
-        hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
+        hint = f"Its export may still exist: {export_path(located.agent, located.session_id)}"
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
     if result.session is None:
         raise NotFound(f"No conversation in the kept copy of {located.session_id}: {result.skipped}")
@@ -269,7 +269,7 @@ def exported(located: Located) -> Masked:
 
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
     """Where the sessions of an agent cannot be read, it may be one of these."""
-    listed = advice("`smart-fork list --all-projects` shows what there is.", tool="list_sessions shows what there is.")
+    listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
     return NotFound(
         f"Session not found: {reference}", permission.hint(" ".join((*(f"{why}." for why in whys), listed)))
     )

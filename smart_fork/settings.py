@@ -41,11 +41,11 @@ VARIABLES = (
     Variable("SMART_FORK_QMD_SECONDS", "Time limit of one qmd search, in seconds.", "20"),
     Variable(
         "SMART_FORK_INDEXING",
-        "false: never index without being asked. true: the service keeps the index fresh.",
+        "false: never index automatically. true: the service keeps the index fresh.",
         "index before each find",
     ),
     Variable("SMART_FORK_INDEX_CRON", "Interval of full runs: 15m, 6h or five cron fields.", DEFAULT_INTERVAL),
-    Variable("SMART_FORK_BACKGROUND", "0: start no background process that completes the index.", "1"),
+    Variable("SMART_FORK_BACKGROUND", "0: never complete the index in the background.", "1"),
     Variable(
         "SMART_FORK_KEEP_TRANSCRIPTS",
         "true: keep compressed copies of all indexed logs. false: keep none.",
@@ -58,7 +58,7 @@ VARIABLES = (
     Variable("SMART_FORK_TOOLS", "all: list every MCP tool. few: list seven.", "few"),
     Variable("SMART_FORK_MAX_WORKERS", "Most workers that may run together.", "8"),
     Variable("SMART_FORK_CHECK_LOGIN", "false: start a worker even if its agent is not logged in.", "true"),
-    Variable("SMART_FORK_TMUX_SOCKET", "Name of the tmux server for new windows.", "the server around, else default"),
+    Variable("SMART_FORK_TMUX_SOCKET", "Name of the tmux server for new windows.", "the current server, else default"),
     Variable("SMART_FORK_TEAM_URL", "Address of the team server, for scripts without a login.", "the saved login"),
     Variable("SMART_FORK_TEAM_TOKEN", "Token for the team server.", "the saved login", secret=True),
     Variable(
@@ -73,7 +73,7 @@ VARIABLES = (
 GIVEN = (
     Variable("SMART_FORK_WORKER_ID", "Id of the worker that runs this program."),
     Variable("SMART_FORK_DEPTH", "Number of workers above this one. It limits workers that start workers."),
-    Variable("SMART_FORK_ASKS_SHELL", "Set while smart-fork reads the variables of your login shell."),
+    Variable("SMART_FORK_ASKS_SHELL", "Set while smart-fork reads your login shell's variables."),
 )
 
 
@@ -90,7 +90,7 @@ KEYS = (
     ConfigKey("service", "projects", "Folders of projects that every client of the service may search."),
     ConfigKey("team", "never", "Sessions in these folders are never pushed."),
     ConfigKey("team", "redact", "Regular expressions of your own secrets, masked in every push."),
-    ConfigKey("team", "allow", "Texts that look secret and are not. They are not masked."),
+    ConfigKey("team", "allow", "Harmless texts that look like secrets. They are not masked."),
     ConfigKey("team", "auto_fork", "Let agents fork sessions of teammates without asking."),
 )
 
@@ -133,7 +133,9 @@ def agent_variables() -> tuple[Variable, ...]:
     )
     folders = (
         Variable(
-            name, "Folder of an agent, as the agent itself reads it.", f"~/{home.default}" * (name == home.variable)
+            name,
+            "Folder of an agent. The agent itself also reads this variable.",
+            f"~/{home.default}" * (name == home.variable),
         )
         for home in homes()
         for name in (home.variable, *home.beside)

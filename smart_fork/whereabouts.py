@@ -60,9 +60,7 @@ def unplaced(cwd: str) -> str:
     if recorded(cwd) is not None:
         return ""
     return (
-        f"it worked in {directory_of(cwd)}, which is no absolute path here"
-        if cwd
-        else "it is not known where it worked"
+        f"it worked in {directory_of(cwd)}, which is not an absolute path here" if cwd else "its directory is unknown"
     )
 
 

@@ -83,7 +83,7 @@ def test_no_link_of_the_readme_leads_nowhere_where_a_registry_shows_it():
         if token.type in {"link_open", "image"}
     ]
 
-    assert f"{REPOSITORY}/blob/main/docs/setup.md" in links
+    assert f"{REPOSITORY}/blob/main/docs/how-to/setup.md" in links
     assert [] == [link for link in links if not link.startswith(("https://", "#"))]
 
 

@@ -1,4 +1,4 @@
-"""The figures as Markdown, for the terminal and for docs/benchmarks.md."""
+"""The figures as Markdown, for the terminal and for docs/explanation/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class VectorsUnavailableError(IndexerError):
     """sqlite-vec cannot be loaded, so vectors can neither be searched nor kept."""
 
     code = "vectors_unavailable"
-    usual_hint = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; words are searched meanwhile."
+    usual_hint = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; search uses words only until then."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"sqlite-vec cannot be loaded: {reason}")

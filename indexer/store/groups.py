@@ -78,6 +78,6 @@ def faults(db: apsw.Connection) -> Iterator[str]:
         if strange:
             yield f"group {group} of vectors has {strange} that are no vectors of passages of its part"
     if home:
-        yield f"{len(home)} passages have no vector where it should be"
+        yield f"{len(home)} passages lack their vector"
     if slots:
-        yield f"{len(slots)} vectors are where there are none"
+        yield f"{len(slots)} vectors belong to no passage"

@@ -69,6 +69,6 @@ def words(db: apsw.Connection) -> Iterator[str]:
             found = {row for (row,) in db.execute(f"SELECT rowid FROM {index} WHERE {index} MATCH 'part: p{part}'")}  # noqa: S608 - constants and an integer
             there = {row for (row,) in db.execute(f"SELECT id FROM {table} WHERE part = ?", (part,))}  # noqa: S608 - constants
             if missing := there - found:
-                yield f"{len(missing)} {name} of part {part} cannot be found by their words"
+                yield f"{len(missing)} {name} of part {part} are missing from the word index"
             if surplus := found - there:
                 yield f"{index} has words of {len(surplus)} {name} of part {part} that are not there"

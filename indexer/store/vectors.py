@@ -37,7 +37,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
         ValueError: they are not of the length that the index has.
     """
     if any(len(vector) != length(db) for vector in vectors.values()):
-        raise ValueError("these are no vectors of the model that the index is embedded with")
+        raise ValueError("these vectors are not from the model of the index")
     with telling_damage(db):
         db.executemany(
             "INSERT INTO vectors(rowid, part, vector) VALUES(?, ?, vec_int8(?))",

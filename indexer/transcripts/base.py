@@ -126,7 +126,7 @@ class AgentAdapter(Protocol):
             try:
                 os.scandir(folder).close()
             except PermissionError:
-                return f"{folder} is closed to you; make it one that you may read"
+                return f"{folder} cannot be read; give yourself permission to read it"
             except OSError:  # there is none
                 continue
         return ""

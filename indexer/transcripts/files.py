@@ -54,7 +54,7 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
             if os.access(entry.path, os.R_OK | os.X_OK):
                 yield from odd_files(entry.path, suffix, depth - 1)
             else:
-                yield entry.path, "a folder that is closed to you"
+                yield entry.path, "a folder that you may not read"
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
@@ -73,7 +73,7 @@ def _odd(entry: os.DirEntry[str]) -> str:
             return ""
         mode = entry.stat().st_mode
     except FileNotFoundError:
-        return "a link that leads nowhere" if entry.is_symlink() else ""
+        return "a broken link" if entry.is_symlink() else ""
     except OSError as error:
         return error.strerror or "unreadable"
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}

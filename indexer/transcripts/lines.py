@@ -148,8 +148,8 @@ class LineReader:
 def _odd(raw: bytes, reason: str, read: int) -> str:
     """What a file is that has no record up to this line; empty where it may have been begun and no more."""
     if reason:
-        return f"{NO_LOG}no line is a record"
-    return f"{NO_LOG}nothing but blanks and NULs" if b"\0" in raw or read > _LINE_BYTES else ""
+        return f"{NO_LOG}no line is a valid record"
+    return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:

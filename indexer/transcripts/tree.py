@@ -244,7 +244,7 @@ class Tree(ABC):
         if not turns:
             return None, "only sub-agent records" if facts.get("sidechain") else "no conversation"
         if not any(turn.prompt for turn in turns):
-            return None, "nobody asked anything"
+            return None, "it has no prompt"
         cwd, title = self._cwd(), self.title(turns)
         begun, root = facts.get("root") or ("", "")
         begins_aside = turns[0].id == facts.get("aside") and len(turns) > 1  # on what is left out: nobody else's

@@ -92,7 +92,7 @@ def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source
             yield following, early.pop(following)
             following = next(order, None)
     if following is not None:
-        raise ForkRefused(f"The log has changed while it was read: {source}", "Try again.")
+        raise ForkRefused(f"The log changed during reading: {source}", "Try again.")
 
 
 def compacted_at(turns: Sequence[Turn]) -> int:
@@ -126,7 +126,7 @@ class Copier(ABC):
         """
         del session
         raise ForkRefused(
-            f"Nothing can be left out of a session of {self.name}: it is forked whole",
+            f"Sessions of {self.name} can only be forked whole",
             "Fork it without a budget, or at an earlier message (at).",
         )
 

@@ -64,7 +64,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
         gone = len(result) - 2 * end
         if gone <= _LINE:
             return result
-        return f"{result[:end]}\n[… {gone:,} characters left out of this copy …]\n{result[-end:]}"
+        return f"{result[:end]}\n[… {gone:,} characters dropped from this copy …]\n{result[-end:]}"
     if depth >= _DEPTH:
         return result
     if isinstance(result, list):
@@ -72,7 +72,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
         return [shortened(part, kind, each, depth + 1) for part in result]
     if isinstance(result, dict):
         if str(result.get("type")) in _IMAGES or "inlineData" in result:
-            return {"type": kind, "text": "[an image, left out of this copy]"}
+            return {"type": kind, "text": "[an image, dropped from this copy]"}
         return {
             name: shortened(part, kind, end, depth + 1) if name in _TEXTS else part for name, part in result.items()
         }

@@ -56,27 +56,29 @@ def overrides() -> tuple[str, ...]:
 
 def command_of(agent: str) -> ProgramSpec:
     """The program of that agent. Raises `Usage` where we start none."""
-    return _needed(AGENTS[agent].command, f"Nothing of ours starts {title_of(agent)}")
+    return _needed(AGENTS[agent].command, f"smart-fork cannot start {title_of(agent)}")
 
 
 def starter_of(agent: str) -> Starter:
     """How that agent is started. Raises `Usage` where nothing of ours starts it."""
-    return _needed(AGENTS[agent].starter, f"Nothing of ours starts {title_of(agent)}")
+    return _needed(AGENTS[agent].starter, f"smart-fork cannot start {title_of(agent)}")
 
 
 def screen_of(agent: str) -> Screen:
     """How the screen of that agent is read. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].screen, f"It is not known what {title_of(agent)} shows on its screen")
+    return _needed(AGENTS[agent].screen, f"smart-fork cannot read the screen of {title_of(agent)} shows on its screen")
 
 
 def storage_of(agent: str) -> Storage:
     """Where that agent files its sessions. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].storage, f"It is not known where {title_of(agent)} keeps its sessions")
+    return _needed(
+        AGENTS[agent].storage, f"smart-fork does not know the session folder of {title_of(agent)} keeps its sessions"
+    )
 
 
 def copier(agent: str) -> Copier:
     """How that agent's sessions are copied. Raises `Usage` where they are not."""
-    return _needed(AGENTS[agent].copier, f"There are no branches of {title_of(agent)} sessions")
+    return _needed(AGENTS[agent].copier, f"smart-fork cannot branch {title_of(agent)} sessions")
 
 
 def forms_of(agent: str) -> Forms:
@@ -96,12 +98,12 @@ def heads_of(agent: str) -> Heads:
 
 def tail_of(agent: str) -> Tail:
     """How that agent goes on with its logs. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].tail, f"There is no live status of {title_of(agent)} sessions")
+    return _needed(AGENTS[agent].tail, f"smart-fork has no live status of {title_of(agent)} sessions")
 
 
 def login_of(agent: str) -> Login:
     """How that agent logs in. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].login, f"It is not known how {title_of(agent)} logs in")
+    return _needed(AGENTS[agent].login, f"smart-fork does not know how {title_of(agent)} logs in")
 
 
 def logins() -> Iterator[Login]:
@@ -126,7 +128,7 @@ def presences() -> Iterator[Presence]:
 
 def registration_of(agent: str) -> Registration:
     """How that agent is told of our MCP server. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].registration, f"It is not known how {title_of(agent)} registers servers")
+    return _needed(AGENTS[agent].registration, f"smart-fork does not know how {title_of(agent)} registers servers")
 
 
 def registrations() -> tuple[Registration, ...]:

@@ -22,7 +22,7 @@ def switched_off(settings: str, title: str) -> Iterator[str]:
     import json  # an event is told without
 
     if json.loads(settings).get("disableAllHooks") is True:
-        yield f"{title} runs no hooks at all: its settings say disableAllHooks"
+        yield f"{title} runs no hooks: disableAllHooks is set in its settings"
 
 
 class Hooks(ABC):

@@ -59,7 +59,7 @@ class Options:
     )
     worktree: bool | str | None = _said(
         key="worktree",
-        described="A git worktree of its own, or its name. Left out: one if possible.",
+        described="A new git worktree, or its name. Default: one if possible.",
         help="Run in a new git worktree.",
         types=(bool, str),
         flags=("--worktree", "-w"),
@@ -67,20 +67,20 @@ class Options:
     with_changes: bool = _said(default=False, help="Copy uncommitted changes too. Implies --worktree.", types=(bool,))
     place: str | None = _said(
         key="run_in",
-        described="Left out: tmux if installed.",
+        described="Default: tmux if installed.",
         help="Place to run. Default: tmux if installed.",
         flags=("--in",),
         choices=PLACES,
     )
     name: str | None = _said(
         key="name",
-        described="Its name, its window's and its worktree's.",
+        described="Name of the worker, its window and its worktree.",
         help="Name of the worker and its window.",
     )
     skip_permissions: bool = _said(
         default=False,
         key="skip_permissions",
-        described="It never asks before it acts. Only if the user wants that.",
+        described="Act without asking for permission. Only if the user wants that.",
         help="Let the agent act without asking for permission.",
         types=(bool,),
     )
@@ -88,8 +88,8 @@ class Options:
     brief: bool = _said(
         default=True,
         key="brief",
-        described="False: no note of what changed.",
-        help="Add a summary of what changed since the session.",
+        described="False: no change summary.",
+        help="Add a summary of changes since the session.",
         types=(bool,),
         flags=("--brief/--no-brief",),
     )
@@ -115,16 +115,16 @@ def said_of(option: Field[Any]) -> Said:
 _SUBJECT: dict[str, Said] = {
     "project_path": Said(described="The directory it works in."),
     "agent_type": Said(
-        described="Left out: the session's, or the caller's. Another agent receives fork_from as a hand-over."
+        described="Default: the session's or the caller's. Another agent receives fork_from as a hand-over."
     ),
-    "fork_from": Said(described="Fork this session: it knows all that the session knew, which stays as it is."),
-    "at": Said(described="With fork_from: only up to this message of read_session.", types=(int,)),
-    "budget": Said(described="With fork_from: only what answers prompt, in '30k' tokens, or 'match': the least."),
+    "fork_from": Said(described="Fork this session. The original stays as it is."),
+    "at": Said(described="With fork_from: fork after this message number.", types=(int,)),
+    "budget": Said(described="With fork_from: keep only what answers prompt, up to '30k' tokens. 'match': the least."),
     "keep": Said(described="Exchanges to keep within budget: '3,5-7'."),
-    "drop": Said(described="To leave out of it."),
+    "drop": Said(described="Exchanges to drop."),
     "resume_session_id": Said(described="Resume this session itself, in its directory. Refused while it runs."),
     "continue_session": Said(described="Resume the newest session of project_path.", types=(bool,)),
-    "fork_session": Said(described="Fork what resume_session_id or continue_session means.", types=(bool,)),
+    "fork_session": Said(described="Fork the session of resume_session_id or continue_session.", types=(bool,)),
 }
 _OPTIONS = {said.key: said for one in fields(Options) if (said := said_of(one)).key}
 #: All that may be said of a worker in JSON; what matters most first.

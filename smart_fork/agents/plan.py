@@ -85,7 +85,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
         raise Usage("A fork at an earlier message needs a new session id")
     prompt = plain_prompt(request.prompt)
     if request.headless and not prompt:
-        raise Usage("A worker without a terminal needs a prompt", "Say what it is to do, or run it in tmux.")
+        raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
     name = plain_name(request.name)
     line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
     return ForkPlan(
@@ -147,7 +147,7 @@ def plain_prompt(prompt: str | None) -> str:
     if len(text.encode()) > MAX_PROMPT_BYTES:
         raise Usage(
             f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
-            "Write it to a file, and ask for that file to be read.",
+            "Write it to a file, and let the prompt name the file.",
         )
     ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
     return text if ordinary else f" {text}"

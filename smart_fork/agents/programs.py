@@ -124,9 +124,7 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
         if not answer.ok and args == ("--help",):
             complaint = f": {answer.complaint}" if answer.complaint else ""
-            raise ProgramFailed(
-                f"{path} does not run ({answer.ending}){complaint}", "Run it yourself, and install it again."
-            )
+            raise ProgramFailed(f"{path} does not run ({answer.ending}){complaint}", "Reinstall it.")
         said = answer.stdout + answer.stderr  # some print their help there
         _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]

@@ -28,13 +28,14 @@ def amount(given: object) -> Amount:
     text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
     found = _NUMBER.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
-        raise Usage(f"{shown(given)} is no budget", "Give a number of tokens, such as 30000 or 30k, or match.")
+        raise Usage(f"{shown(given)} is not a budget", "Give a number of tokens, such as 30000 or 30k, or match.")
     whole, fraction, unit = found[1], found[2] or "", found[3].lower()
     if fraction and not unit:
-        raise Usage(f"{shown(given)} is no budget", "Give a whole number of tokens, such as 30000 or 30k, or match.")
+        raise Usage(f"{shown(given)} is not a budget", "Give a whole number of tokens, such as 30000 or 30k, or match.")
     tokens = int(f"{whole}{fraction.ljust(6, '0')}") * _TIMES[unit] // 1_000_000
     if not 0 < tokens <= MOST:
         raise Usage(
-            f"A budget is between 1 and {MOST:,} tokens, not {shown(given)}", "Such as 30k, or match for the least."
+            f"A budget is between 1 and {MOST:,} tokens, not {shown(given)}",
+            "Give for example 30k, or match for the least.",
         )
     return tokens

@@ -24,8 +24,8 @@ def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number
     ]
     return (
-        f"… {' and '.join(counted)} left out here.\n"
-        f"They are in session {session} from message {first} on: smart-fork shows them."
+        f"… {' and '.join(counted)} dropped here.\n"
+        f"They are in session {session}, from message {first}: smart-fork shows them."
     )
 
 

@@ -30,7 +30,7 @@ def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) 
     if budget is None:
         if keep is not None or drop is not None:
             raise Usage(
-                "Exchanges are kept and dropped only within a budget",
+                "Keeping and dropping exchanges needs a budget",
                 advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
             )
         return None
@@ -50,9 +50,9 @@ def numbers(given: str | None) -> frozenset[int]:
             continue
         sides = (low, high if dash else low)
         if not all(side.isascii() and side.isdigit() and len(side) <= 6 for side in sides):
-            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
+            raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
         first, last = sorted(map(int, sides))
         if last - first > 100_000:
-            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
+            raise Usage("Exchanges are given by number, such as 3,5-7", "--dry-run shows them.")
         found.update(range(first, last + 1))
     return frozenset(found)

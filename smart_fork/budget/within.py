@@ -34,7 +34,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     chooser = Chooser(parts, counted, end, session, gains_of(evidence))
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
     most = None if wanted.budget == MATCH else wanted.budget
-    notes = [f"The best exchanges are not known ({evidence.why_not}): the last exchange is kept"] if (
+    notes = [f"The best exchanges are unknown ({evidence.why_not}): the last exchange is kept"] if (
         evidence is not None and evidence.why_not and not evidence.parts
     ) else []  # fmt: skip
     known: dict[str, Any] = {
@@ -52,11 +52,11 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
         )
         return Selected(told, None)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
-        raise Usage("Nothing that anybody has asked would be left", "Drop fewer exchanges.")
+        raise Usage("No prompt would remain", "Drop fewer exchanges.")
     tokens = chooser.tokens(choice)
     too_much = most is not None and tokens > most
     if too_much:
-        what = "With the text to keep" if wanted.keep else "Nothing smaller is whole:"
+        what = "With the exchanges to keep," if wanted.keep else "In the smallest complete form,"
         notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
     rows = _rows(parts, chooser, choice)
     out = sum(row.kept == "nothing" for row in rows)
@@ -86,8 +86,8 @@ def _check(parts: Sequence[Unit], wanted: Wanted) -> None:
     for number in sorted(wanted.keep | wanted.drop):
         if number not in known:
             raise Usage(
-                f"There is no exchange {number} to be kept or dropped: they are {_span(known)}",
-                advice("--dry-run shows them.", tool="The answer's exchanges have their numbers."),
+                f"There is no exchange {number} to keep or drop: the session has {_span(known)}",
+                advice("--dry-run shows them.", tool="`exchanges` in the answer has their numbers."),
             )
     if both := wanted.keep & wanted.drop:
         raise Usage(f"Exchange {min(both)} cannot be both kept and dropped", "Name it once.")

@@ -27,7 +27,7 @@ _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name
 
 #: What there is always to do.
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
-_HELP = "Find the past session of this repository that already knows how, and run a fork of it."
+_HELP = "Find the past session that knows how, and fork it."
 
 
 def application(*names: str) -> typer.Typer:
@@ -180,7 +180,7 @@ def _run() -> int:
         raise
     except Exception as error:
         if isinstance(error, FileNotFoundError) and _is_nowhere():
-            gone = NotFound("The directory that this is run in was removed", "Go to one that is there: cd DIR.")
+            gone = NotFound("The current directory was removed", "Change to an existing one: cd DIR.")
             complain(gone, as_json=as_json)
             return gone.exit_code
         log.info("this is where it happened", exc_info=error)

@@ -33,7 +33,7 @@ def agents(as_json: JsonOption = False) -> None:
 
 def _standing(one: AgentAtAGlance) -> str:
     where = one.path if one.installed else "not installed"
-    version = one.version or ("of a version that it does not say" if one.installed else "")
+    version = one.version or ("of an unknown version" if one.installed else "")
     seen = f"{one.against_seen} than {one.seen}, which was tried" if one.against_seen else ""
     count = f"{one.sessions:,} session{'s' * (one.sessions != 1)}" if one.can["found"] else ""
     return ", ".join(filter(None, (where, version, seen, count)))

@@ -60,9 +60,9 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
         out.print(plain(f'smart-fork fork {short(best.session_id)} "{demo.intent}"'))
         say("")
         if not keep:
-            say("These sessions are gone again. On your own, in a repository where an agent has worked:")
+            say("The example sessions are deleted. Try your own, in a repository where an agent has worked:")
             say('  smart-fork find "what you want to do next"')
-            say("  smart-fork setup       makes it known to your agents")
+            say("  smart-fork setup       connects it to your agents")
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -152,7 +152,7 @@ def verify(
     if erase:
         with working("erasing", quiet=as_json):
             erase_again(reference or session, tool)
-    with working("looking at every byte", quiet=as_json):
+    with working("searching every byte", quiet=as_json):
         found = check(reference or session, tool)
     copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
     found = replace(found, words_found=_hinted(found.words_found), copies=copies)
@@ -181,7 +181,7 @@ def _print_found(found: Soundness) -> None:
     if found.unknown:
         say(f"{found.unknown} cuts have no snapshot, so verify cannot search for their words")
     for path in found.unsearched:
-        say(f"look at it yourself, it received a handover: {path}")
+        say(f"received a hand-over, check it by hand: {path}")
     out.print(plain("whole" if found.ok else "not known" if _is_not_known(found) else "not whole"))
 
 
@@ -250,7 +250,7 @@ def discard(
         raise Usage("Which snapshots?", "`smart-fork excise rollback --list` lists them.")
     if not yes:
         if as_json or not sys.stdin.isatty():
-            raise Usage("Deleted snapshots cannot be restored", "Add --yes to do it without being asked.")
+            raise Usage("Deleted snapshots cannot be restored", "Add --yes to do it without a question.")
         typer.confirm(f"Delete {len(wanted)} snapshot(s) for good?", abort=True, err=True)
     gone = [one.id for one in kept.discard(wanted)]
     if as_json:
@@ -289,7 +289,7 @@ def branch_without(
     from smart_fork.excise.trimmed_copy import branch
 
     if not reference:
-        raise Usage("Of which session?", "A branch is only made of a session that is named.")
+        raise Usage("Of which session?", "Name the session to branch.")
     target = cwd.resolve() if cwd else None
     told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).told()
     if as_json:

@@ -25,12 +25,12 @@ def export(  # noqa: PLR0917 - typer's way
     from smart_fork.page.export import exported
 
     if as_html == as_markdown:
-        raise Usage("Say which of the two it is to be: --html or --markdown")
+        raise Usage("Choose a format: --html or --markdown")
     where = None if file == Path("-") else file
     made = exported(session, "html" if as_html else "markdown", where, force=force)
     if as_json:
         print_json(made.as_json())
     elif made.file is not None:
-        say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it to anybody.")
+        say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it.")
     else:
         write(made.text)

@@ -45,7 +45,7 @@ def branch(  # noqa: PLR0917 - typer's way
     title: Annotated[str | None, typer.Option("--title", help="Title. Default: the parent's title.")] = None,
     without: Annotated[
         str | None,
-        typer.Option("--excise", help="Turns to leave out, numbered as in `excise list`: 5-7,9."),
+        typer.Option("--excise", help="Turns to drop, numbered as in `excise list`: 5-7,9."),
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Resume the copy immediately.")] = False,
     place: Annotated[PlaceChoice | None, typer.Option("--in", help="Place to run, with --start.")] = None,
@@ -69,9 +69,9 @@ def branch(  # noqa: PLR0917 - typer's way
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
     wanted = wanted_of(budget, keep, drop)
     if (intent is None) if at == MATCH else (intent is not None and wanted is None):
-        raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
+        raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
     if also and intent is None:
-        raise Usage("--also goes with --intent", "It says the intent in other words.")
+        raise Usage("--also goes with --intent", "--also is the intent in other words.")
     if without is not None:
         if start or title or at or project or wanted or as_agent:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
@@ -193,7 +193,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
     if at := one.left_parent_at:
         lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
     if one.merged_from:
-        lines.append(f"merged with what {', '.join(map(short, one.merged_from))} knew")
+        lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
     if running := one.running:
         lines.append(f"{running.status}: worker {running.worker_id}  {_one_line(running.attach)}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")

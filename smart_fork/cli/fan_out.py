@@ -66,24 +66,24 @@ def fork_several(wanted: Wanted, options: Options, how: dict[str, Any], *, as_js
         _print(answer.forks, dry_run=how["dry_run"])
         if left_out:
             least = FLOOR if wanted.min_score is None else wanted.min_score
-            say(f"note: {left_out} more were left out: their chances are below {least:.2f}. --min-score 0 takes all.")
+            say(f"note: {left_out} more were skipped: their scores are below {least:.2f}. --min-score 0 takes all.")
     if any(isinstance(one, NotForked) for one in answer.forks):
         raise typer.Exit(1)
 
 
 def _check(wanted: Wanted) -> None:
     if wanted.at not in (None, "match"):
-        raise Usage("--at takes a message's number only for one session", "Say --at match, or fork them one by one.")
+        raise Usage("--at takes a message's number only for one session", "Use --at match, or fork them one by one.")
     searching = wanted.at == "match" or wanted.top is not None
     if searching and not wanted.looked_for.strip():
-        raise Usage("--top and --at match need an intent", 'Say what to look for: --intent "…", or a prompt.')
+        raise Usage("--top and --at match need an intent", 'Give an intent: --intent "…", or a prompt.')
     if wanted.top is not None:
         from smart_fork.retrieval.request import check_score
 
         check_score(wanted.min_score)
     if (wanted.intent is not None or wanted.also) and not searching:
         given = "--also" if wanted.intent is None else "--intent"
-        raise Usage(f"{given} is only for --at match and --top", "Say what the forks are to do as their prompt.")
+        raise Usage(f"{given} is only for --at match and --top", "Without them, the prompt says what the forks do.")
 
 
 def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[list[Source], int]:

@@ -35,8 +35,8 @@ def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
     except IndexBusyError:
         return False, "Another process is indexing in the background."
     except (ModelUnavailableError, VectorsUnavailableError) as error:
-        step = "`smart-fork doctor` checks the model, and what keeps the vectors."
-        raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
+        step = "`smart-fork doctor` checks the model and the vector store."
+        raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
 
 
 def _indexed(*, quiet: bool) -> str:
@@ -59,7 +59,7 @@ def _later(plan: SetupPlan) -> str:
     from smart_fork.processes import SystemProcesses
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
-        return "The service does the rest. `smart-fork index status` says how far it is."
+        return "The service does the rest. `smart-fork index status` shows the progress."
     log = private_dir(state_home() / "logs") / "first-index.log"
     argv = [plan.program, "index", "run", "--if-idle"]
     SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)

@@ -33,7 +33,7 @@ def forget(
         return
     what = f"{done.agent_type} {done.session_id}"
     if undo:
-        there = "it is indexed again" if done.jsonl_path else "but nothing of it is left to be indexed"
+        there = "it is indexed again" if done.jsonl_path else "but nothing of it is left to index"
         out.print(plain(f"{what} is no longer forgotten; {there}."))
         return
     out.print(plain(f"{what} is forgotten."))
@@ -42,7 +42,7 @@ def forget(
     if done.jsonl_path:
         err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
         if shared := shared_copy(Path(done.jsonl_path), done.agent_type):
-            err.print(plain(f"It was shared. Withdraw that: smart-fork team delete {shared} --everywhere"))
+            err.print(plain(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere"))
 
 
 def _ask(reference: str, *, as_json: bool) -> None:
@@ -56,7 +56,7 @@ def _ask(reference: str, *, as_json: bool) -> None:
 
     located = sessions.locate(reference)
     if as_json or not sys.stdin.isatty():
-        raise Usage("A forgotten session cannot be restored", "Add --yes to do it without being asked.")
+        raise Usage("A forgotten session cannot be restored", "Add --yes to do it without a question.")
     try:
         about = f": {title(sessions.look_into(located).title)}"
     except NotFound:

@@ -98,7 +98,7 @@ def fork(  # noqa: PLR0917 - typer's way
     if options.worktree is False and options.with_changes:
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
     if min_score is not None and top is None:
-        raise Usage("--min-score is only for --top", "A session that is named is forked, whatever its score.")
+        raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
     how: dict[str, Any] = {
         "cwd": str(cwd) if cwd else None,
         "dry_run": dry_run,
@@ -127,7 +127,7 @@ def fork(  # noqa: PLR0917 - typer's way
 
 def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Wanted:
     if wanted is None:
-        raise Usage("--merge needs a budget", "Say how much of both: --budget 40k.")
+        raise Usage("--merge needs a budget", "Give a budget for all of them: --budget 40k.")
     if at is not None or top is not None:
         raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
     return wanted
@@ -161,7 +161,9 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
 
     if at != "match" and wanted is None and (intent is not None or also):
         given = "--also" if intent is None else "--intent"
-        raise Usage(f"{given} is only for --at match, --budget and --top", "Say what the fork is to do as its prompt.")
+        raise Usage(
+            f"{given} is only for --at match, --budget and --top", "Without them, the prompt says what the fork does."
+        )
     number = message_number(at) if at != "match" else None
     with (
         _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
@@ -240,7 +242,7 @@ def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
     """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
     if not words:
-        raise Usage("Which session is to be forked?", "`smart-fork find` and `smart-fork list` show their ids.")
+        raise Usage("No session given", "`smart-fork find` and `smart-fork list` show their ids.")
     if len(words) == 1 or (not protected and _is_session(words[-1])):
         return words, None
     return words[:-1], words[-1]
@@ -258,7 +260,7 @@ def _is_session(word: str) -> bool:
 
 def _prompt_alone(words: list[str]) -> str | None:
     if len(words) > 1:
-        raise Usage("With --top, sessions are searched and not named", "Say only the prompt, in quotation marks.")
+        raise Usage("--top searches for sessions and takes no id", "Give only the prompt, in quotation marks.")
     return words[0] if words else None
 
 
@@ -270,7 +272,7 @@ def _fork_at_match(
 
     wanted = options.prompt if intent is None else intent
     if not (wanted and wanted.strip()):
-        raise Usage("--at match needs an intent", 'Say what to look for in the session: --intent "…", or a prompt.')
+        raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
     with progress_bar(quiet=as_json) as progress:
         return fork_at_match(session, wanted, engine(progress), options, also=also, **how)
 
@@ -284,5 +286,5 @@ def message_number(at: str | None) -> int | None:
     if at is None:
         return None
     if not (at.isascii() and at.isdigit()):
-        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; or say `match`.")
+        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; `match` finds one.")
     return int(at)

@@ -75,5 +75,5 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 def price_in_words(price: ForkPrice) -> str:
     """What a fork loads, for a person."""
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
-    cache = "which its model may still have in its cache" if price.cached else "probably no longer cached"
+    cache = "which may still be cached" if price.cached else "probably no longer cached"
     return f"It loads about {price.tokens:,}{of} tokens, {cache}"

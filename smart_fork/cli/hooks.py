@@ -69,13 +69,13 @@ def _print_changes(done: list[HooksChanged]) -> None:
             say(f"error: {one.error}")
             say(f"  {one.hint}")
             continue
-        what = "hooks are installed in" if one.installed else "no hooks of ours in"
+        what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
         out.print(plain(f"{one.agent}: {what} {one.path}{'' if one.changed else ' (nothing changed)'}"))
         for note in one.notes:
             say(f"note: {note}")
 
 
-def hook(agent: Annotated[str, typer.Argument(help="The name of the agent that runs it.")] = "") -> None:
+def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:
     """For the agents: take one event from stdin, in silence. They run the module itself, which starts faster."""
     from smart_fork.hooks.__main__ import main
 

@@ -79,14 +79,14 @@ def run(
         _settle()
     except IndexBusyError as error:
         if not if_idle:
-            step = "`smart-fork index status` shows how far it is."
+            step = "`smart-fork index status` shows the progress."
             raise SmartForkError("Another process has been indexing for ten minutes", step) from error
         if as_json:
             print_json({"busy": True})
         return
     except (ModelUnavailableError, VectorsUnavailableError) as error:
-        step = "`smart-fork doctor` checks the model, and what keeps the vectors."
-        raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
+        step = "`smart-fork doctor` checks the model and the vector store."
+        raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
     done = Indexed(
         **asdict(report),
         total_seconds=round(time.monotonic() - started, 2),
@@ -131,7 +131,7 @@ class _Following:
 
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
-    """Show what is indexed and how complete it is."""
+    """Show the size of the index and how complete it is."""
     from smart_fork.retrieval import covered
     from smart_fork.retrieval.status import in_words, index_status, when_next
 
@@ -198,7 +198,7 @@ def _print_report(done: Indexed) -> None:
         say(NOT_ERASED)
     if done.broken_lines:
         broken = f"{done.broken_lines} broken lines in {len(done.broken_logs)} logs"
-        say(f"{broken}; `smart-fork index status --json` says which")
+        say(f"{broken}; `smart-fork index status --json` lists them")
 
 
 def _in_words(value: object) -> str:

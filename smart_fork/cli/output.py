@@ -37,10 +37,10 @@ class Unprinted(SmartForkError):
     """Stdout does not take what is printed, as where a disk is full."""
 
     code = "unprinted"
-    usual_hint = "Make room where it goes, or have it go elsewhere."
+    usual_hint = "Free space there, or write it elsewhere."
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(f"What it prints could not be written: {error.strerror or error}")
+        super().__init__(f"The output could not be written: {error.strerror or error}")
 
 
 class _Stream:

@@ -36,9 +36,9 @@ def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
         return [("index", f"{index.error}. {index.hint}")]
     shares = covered.in_words(index.covered)
     done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
-    unread = f", {index.unread_logs:,} logs to be read" if index.unread_logs else ""
+    unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""
     broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""
-    aside = [("", f"it was damaged, and kept as {path}: delete that when you like") for path in index.set_aside]
+    aside = [("", f"it was damaged, and kept as {path}: delete it when you like") for path in index.set_aside]
     return [
         ("index", f"{index.sessions:,} sessions of {index.logs:,} logs, {done}{unread}{broken}"),
         ("", f"{index.bytes / 1e6:.1f} MB, last changed {index.updated_at or 'never'}"),
@@ -58,7 +58,7 @@ def _service(service: ServiceOverview) -> list[tuple[str, str]]:
         rows.append(("", f"restart pending: {change}, when it is idle"))
     indexing = service.status.indexing
     if indexing.state == "off":
-        return [*rows, ("indexing", "only when asked: SMART_FORK_INDEXING is not set to true for the service")]
+        return [*rows, ("indexing", "only on demand: SMART_FORK_INDEXING is not true for the service")]
     doing = f" ({indexing.doing})" if indexing.doing else ""
     rows.append(("indexing", f"{indexing.state}{doing}, next run {indexing.next_run or 'unknown'}"))
     if indexing.last_error:
@@ -69,7 +69,7 @@ def _service(service: ServiceOverview) -> list[tuple[str, str]]:
 def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
     if not recall.on:
         return []
-    spoke = f"spoke in {recall.told:,} of {recall.sessions:,} new sessions"
+    spoke = f"suggested a session in {recall.told:,} of {recall.sessions:,} new sessions"
     spoke += f", too late in {recall.late:,}" if recall.late else ""
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 

@@ -42,7 +42,7 @@ def pick() -> int:
         from smart_fork.agents.selection import readable, titles
 
         whose = titles(readable(), "or")
-        say(f"No session of {whose} is there yet. `smart-fork demo` shows what this does; --help lists all.")
+        say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
         return 3
     program = shutil.which("fzf")
     chosen = with_fzf(program, rows) if program else with_numbers(rows, input)
@@ -75,7 +75,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow
     show = shlex.join([sys.executable, "-P", "-m", "smart_fork", "show"])
     argv = [program, "--delimiter=\t", "--with-nth=2..", "--no-multi", "--layout=reverse", "--prompt=fork> "]
     argv += [f"--preview={show} {{1}}", "--preview-window=down,60%,wrap", f"--expect={','.join(filter(None, _KEYS))}"]
-    argv += ["--header=Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc leaves"]
+    argv += ["--header=Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"]
     lines = "".join(f"{row.session_id}\t{row}\n" for row in rows)
     told = at_this_terminal(argv, lines.encode("utf-8", "replace")).splitlines()
     if len(told) < 2:
@@ -92,7 +92,7 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
         for number, row in enumerate(seen, start=1):
             out.row(plain(f"{number:>3}. {row}"))
         try:
-            said = ask("Number forks, o3 opens, y3 copies the command, words narrow, Enter leaves: ").strip()
+            said = ask("Number forks, o3 opens, y3 copies the command, words filter, Enter quits: ").strip()
         except EOFError:
             return None
         if not said:
@@ -106,7 +106,7 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
         words = said.casefold().split()
         narrowed = [row for row in rows if all(word in str(row).casefold() for word in words)]
         if not narrowed:
-            say(f'None has these words. What it was about finds more: smart-fork find "{plain(said)}"')
+            say(f'No title has these words. Search by meaning: smart-fork find "{plain(said)}"')
         seen = narrowed or list(rows)
 
 

@@ -69,7 +69,7 @@ def find(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.team.search import find_shared
 
         if agent != EVERYBODY:
-            raise Usage("--agent and --team are mutually exclusive", "The team's server searches all agents.")
+            raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         find_shared(
             intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets, as_json=as_json,
             project=str(project) if project else None,
@@ -218,9 +218,9 @@ def _print_next(answer: Found) -> None:
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
     if answer.results and not fitting:
-        say('Next: smart-fork new "what it is to do": begin without one, for nothing here fits')
+        say('Next: smart-fork new "what it is to do": start a new session, no past one fits')
         if answer.project_path is not None:
-            say("      or look everywhere: --all-projects")
+            say("      or search everywhere: --all-projects")
     elif best is not None:
         name = short(best.session_id)
         say(f'Next: {suggested_fork(best, name)} "what it is to do"')
@@ -314,7 +314,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     elif (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
         say(f"None of these fits for sure: the best one's score, the chance that it is what you mean, is {best:.2f}.")
         if not answer.also:
-            say("Say it in other words as well: --also TEXT, once for each phrasing.")
+            say("Add other phrasings: --also TEXT, once for each.")
     if answer.search_error:
         say(f"Searched by {answer.search_mode} only: {answer.search_error}")
     for notice in (
@@ -338,10 +338,10 @@ def _missing(state: IndexState) -> str:
 
     parts = []
     if state.embedded < state.chunks:
-        done = f"{state.embedded} of {state.chunks} passages have their meaning indexed"
+        done = f"{state.embedded} of {state.chunks} passages are embedded"
         parts.append(f"{done} ({in_words(state.covered)})")
     if state.unread_logs:
-        parts.append(f"{state.unread_logs} logs are still to be read")
+        parts.append(f"{state.unread_logs} logs are not read yet")
     return ", ".join(parts)
 
 

@@ -33,7 +33,7 @@ def serve(
     from smart_fork.service.lifetime import serve as run
 
     if (there := running()) is not None:
-        say(f"It runs already: {there.address.url} (process {there.address.pid})")
+        say(f"The service is already running: {there.address.url} (process {there.address.pid})")
         return
     run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
     # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
@@ -44,8 +44,8 @@ def serve(
 def _print_address(address: Address) -> None:
     """Where it is, how to end it, and how agents and people come to it."""
     token = shlex.quote(str(state_home() / "service-token"))
-    say(f"Serving at {address.url}. Ctrl-C ends it; from elsewhere: smart-fork service stop")
-    say("Its page: smart-fork open. What the agents start as `smart-fork mcp` uses it by itself. Over HTTP:")
+    say(f"Serving at {address.url}. Ctrl-C ends it, or elsewhere: smart-fork service stop")
+    say("Its page: smart-fork open. `smart-fork mcp` uses it automatically. Over HTTP:")
     for way in registrations():
         if command := way.over_http(f"{address.url}/mcp", token):
             say(f"  {command}")
@@ -85,7 +85,7 @@ def open_page(
 
     service = running()
     if service is None:
-        raise NotFound("The service does not run", "Start it: smart-fork serve")
+        raise NotFound("The service is not running", "Start it: smart-fork serve")
     try:
         way_in = service.way_in(_current_project())
     except ServiceGoneError as error:
@@ -96,7 +96,7 @@ def open_page(
         print_json({"url": address, **way_in.as_json()})
     elif print_only or not webbrowser.open(address):
         out.print(plain(address))
-        say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in.page}open")
+        say(f"It works once, within a minute. If the browser cannot read the file, use a code: {way_in.page}open")
 
 
 def _current_project() -> str:

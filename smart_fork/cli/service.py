@@ -99,14 +99,14 @@ def rotate(as_json: JsonOption = False) -> None:
     try:
         done = change()
     except OSError as error:
-        raise ProgramFailed(f"The token stays as it is: {error}", next_step(error)) from error
+        raise ProgramFailed(f"The token was not changed: {error}", next_step(error)) from error
     if as_json:
         print_json(done.as_json())
         return
     runs = f"the service at {done.service} has taken it" if done.service else "no service runs"
-    out.print(plain(f"The token is another one; {runs}. Browsers come in again with: smart-fork open"))
+    out.print(plain(f"The token was changed; {runs}. To sign in again: smart-fork open"))
     for holder in done.holders:
-        say(f"{holder} has the old one: put the new one there.")
+        say(f"{holder} has the old token: put the new one there.")
 
 
 @app.command("status")
@@ -144,7 +144,7 @@ def print_unit(
 
 def _print_state(state: ServiceState) -> None:
     running = f"runs, process {state.pid}" if state.running else "does not run"
-    ended = f"; it ended last with {state.ended}" if state.ended else ""
+    ended = f"; last exit: {state.ended}" if state.ended else ""
     out.print(plain(f"The service {running}{ended}."))
     if state.restart:
         change = "{from} -> {to}".format_map(state.restart)

@@ -69,7 +69,7 @@ def setup(  # noqa: PLR0917 - the command's options
     from smart_fork.setup.plan import SetupOptions
 
     if recall and no_hooks:
-        raise Usage("Recall needs the hooks", "Leave out --no-hooks, or --recall.")
+        raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
     options = SetupOptions(
         to_set_up(agent or ()), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
         recall=recall is True, reading=reading is True, keep=keep is True,
@@ -77,7 +77,7 @@ def setup(  # noqa: PLR0917 - the command's options
     parts: Mapping[What, bool | None] = {"recall": recall, "reading": reading, "keep": keep}
     off = tuple(what for what, said in parts.items() if said is False)
     if off and any(parts.values()):
-        raise Usage("One is to be added and the other taken away", "Do one after the other.")
+        raise Usage("These options add and remove in one run", "Run one after the other.")
     with nullcontext() if dry_run else alone():
         if remove or off:
             _undo(Ledger(), options, () if remove else off, dry_run=dry_run, as_json=as_json)
@@ -205,7 +205,7 @@ def _print_plan(plan: SetupPlan) -> None:
     if plan.absent:
         say(f"{missing(plan.absent)}; run this again when you have {'them' if len(plan.absent) > 1 else 'it'}.")
     if plan.is_done:
-        out.print(plain("\nEverything is set up already; nothing has to be changed."))
+        out.print(plain("\nEverything is set up already; nothing to change."))
     else:
         out.print(plain("\nNothing else in these files changes. `smart-fork setup --remove` undoes it all."))
 
@@ -224,7 +224,7 @@ def _line(verb: str, step: Step) -> str:
 
 def _print_end(plan: SetupPlan, *, ok: bool) -> None:
     if not ok:
-        say("\nNot everything works yet: `smart-fork doctor` says what to do. Run this again then.")
+        say("\nNot everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
     found = titles((found.way.agent for found in plan.found), "or")
     ready = f"Ready. Start a new session of {found} in a repository, and ask:"
@@ -267,7 +267,7 @@ def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole
     if not undone:
         out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
     elif whole and not dry_run and index_db().exists():
-        out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to be rid of it."))
+        out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to remove it."))
 
 
 def _say_below(message: str) -> None:

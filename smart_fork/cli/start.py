@@ -130,7 +130,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     }  # fmt: skip
     given = {key: value for key, value in which.items() if value is not None} | as_said(options)
     if workers is not None and (given or project):
-        raise Usage("Workers from a file cannot have options too", "Say everything in the file.")
+        raise Usage("Workers from a file cannot have options too", "Put every option in the file.")
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
     with starting(None, quiet=as_json):
@@ -164,12 +164,12 @@ def _read(source: str) -> list[Any]:
         raise NotFound(f"No such file: {source}", "Give a file with a JSON list of workers, or - for stdin.") from error
     except (OSError, ValueError) as error:
         raise Usage(
-            f"The workers cannot be read: {error}", "They are a JSON list; docs/workers.md shows one."
+            f"The workers cannot be read: {error}", "They are a JSON list; docs/how-to/workers.md shows one."
         ) from error
     if isinstance(found, dict):
         found = found.get("workers")
     if not isinstance(found, list):
-        raise Usage("The workers are not a JSON list", "docs/workers.md shows one.")
+        raise Usage("The workers are not a JSON list", "docs/how-to/workers.md shows one.")
     return found
 
 
@@ -202,7 +202,7 @@ def _attach(there: AlreadyRuns, prompt: str | None, *, as_json: bool) -> None:
     for warning in told.get("warnings", ()):
         say(f"note: {warning}")
     if told:
-        say(f"It was told the prompt: {told['how']}.")
+        say(f"Prompt sent: {told['how']}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
         from smart_fork.processes import SystemProcesses
@@ -222,7 +222,7 @@ def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
     try:
         return message_worker(there.worker.id, prompt).as_json()
     except SmartForkError as error:
-        raise ForkRefused(f"{there.message}, and was not told the prompt: {error.message}", error.hint) from error
+        raise ForkRefused(f"{there.message}. The prompt was not sent: {error.message}", error.hint) from error
 
 
 def _print_result(result: SpawnedWorker | NotSpawned) -> None:

@@ -148,7 +148,7 @@ def _print_closed(closed: Sequence[WorkerClosed], *, as_json: bool) -> None:
         return
     for one in closed:
         note = f": {one.note}" if one.note else ""
-        out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was left as it is'}{note}"))
+        out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was not changed'}{note}"))
 
 
 def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> None:

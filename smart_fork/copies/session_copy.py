@@ -105,7 +105,7 @@ def branch_point(session: Session, at: str) -> int:
     if start is None:
         raise ForkRefused(
             f"Invalid or inactive branch point: {at}",
-            advice("Take a message that smart-fork show lists.", tool="Take a message of read_session."),
+            advice("Choose a message from smart-fork show.", tool="Choose a message from read_session."),
         )
     exchange = [one for one in session.exchanges() if one.start <= start][-1]
     end, points = exchange.start + len(exchange.turns), session.branch_points()
@@ -117,7 +117,7 @@ def branch_point(session: Session, at: str) -> int:
     hint = " or ".join(str(p) for p in around if p is not None)
     raise ForkRefused(
         f"Invalid or inactive branch point: {at}: the agent has not finished its answer",
-        f"The nearest messages that it can be forked at: {hint}." if hint else "",
+        f"The nearest possible messages: {hint}." if hint else "",
     )
 
 
@@ -218,7 +218,7 @@ def write_copy(
         raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
     agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
     target = agent.place(session.source_path, becomes)
-    circular = ("Records name each other as parents: they are in the order of the file",) if session.circular else ()
+    circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine(SystemProcesses(), os.environ)
     with ExitStack() as stack:
         copy: Copy = agent.up_to(session, end, becomes)

@@ -95,7 +95,7 @@ def as_session(
     with written(agent, session_id, records, folder) as log:
         read = READERS[agent].read(log).session
         if read is None:
-            raise ForkRefused(f"Nothing of {source_id} can be told to {title_of(agent)}")
+            raise ForkRefused(f"Session {source_id} has nothing to hand over to {title_of(agent)}")
         yield read
 
 

@@ -50,8 +50,8 @@ class Cutter(ABC):
             Usage: there is one in each file.
         """
         raise Usage(
-            f"There is one conversation in each file of {self.tool}: {path}",
-            "Its turns are listed without asking for its conversations.",
+            f"One file has one conversation with {self.tool}: {path}",
+            "List its turns without --conversations.",
         )
 
     def public(self) -> Mapping[str, object]:

@@ -149,13 +149,13 @@ def find(identity: str) -> Snapshot:
     """
     folder, _, name = identity.rpartition("/")
     if not _NAME.fullmatch(name) or (folder and folder != _plain(folder)):
-        raise Usage(f"{identity!r} is not the id of a snapshot", "`smart-fork excise rollback --list` lists them.")
+        raise Usage(f"{identity!r} is not a snapshot id", "`smart-fork excise rollback --list` lists them.")
     found = [one for one in snapshots() if one.taken_at == name and folder in ("", one.path.parent.name)]
     if not found:
         where = root() / (folder or "*") / f"{name}{_SUFFIX}"
         raise NotFound(f"snapshot {identity} not found at {where}", "`smart-fork excise rollback --list` lists them.")
     if len(found) > 1:
-        raise Usage(f"{identity} is the time of {len(found)} snapshots", "Put the session's id before it.")
+        raise Usage(f"{identity} matches {len(found)} snapshots", "Put the session's id before it.")
     return found[0]
 
 

@@ -86,7 +86,7 @@ class Qmd:
                 self._read(missing, stamp, READ_SECONDS)
         except IndexBusyError as error:
             if missing:
-                raise EngineUnavailable("Another process has qmd read the exports just now.", "Ask again.") from error
+                raise EngineUnavailable("Another process is updating qmd's index.", "Ask again.") from error
         except ProgramFailed as error:
             if missing:
                 raise EngineUnavailable(error.message, error.hint) from error
@@ -98,8 +98,8 @@ class Qmd:
             self._read(self._missing(), stamp, UPDATE_SECONDS)
             done = self._run(["embed"], EMBED_SECONDS)
         if not done.ok:
-            step = "`qmd pull` brings the models that it needs."
-            raise ProgramFailed(f"qmd has the words, not the meaning: {_failure('embed', done)}", step)
+            step = "`qmd pull` downloads the models that it needs."
+            raise ProgramFailed(f"qmd has words but no embeddings: {_failure('embed', done)}", step)
 
     def erase(self) -> bool:
         """See `SearchEngine.erase`."""

@@ -1,4 +1,4 @@
-"""Cut turns out of a transcript so that its agent can still resume it. See docs/excise.md."""
+"""Cut turns out of a transcript so that its agent can still resume it. See docs/how-to/excise.md."""
 
 from typing import Any
 

@@ -63,7 +63,7 @@ class _Search:
             yield CopyBehind(where, (), f"{look}, and is not searched: {error}")
             return
         if found:
-            reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the person can delete it.")
+            reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the user can delete it.")
             yield CopyBehind(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:

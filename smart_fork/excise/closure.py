@@ -46,7 +46,7 @@ def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Cut
     """The results that would go while their call stays, by turn id."""
     gone = set(to_cut)
     return sorted({
-        CutWarning(turn.id, f"holds the result of {call}, whose call stays in turn {owner.id}")
+        CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
         for turn, call, owner in _pairs(turns)
         if turn.id in gone and owner.id not in gone
     })  # fmt: skip
@@ -67,7 +67,7 @@ def dangling(turns: Sequence[TranscriptTurn]) -> list[CutWarning]:
     asked: set[str] = set()
     for turn in turns:
         unasked = [one.tool_use_id for one in turn.tool_results if one.tool_use_id and one.tool_use_id not in asked]
-        found += [CutWarning(turn.id, f"holds the result of {one}, which no turn before calls") for one in unasked]
+        found += [CutWarning(turn.id, f"holds the result of {one}, which no earlier turn calls") for one in unasked]
         asked.update(call.id for call in turn.tool_calls)
     return sorted(set(found))
 

@@ -126,7 +126,7 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     planned = masked(other, same, None) if change.masked else plan(other, same)
     if not planned.changes:
         return ()
-    again = advice("the next `smart-fork index run` cuts it", tool="the next run of the index cuts it")
+    again = advice("the next `smart-fork index run` cuts it", tool="the next index run cuts it")
     if who := writer_of(other):
         return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
     try:

@@ -24,8 +24,8 @@ def auto(path: Path) -> Tool:
     raise Usage(
         f"could not detect tool format for {path}",
         advice(
-            f"Name it: --tool {'|'.join(cuttable())}; or it is no transcript.",
-            tool=f"It is no transcript of {', '.join(cuttable())}.",
+            f"Name its agent: --tool {'|'.join(cuttable())}, or it is not a transcript.",
+            tool=f"It is not a transcript of {', '.join(cuttable())}.",
         ),
     )
 
@@ -66,10 +66,10 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
         return path
     found = sessions.locate(reference)
     if found.path is None:
-        raise NotFound(f"The log of {found.session_id} has been deleted", "There is nothing left to cut.")
+        raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
     if AGENTS[found.agent].cutter is None:
         raise ForkRefused(
-            f"Nothing is cut out of sessions of {title_of(found.agent)}: {found.session_id}",
+            f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
             f"{why_not(found.agent, 'cut')} Fork it at an earlier message instead.",
         )
     return found.path
@@ -86,7 +86,7 @@ def newest(tool: str) -> Path:
     reader = AGENTS[tool].reader
     logs = sorted(reader.discover(), key=lambda file: file.mtime_ns) if reader else []
     if not logs:
-        raise NotFound(f"There is no transcript of {title_of(tool)}", "Give a path or a session's id.")
+        raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
     return logs[-1].path
 
 

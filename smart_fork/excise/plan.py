@@ -98,14 +98,14 @@ def refuse(plan: Plan) -> None:
     if plan.problems:
         raise Refused(
             "; ".join(plan.problems),
-            advice("If that is what you want: --force.", tool="If the person wants that: force."),
+            advice("--force cuts them all.", tool="force does it, if the user wants that."),
         )
     if plan.warnings:
         found = "\n".join(f"  {warning.turn_id}: {warning.reason}" for warning in plan.warnings)
-        insist = advice("re-run with --force to override", tool="force overrides them, if the person wants that")
+        insist = advice("re-run with --force to override", tool="force overrides them, if the user wants that")
         raise Refused(
             f"dependency warnings ({insist})\n{found}\naborted by dependency-aware check",
-            "Name the turns of the calls as well, and nothing is left without its other half.",
+            "Add the turns of the matching calls or results.",
         )
 
 
@@ -113,7 +113,7 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
     if not gone:
         return []
     found = [
-        f"without turn {turn.id}, its header, {turn.meta['needed']} cannot load the session any more"
+        f"without turn {turn.id}, its header, {turn.meta['needed']} can no longer load the session"
         for turn in session.own
         if turn.id in gone and "needed" in turn.meta
     ]
@@ -123,7 +123,7 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
     if not any(turn.role in ("user", "assistant") for turn in left):
         found.append("that would cut everything")
     elif not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):
-        found.append("no prompt of a person would be left")
+        found.append("no prompt of a person would remain")
     return found
 
 

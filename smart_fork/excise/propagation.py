@@ -210,7 +210,7 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
     document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
     nothing = Checkpoint(0, 0, "", b"")
     store.save(Reading(file, VERSION, nothing), document)
-    store.save(Reading(file, VERSION, nothing, skipped="nobody asked anything"), None)
+    store.save(Reading(file, VERSION, nothing, skipped="it has no prompt"), None)
     export_path(row.agent, row.session_id).unlink(missing_ok=True)
 
 
@@ -241,7 +241,7 @@ def _embed() -> str:
             if store.meta("model"):
                 embed_waiting(store, configured_embedder(), Report(), deadline=time.monotonic() + EMBED_SECONDS)
     except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
-        return f"vectors of what stays are made later: {error}"
+        return f"the remaining passages are embedded later: {error}"
     return ""
 
 

@@ -89,7 +89,7 @@ def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
         CopyBehind(
             str(session.source_path),
             tuple(sorted(words)),
-            f"Line {turn} is no message, and says it. {_cut_id(session, turn)}",
+            f"Line {turn} is not a message, and contains the cut text. {_cut_id(session, turn)}",
         )
         for turn, words in found.items()
         if words
@@ -151,7 +151,7 @@ class _Look:
         cutter = find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := self.said_in(_read(path)):
-                yield CopyBehind(str(path), tuple(sorted(said)), f"It lies beside the log. {_beside(path)}")
+                yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {_beside(path)}")
 
     def said_in(self, lines: Iterable[bytes]) -> set[str]:
         """The words in the texts of a log, where these are not only words that our own messages have."""
@@ -161,13 +161,13 @@ class _Look:
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
         there = _cut_it(str(copy.source_path), copy.session_id)
         if is_unclear:
-            return f"It has the same records, and nothing says which of the two was first. {there}"
+            return f"It has the same records. Which of the two came first is unknown. {there}"
         if self.has_records(copy):
             return advice(
                 f"smart-fork excise verify {self.session.session_id} --erase cuts it there as well.",
                 tool=f"The same turns can be cut in session {copy.session_id}.",
             )
-        return f"It says it in turns of its own. {there}"
+        return f"Its own turns contain the cut text. {there}"
 
 
 def _kept(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
@@ -189,7 +189,7 @@ def _kept(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[Copy
 def _forget(session_id: str) -> str:
     return advice(
         f"Its log is gone, a copy is kept: smart-fork forget {session_id} removes it.",
-        tool=f"The log of session {session_id} is gone: the person can delete the copy that is kept.",
+        tool=f"The log of session {session_id} is gone: the user can delete the kept copy.",
     )
 
 

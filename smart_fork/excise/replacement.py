@@ -102,7 +102,7 @@ def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp
         now = disk.look(target) if expected is not None else None
         if expected is not None and (now is None or stamp_of(now) != expected):
             raise ForkRefused(
-                f"The transcript has changed since it was read: {target}", "Its agent is at work; end it and try again."
+                f"The transcript changed during reading: {target}", "Its agent is working. End it and try again."
             )
 
     replace_file(target, pieces, like_before=True, ready=unchanged, disk=disk)

@@ -156,10 +156,10 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
         for one in told
         if not one.copied  # else it is followed
     ]
-    found += [f"session {one.session_id}, which has the same from before this one" for one in others]
+    found += [f"session {one.session_id}, a parent that has the same turns" for one in others]
     found += _named_after(planned)
     if permission.limited():
-        found.append("copies in projects that this client may not ask about, if there are any")
+        found.append("copies in projects that this client may not read, if any")
     return found
 
 
@@ -173,7 +173,7 @@ def _named_after(planned: Plan) -> Iterator[str]:
     for worker in workers:
         name = Path(worker.worktree).name if worker.worktree else ""
         if related(worker, {planned.session.session_id}) and words & words_in(name):
-            yield f"worktree {worker.worktree} and git branch {worker.branch}, named after what goes"
+            yield f"worktree {worker.worktree} and git branch {worker.branch}, named after the cut text"
 
 
 def _planned(session: Transcript, request: Request) -> Plan:
@@ -206,9 +206,9 @@ def _refuse_inherited(planned: Plan) -> None:
     inherited = [turn.id for turn in planned.removed if turn.inherited]
     if inherited:
         raise ForkRefused(
-            f"{len(inherited)} of these turns stand in the session that it was forked from: {planned.session.base}",
+            f"{len(inherited)} of these turns belong to its parent session: {planned.session.base}",
             advice(
-                "Cut a copy instead: --branch writes one with a session id of its own; or cut them there.",
+                "Cut a copy with --branch, or cut them there.",
                 tool="Cut them there, or use branch_session first and cut the copy.",
             ),
         )

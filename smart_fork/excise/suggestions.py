@@ -60,7 +60,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
         if began is None or not turn.tool_calls or not _takes_back(turn):
             continue
         attempt = [one.id for one in session.turns[began : position + 1] if not one.prompt]
-        yield _suggestion(session, "reverted", attempt, "an attempt that was taken back afterwards")
+        yield _suggestion(session, "reverted", attempt, "an attempt that was reverted later")
         began = None
 
 

@@ -121,7 +121,7 @@ def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bo
     planned = masked(session, (), named or None) if secrets else plan(session, named)
     if not planned.changes:
         raise Usage(
-            "there are no secrets to be masked" if secrets else "nothing to cut was named",
+            "there are no secrets to mask" if secrets else "nothing to cut was named",
             advice("Give a range such as 5-7,9, or --id.", tool="Give turns, such as 5-7,9, or ids."),
         )
     return planned

@@ -126,7 +126,7 @@ def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
 def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) -> Transcript:
     known = entry.source_path
     if to is None and not known:
-        raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
+        raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
     tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
     now = disk.look(target)
@@ -137,6 +137,6 @@ def _refuse_later(session: Transcript, entry: Noted) -> None:
     after = entry.size_after
     if session.stamp is not None and after is not None and session.stamp.size > after:
         raise ForkRefused(
-            f"The session has gone on since: {session.source_path}",
-            "Undoing the cut would undo that as well: --force does, and keeps a snapshot of it.",
+            f"The session continued after the cut: {session.source_path}",
+            "Undoing would also remove the newer turns. --force does it, and keeps a snapshot.",
         )

@@ -131,7 +131,7 @@ def _source(reference: str, own: str, clock: Clock) -> Session:
             if not own.lower().startswith(reference.lower()):
                 raise
             if clock.now() >= deadline:
-                hint = "This session has just begun and is not written down yet. Try again after its first answer."
+                hint = "This session has no log yet. Try again after its first answer."
                 raise ForkRefused(IN_PROGRESS, hint) from None
         clock.sleep(LOOK_SECONDS)
 
@@ -155,7 +155,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
             taken = titles_like_ours(READERS, project_of(target))
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
-        hint = f"Nothing of it was left behind. {next_step(error) or 'Try again.'}"
+        hint = f"Nothing was written. {next_step(error) or 'Try again.'}"
         raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 
@@ -224,7 +224,7 @@ def _end(
         return end, [moved] if end != at else []
     refuse_while_working(session, now, earlier_message())
     refuse_while_tasks_run(session, earlier_message(), caller=caller)
-    left_out = ["What the agent had not finished is not in the branch"] if is_unfinished(session) else []
+    left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
     return last_branch_point(session), left_out
 
 
@@ -232,7 +232,7 @@ def _target(session: Session, cwd: str | None) -> Path:
     if cwd is None and (why := unplaced(session.cwd)):
         raise ForkRefused(
             f"No directory to work in: {why}",
-            advice("Say where the branch is to work: --cwd DIR.", tool="Say where the branch is to work: cwd."),
+            advice("Give a directory for the branch: --cwd DIR.", tool="Give a directory for the branch: cwd."),
         )
     from smart_fork.forking.start import directory
 

@@ -39,8 +39,8 @@ def is_unfinished(session: Session) -> bool:
 def earlier_message() -> str:
     """What can be done meanwhile."""
     return advice(
-        "An earlier message can be branched at meanwhile: --at N, as `smart-fork show` numbers them.",
-        tool="An earlier message can be branched at meanwhile: at, as read_session numbers them.",
+        "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
+        tool="Or branch at an earlier message: at, numbered as in read_session.",
     )
 
 

@@ -154,6 +154,6 @@ class Attempt:
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at
-            else "What the agent had not finished is not in the fork"
+            else "The unfinished answer is not in the fork"
         )
         return [*written.warnings, *([note] if written.moved and not spec.excerpt else [])]

@@ -55,7 +55,7 @@ def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
     target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
         raise ForkRefused(
-            f"{title_of(copy.agent)} keeps all sessions in one file, to which nothing is written",
+            f"{title_of(copy.agent)} keeps all sessions in one file, which smart-fork does not write",
             advice("`smart-fork show` reads the copy.", tool="read_session reads the copy."),
         )
     with _reading(copy):
@@ -89,7 +89,7 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
             break
         above = kept_logs.find(copy.agent, base)
         if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:
-            raise NotFound(f"The session that {copy.session_id} was forked from is gone: {base}")
+            raise NotFound(f"The parent session of {copy.session_id} is gone: {base}")
         chain.append(above)
     return chain
 

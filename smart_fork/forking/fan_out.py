@@ -60,9 +60,9 @@ def fan_out(
         SmartForkError: one of them cannot be forked; none was started.
     """
     if not 1 <= len(sources) <= MOST:
-        raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {len(sources)}")
+        raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {len(sources)}")
     if options.place == "here":
-        raise Usage("Only one fork can take the place of this command", "Run them in tmux or as processes.")
+        raise Usage("Only one fork can replace this command", "Run them in tmux or as processes.")
     base = options.name or name_of(options.prompt)
     given = in_worktrees if isinstance(in_worktrees, str) else base
     folders = worktree.plain_name(given)[:NAME_CHARACTERS]
@@ -105,7 +105,7 @@ def best_of(
         NotFound: nothing that can be forked was found, or nothing that fits.
     """
     if not 1 <= most <= MOST:
-        raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {most}")
+        raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {most}")
     fit = fitting(answer, most, min_score)
     hits = [hit for _, hit in fit.hits]
     sources = [Source(hit.session_id, hit.match.message_id if at_match else None, hit.agent_type) for hit in hits]
@@ -126,9 +126,7 @@ def _started_or_not(source: Source, options: Options, how: dict[str, Any]) -> Fo
         return NotForked(**whose, error=error.message, hint=error.hint)
     except Exception as error:  # the others must not be lost with it
         log.exception("a fork failed")
-        hint = advice(
-            "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
-        )
+        hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
         return NotForked(**whose, error=f"The fork failed: {error}", hint=hint)
 
 

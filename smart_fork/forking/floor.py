@@ -65,12 +65,11 @@ def fits(evidence: ExchangeEvidence) -> bool:
 def none_answers(session_id: str, score: float) -> NotFound:
     """The error where nothing in a session answers an intent."""
     return NotFound(
-        f"No passage of {session_id} answers that: the chance is {in_words(score)}, and {NAMED_FLOOR:.2f} is the least",
+        f"No passage of {session_id} answers that: its score is {in_words(score)}, below {NAMED_FLOOR:.2f}",
         advice(
-            'Say what it is to know: --intent "…", --also "…". Without `match` all of it is forked; `smart-fork show` '
-            "prints numbers for --at.",
-            tool="Say the intent in other words as well (also). Without 'match' all of it is forked; read_session has "
-            "the numbers for at.",
+            'Give other words: --intent "…", --also "…". Or fork all of it without `match`, or use a number from '
+            "`smart-fork show`.",
+            tool="Give other phrasings (also). Or fork all of it without 'match', or use a number from read_session.",
         ),
     )
 
@@ -81,8 +80,8 @@ def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
     if results and (install := _missing(results[0].agent_type)):
         return NotFound("No forkable sessions found", f"{reason} {install}")
     widen = advice(
-        "Say it in other words as well (--also); `smart-fork find` says what there is, and why not.",
-        tool="Say it in other words as well (also), or widen the search with agent_type 'all', or no min_score.",
+        "Add other phrasings (--also). `smart-fork find` shows each session and its obstacle.",
+        tool="Add other phrasings (also), set agent_type 'all', or drop min_score.",
     )
     return NotFound("No forkable sessions found", f"{reason} {widen}")
 
@@ -98,13 +97,13 @@ def _missing(agent: AgentName) -> str:
 
 def _none_fits(best: Hit, results: Sequence[Hit], floor: float) -> NotFound:
     barred = next((hit for hit in results if hit.score >= floor and not hit.can_fork), None)
-    why = f" {barred.session_id} fits, and cannot be forked: {barred.warning}." if barred else ""
+    why = f" {barred.session_id} fits but cannot be forked: {barred.warning}." if barred else ""
     return NotFound(
-        f"Nothing was forked: the chance that the best session that can be forked is the one that is meant "
-        f"is {in_words(best.score)}, and {floor:.2f} is the least.{why}",
+        f"Nothing was forked: the best score of a session that can be forked is {in_words(best.score)}, below "
+        f"{floor:.2f}.{why}",
         advice(
-            'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another floor, 0 none.',
-            tool="To fork one of the results anyway, give fork_index or fork_session_id. min_score sets another floor, "
-            "0 none.",
+            'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another limit, 0 none.',
+            tool="To fork one of the results anyway, give fork_index or fork_session_id. min_score sets another "
+            "limit, 0 none.",
         ),
     )

@@ -124,7 +124,7 @@ def done_by(forked: Forked, command: str) -> Forked:
 
 def _named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> Forked:
     """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
-    note = f"A copy of the team's session is written then, and this runs: {forked.command.replace(copy, '<its id>')}"
+    note = f"A real run copies the team's session, then runs: {forked.command.replace(copy, '<its id>')}"
     return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
 
 
@@ -170,7 +170,7 @@ def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:
     """Where what that message is part of ends, `None` for the session's end; and that in words."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
-        hint = "The session has been rewound since it was searched; search again."
+        hint = "The session was rewound after the search. Search again."
         raise ForkRefused(f"Invalid or inactive branch point: {message_id}", hint)
     end = session.ends()[turn]
     starts = [exchange.start for exchange in session.exchanges()]

@@ -32,7 +32,7 @@ class AlreadyRuns(ForkRefused):
     def __init__(self, worker: WorkerRecord, session_id: str) -> None:
         see = advice(
             f"Go there: {worker.attach}" if worker.attach else "`smart-fork active` shows it.",
-            tool=f"Say it there: message_worker, with worker {worker.id}.",
+            tool=f"Send the prompt there: message_worker, with worker {worker.id}.",
         )
         super().__init__(f"{session_id} is running already, as worker {worker.id}", see)
         self.worker = worker
@@ -68,8 +68,8 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
             raise WorkerLimit(
                 f"{most} workers are running, and {LIMIT} allows no more",
                 advice(
-                    "Wait until one has ended, or end one: `smart-fork active` lists them.",
-                    tool="Wait until one has ended (list_workers, wait_workers), or the person ends one.",
+                    "Wait until one ends, or end one. `smart-fork active` lists them.",
+                    tool="Wait until one ends (list_workers, wait_workers), or let the user end one.",
                 ),
             )
 

@@ -67,8 +67,8 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
         raise NotFound(
             f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
             advice(
-                "Say it in other words (--also), run `smart-fork index run`, or take a number from `smart-fork show`.",
-                tool="Say it in other words as well (also), or give at a number of read_session.",
+                "Add other phrasings (--also), run `smart-fork index run`, or use a number from `smart-fork show`.",
+                tool="Add other phrasings (also), or set at to a number from read_session.",
             ),
         )
     best = hits[0]

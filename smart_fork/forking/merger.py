@@ -54,11 +54,11 @@ def fork_merged(
     """
     if not 2 <= len(references) <= MOST:
         raise Usage(
-            f"Between 2 and {MOST} sessions are merged into one, not {len(references)}",
-            advice("Name several, or fork the one without --merge.", tool="Give several, or fork the one by itself."),
+            f"Between 2 and {MOST} sessions can be merged, not {len(references)}",
+            advice("Name several, or fork the one without --merge.", tool="Give several, or fork the one alone."),
         )
     if spending.wanted.changed():
-        raise Usage("Exchanges are kept and dropped of one session", "Fork it by itself, or merge without that.")
+        raise Usage("keep and drop work with one session only", "Fork it alone, or merge without them.")
     with ExitStack() as stack:
         located = [stack.enter_context(brought_back(sessions.locate(one), dry_run=dry_run)) for one in references]
         read = [sessions.read(one) for one in located]

@@ -21,7 +21,7 @@ PS_SECONDS = 10.0
 def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
     """Why it seems so; `None` where nothing speaks for it. `just_ended`: a worker of ours may have written last."""
     if not just_ended and _written_to_just_now(log, world):
-        return "its log was written to just now"
+        return "its log changed just now"
     number = process_in(session_id, world)
     return f"process {number} was started with its id" if number else None
 

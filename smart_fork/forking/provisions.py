@@ -64,10 +64,10 @@ def provisions(
     given = values_of([name for name in missing if name != login.folder], env, processes)
     missing = [name for name in missing if name not in given]
     standing = login.standing(around | given, program, processes)
-    whence = "its settings name" if standing.lacks else "your own environment has had"
+    whence = "its settings name" if standing.lacks else "your environment had"
     lacks = _lacks(standing.lacks or missing, whence, login_shell(env))
     if standing.logged_in is not False or is_off(CHECK, env):
-        return Provisions(given, (f"{title_of(agent)} starts with what it finds{lacks}",) if missing else ())
+        return Provisions(given, (f"{title_of(agent)} starts with the login that it finds{lacks}",) if missing else ())
     if sys.platform == "darwin" and not standing.lacks:  # its keychain may be open where the worker runs
         return Provisions(given, (f"{title_of(agent)} says that it is not logged in here{lacks}",))
     raise NotLoggedIn(f"Nothing was started: {title_of(agent)} is not logged in here{lacks}", _step(login))
@@ -87,8 +87,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _step(login: Login) -> str:
-    anyway = f"{CHECK}=false starts it all the same."
+    anyway = f"{CHECK}=false starts it anyway."
     return advice(
         f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
-        tool=f"Tell the person: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",
+        tool=f"Tell the user: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",
     )

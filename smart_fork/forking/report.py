@@ -90,12 +90,12 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
 
 
 def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
-    """What is raised of a worker that has ended before it had taken its prompt, with what it said last."""
-    before = "it had taken its prompt" if plan.prompt else "it was ready"
+    """What is raised of a worker that has ended before it took its prompt, with what it said last."""
+    before = "it took its prompt" if plan.prompt else "it was ready"
     how = how_it_ended(seen.status)
     said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
     if started.log:
-        where = f"All that it said: {started.log}"
+        where = f"Its output: {started.log}"
     else:
         where = f"Its window is still there: {started.attach}" if started.attach else ""
     return ProgramFailed(f"{plan.agent} ended before {before}{how and f' ({how})'}: {said or 'it said nothing'}", where)
@@ -114,11 +114,11 @@ def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
         return ""
     see = f" See: {started.attach}" if started.attach else ""
     if seen.asks:
-        untold = " Its prompt has not been typed." if seen.untold else ""
+        untold = " Its prompt was not typed." if seen.untold else ""
         return f"Not confirmed: the worker waits for an answer: {seen.asks}{see}{untold}"
     if seen.untold:
-        return f"The prompt could not be typed: type it yourself.{see}"
+        return f"The prompt could not be typed. Type it yourself.{see}"
     if not plan.prompt:
-        return f"Not confirmed: {plan.agent} does not show a line to type in yet; it may be asking something.{see}"
-    what = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"
+        return f"Not confirmed: {plan.agent} shows no input line yet; it may be asking something.{see}"
+    what = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
     return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"

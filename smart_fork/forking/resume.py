@@ -104,8 +104,8 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
         raise ForkRefused(
             f"{source.session_id} seems to be open elsewhere: {reason}",
             advice(
-                "Leave it there first, or fork it instead; --force insists.",
-                tool="Leave it there first, or fork it instead: fork_session.",
+                "Close it there, or fork it. --force resumes it anyway.",
+                tool="Close it there, or fork it: fork_session.",
             ),
         )
 

@@ -117,9 +117,7 @@ def find_and_fork(
         return replace(
             answer,
             error=f"The fork failed: {error}",
-            hint=advice(
-                "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
-            ),
+            hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
     answer = replace(answer, resolved=here.by)
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
@@ -137,16 +135,16 @@ def _check(
     refuse_empty(given)
     refuse_both(given, (("fork_session_id", "fork_index"),))
     if fork_index is not None and fork_index < 0:
-        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
+        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts results from 0.")
     if isinstance(at, str) and at != MATCH:
         raise Usage(
             f"at must be a number or 'match', not {shown(at)}",
-            "It is the number of a message, as match.turn_index says it.",
+            "Use a message number, such as match.turn_index.",
         )
     if isinstance(at, int) and at < 0:
-        raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
+        raise Usage(f"at must be non-negative, not {at}", "Use a message number, such as match.turn_index.")
     if merge and (budget is None or at is not None):
-        raise Usage("merge needs a budget and goes without at", "Say how much all of them may take: budget '40k'.")
+        raise Usage("merge needs a budget and goes without at", "Give a budget for all of them: budget '40k'.")
 
 
 def _forked(

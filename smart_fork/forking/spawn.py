@@ -75,9 +75,9 @@ def spawn(
         SmartForkError: one of them cannot be had; then none was started.
     """
     if not workers:
-        raise Usage("At least one worker is required", "Say of each its project_path and its prompt.")
+        raise Usage("At least one worker is required", "Give each a project_path and a prompt.")
     if len(workers) > MAX_WORKERS:
-        raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for more.")
+        raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for the rest.")
     time = clock or SystemClock()
     ready = []
     for index, said in enumerate(workers):
@@ -196,9 +196,11 @@ class Asked:
         if self.said.get("continue_session"):
             return "fork" if fork else "continue"
         if fork and not starter_of(self.agent).forks_nothing:
-            raise Usage("fork_session needs fork_from, resume_session_id or continue_session", "Say what to fork.")
+            raise Usage(
+                "fork_session needs fork_from, resume_session_id or continue_session", "Name the session to fork."
+            )
         if fork:
-            self.notes.append("fork_session says nothing where no session is named")
+            self.notes.append("fork_session is ignored without resume_session_id or continue_session")
         return "new"
 
     def _check_place(self, place: str | None) -> None:
@@ -248,8 +250,8 @@ class Asked:
     def _check_going_on(self, source: ForkSource, world: World) -> None:
         if source.agent != self.agent:
             raise ForkRefused(
-                f"A {source.agent} session cannot go on with {self.agent}",
-                "Leave agent_type out, or fork it: fork_from.",
+                f"A {source.agent} session cannot be resumed by {self.agent}",
+                "Drop agent_type, or fork it: fork_from.",
             )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
@@ -258,6 +260,6 @@ class Asked:
             whose = "no" if worked_in is None else "another"
             raise ForkRefused(
                 f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
-                "A session resumes where it worked. To have it here, fork it: fork_from.",
+                "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
         check_free(source, world=world)

@@ -94,6 +94,6 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
     if evidence is not None and evidence.score is not None and not fits(evidence):
         if spending.wanted.budget == MATCH and not spending.wanted.changed():
             raise none_answers(session.session_id, evidence.score)
-        why = f"nothing fits: the chance is {in_words(evidence.score)}, and {NAMED_FLOOR:.2f} is the least"
+        why = f"nothing fits: the best score is {in_words(evidence.score)}, below {NAMED_FLOOR:.2f}"
         evidence = ExchangeEvidence(why_not=why)
     return selected(session, end, spending.wanted, evidence)

@@ -258,7 +258,7 @@ def _noted(
         return replace(launched, worker=known, session_id=seen.session_id, confirmed=seen.taken), ended
     except (OSError, SmartForkError, apsw.Error) as error:
         log.warning("%s was started, but that could not be noted: %s", worker.id, error)
-        launched.warnings.append(f"It was started, but that could not be noted: {error}")
+        launched.warnings.append(f"It was started, but the register of workers failed: {error}")
         return launched, None
 
 
@@ -269,8 +269,8 @@ def _target(spec: WorkerSpec) -> Path:
             raise ForkRefused(
                 f"No directory to work in: {why}",
                 advice(
-                    "Say where the fork is to work: --cwd DIR.",
-                    tool="Say where the fork is to work: project_path.",
+                    "Give a directory for the fork: --cwd DIR.",
+                    tool="Give a directory for the fork: project_path.",
                 ),
             )
         cwd = spec.source.cwd
@@ -283,7 +283,7 @@ def directory(path: str | Path) -> Path:
     Raises:
         NotFound: there is none of that name.
     """
-    hint = "Say where it is to work: an existing directory."
+    hint = "Give an existing directory."
     permission.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)
@@ -300,7 +300,7 @@ def _check_told(spec: WorkerSpec) -> None:
     source = spec.source
     if source is not None and source.agent != spec.agent and spec.handover is None:
         raise ForkRefused(
-            f"A session of {title_of(source.agent)} cannot be forked with {title_of(spec.agent)} as it is",
+            f"A session of {title_of(source.agent)} cannot be forked with {title_of(spec.agent)}",
             advice(
                 f"Hand it over: smart-fork fork {source.session_id} --as {spec.agent}",
                 tool=f"Hand it over: as_agent '{spec.agent}', or agent_type beside fork_from.",
@@ -314,8 +314,8 @@ def _check_asks(request: ForkRequest) -> None:
         raise ForkRefused(
             f"{request.session_id} continues a teammate's session: its agent asks before it acts",
             advice(
-                "Leave --skip-permissions out; what it may do can be changed in its window.",
-                tool="Leave skip_permissions out; the person can change in its window what it may do.",
+                "Drop --skip-permissions. Its window can change the permissions.",
+                tool="Drop skip_permissions. The user can change the permissions in its window.",
             ),
         )
 
@@ -339,7 +339,7 @@ def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
     """Whether the prompt gets to the agent in that place."""
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
-            "Run it in tmux: --in tmux. Or leave the prompt out, and type it.",
+            "Run it in tmux: --in tmux. Or start without a prompt, and type it.",
             tool="Run it in tmux: run_in.",
         )
         how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]

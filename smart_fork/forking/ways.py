@@ -68,7 +68,7 @@ def cache_in_words(way: Way) -> str:
     """Whether what a way loads may be in its model's cache, for a person."""
     age = age_of(way.used_at)
     if age is None:
-        return "when it was sent is not known" if way.used_at else "in another form, in no cache"
+        return "last use unknown" if way.used_at else "another form, not cached"
     kept = "may still be in its model's cache" if way.cached else "probably no longer cached"
     return f"used {_ago(int(age))} ago, {kept}"
 

@@ -46,11 +46,11 @@ def labels(hits: Sequence[Hit]) -> dict[str, str]:
 def nobody_chose(number: int, why: str) -> NotFound:
     """What is said where the form was left, or could not be shown."""
     return NotFound(
-        f"Nothing was forked: {number} sessions are about as likely, and {why}",
+        f"Nothing was forked: {number} sessions have about the same score, and {why}",
         advice(
             'Name one of them: smart-fork fork ID "…".',
-            tool="Ask the user which one. If you cannot ask, choose by their work. Then "
-            "call this tool again with its fork_session_id.",
+            tool="Ask the user which one. If you cannot ask, choose by their work. Then call again with its "
+            "fork_session_id.",
         ),
     )
 
@@ -58,7 +58,7 @@ def nobody_chose(number: int, why: str) -> NotFound:
 def none_wanted() -> NotFound:
     """What is said where somebody wants none of them."""
     return NotFound(
-        "Nothing was forked: the user wants none of the sessions that are about as likely",
+        "Nothing was forked: the user chose none of the sessions",
         advice(
             'Name another one: smart-fork fork ID "…".',
             tool="Ask the user what to do instead. fork_session_id forks another session.",

@@ -192,7 +192,7 @@ class Relay:
             again = [one for one in waiting if one.id not in self._asked_again and not acts(one, self._reading)]
             self._asked_again.update(one.id for one in again)
             self._lost(
-                f"smart-fork's server {how} before it had answered. Ask again: another one is started",
+                f"smart-fork's server {how} before it answered. Ask again: smart-fork starts another one",
                 [one for one in waiting if one not in again],
             )
         for number in forgotten:  # the client may show a form that nobody reads any more

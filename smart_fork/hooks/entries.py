@@ -214,9 +214,9 @@ def _read(path: Path) -> str | None:
     try:
         hooks = json_text.read_object(text).get("hooks", {})
     except (ValueError, RecursionError) as error:
-        raise SmartForkError(f"{path} is not plain JSON, and was left as it is: {error}", _by_hand(path)) from error
+        raise SmartForkError(f"{path} is not plain JSON, and was not changed: {error}", _by_hand(path)) from error
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
-        raise SmartForkError(f'"hooks" in {path} is not what it should be; it was left as it is', _by_hand(path))
+        raise SmartForkError(f'"hooks" in {path} has an unknown form, and was not changed', _by_hand(path))
     return text
 
 

@@ -47,7 +47,7 @@ def _read(path: Path, content: str) -> str | None:
     text = foreign_files.read(path, _by_hand(path))
     if text is None or _is_ours(text, content):
         return text
-    raise SmartForkError(f"{path} is not smart-fork's, and was left as it is", _by_hand(path))
+    raise SmartForkError(f"{path} is not smart-fork's, and was not changed", _by_hand(path))
 
 
 def _is_ours(text: str, content: str) -> bool:

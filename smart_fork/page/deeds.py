@@ -40,7 +40,7 @@ def told(form: Mapping[str, str]) -> ToldWorker:
     said = beginning(printable(mask(text.strip())), _REPEATED)
     if do == "close":
         (closed,) = close_workers([worker], remove_worktree=form.get("worktree") == "yes")
-        how = "ended" if closed.closed else "left as it is"
+        how = "ended" if closed.closed else "not changed"
         return ToldWorker(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
     if do.startswith("answer-"):
         number, shown = do.removeprefix("answer-"), form.get("asked", "")

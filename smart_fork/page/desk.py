@@ -83,7 +83,7 @@ class Desk:
         """
         answer = self.forms.answer(form)
         if not isinstance(answer, kind):
-            raise NotFound("This form was sent for something else")
+            raise NotFound("This form belongs to another page")
         return answer
 
     def _frame(self) -> PageValues:

@@ -106,7 +106,7 @@ def _write(file: Path, text: str, *, force: bool) -> None:
         if file.is_dir():
             raise Usage(f"{file} is a directory", "Name a file in it.") from error
         if isinstance(error, FileExistsError):
-            raise Usage(f"There is a file already: {file}", "Name another one, or replace it: --force.") from error
+            raise Usage(f"The file exists: {file}", "Name another one, or replace it: --force.") from error
         raise SmartForkError(f"{file} cannot be written: {error.strerror or error}", "Name another file.") from error
 
 

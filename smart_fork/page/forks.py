@@ -119,7 +119,7 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
-        raise Usage("The prompt is empty.", "Go back and say it in a sentence.")
+        raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
     with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
         return _fork_here(here, form, engine, dry_run=dry_run)
 

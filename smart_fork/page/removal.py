@@ -138,7 +138,7 @@ def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
         raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
     secrets = asked.get(_SECRETS) == "yes"
     if not (turns or secrets):
-        raise Usage("Which turns?", "Number them as `smart-fork excise list` does: 5-7,9. Or have secrets masked.")
+        raise Usage("Which turns?", "Use the numbers of `smart-fork excise list`: 5-7,9. Or mask secrets.")
     meant = sessions.locate(session).reference  # never a path
     return Request(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
 

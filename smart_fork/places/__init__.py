@@ -30,7 +30,7 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
         raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
     if not place.available(processes, env):
         if isinstance(place, ITerm2Place):
-            raise ProgramMissing("iTerm2 cannot be driven here", INSTALL)
+            raise ProgramMissing("iTerm2 is not available", INSTALL)
         raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
     return place
 
@@ -43,5 +43,5 @@ def place_of(worker: WorkerRecord) -> WorkerPlace:
     """
     place = next((known for known in PLACES if known.name == worker.place), None)
     if place is None:
-        raise NotFound(f"{worker.id} runs in a place that this version does not know: {worker.place}")
+        raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")
     return place

@@ -165,7 +165,7 @@ def require_ours(started: Started, processes: Processes) -> int:
         ForkRefused: there is no such process, or it is somebody else's.
     """
     if started.pid is None or not runs(started, processes):
-        raise ForkRefused("Its process has ended, or is no longer the one that was started for it")
+        raise ForkRefused("Its process has ended, or another process has its id")
     return started.pid
 
 

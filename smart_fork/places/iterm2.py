@@ -107,7 +107,7 @@ class ITerm2Place:
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.press`."""
         if key not in KEYS:
-            raise ForkRefused(f"Not a key that is pressed: {key!r}")
+            raise ForkRefused(f"Unknown key: {key!r}")
         require_ours(started, processes)
         self._send(started, "\r" if key == "Enter" else key)
 
@@ -142,5 +142,5 @@ def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
     try:
         result: T = iterm2.run_until_complete(main)
     except Exception as error:  # its own, those of its connection and of its protocol
-        raise ProgramFailed(f"iTerm2 did not do it: {error}", INSTALL) from error
+        raise ProgramFailed(f"iTerm2 failed: {error}", INSTALL) from error
     return result

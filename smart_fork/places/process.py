@@ -67,11 +67,11 @@ class ProcessPlace:
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.paste`."""
-        raise ForkRefused("It works without a terminal and hears nothing before it has ended", "Wait for it.")
+        raise ForkRefused("It has no terminal and takes no message before it ends", "Wait for it.")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.press`."""
-        raise ForkRefused("It has no terminal, and so no keys")
+        raise ForkRefused("It has no terminal and takes no keys")
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.close`."""

@@ -104,7 +104,7 @@ class TmuxPlace:
             raise
         pane, _, pid = done.text.partition(" ")
         if not pane.startswith("%") or not pid.isdigit():
-            raise ProgramFailed(f"tmux did not say which window it opened: {quoted(done.text)}")
+            raise ProgramFailed(f"tmux did not name the new window: {quoted(done.text)}")
         attach = self.attach_command(session, env)
         return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
@@ -150,7 +150,7 @@ class TmuxPlace:
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.press`."""
         if key not in KEYS:
-            raise ForkRefused(f"Not a key that is pressed: {key!r}")
+            raise ForkRefused(f"Unknown key: {key!r}")
         pane = self._require(started, processes, env)
         done = _run(processes, env, "send-keys", "-t", pane, key)
         if not done.ok:

@@ -85,10 +85,10 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
     there.git("update-index", "-q", "--refresh")  # it fails where something differs, as it may here
     if _taken(there, changes.commit) != changes:
         raise ForkRefused(
-            "Not all uncommitted changes could be carried over, such as those outside of a sparse checkout",
+            "Some uncommitted changes could not be copied, such as those outside a sparse checkout",
             f"Commit them, or {_without()}",
         )
-    words = ("commit-tree", changes.files, "-p", changes.commit, "-m", "Uncommitted changes that were carried over")
+    words = ("commit-tree", changes.files, "-p", changes.commit, "-m", "Copied uncommitted changes")
     base = there.asked(*words, env=_US).text
     there.asked("update-ref", BASES + worktree.name, base)
     return base
@@ -173,14 +173,14 @@ def _entry(one: Submodule) -> bytes:
 
 
 def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
-    hint = f"Commit or put away those changes, or {_without()}"
+    hint = f"Commit or stash those changes, or {_without()}"
     if there.git("ls-files", "--unmerged", env=env).stdout:
-        raise ForkRefused(f"A merge with conflicts is going on in {there.top}", hint)
+        raise ForkRefused(f"An unfinished merge has conflicts in {there.top}", hint)
     others = paths(there.asked("ls-files", "-z", "--others", "--exclude-standard", env=env))
     inner = next((name for name in others if name.endswith("/")), None)
     if inner:
         raise ForkRefused(
-            f"{there.top / inner} is a separate repository: its files cannot be carried over",
+            f"{there.top / inner} is a separate repository: its files cannot be copied",
             f"Name it in .gitignore or .git/info/exclude, or {_without()}",
         )
     changed = next((one.name for one in submodules(there, env) if one.changed), None)

@@ -147,7 +147,7 @@ def opened_worktree(worktree: Path, processes: Processes) -> Repository:
         return found
     made_in = opened(worktree.parent.parent, processes)
     if found.top != resolve(worktree) or found.place.common != made_in.place.common:
-        raise ProgramFailed(f"git is not run in {worktree}: it is no longer a worktree of {made_in.top}")
+        raise ProgramFailed(f"smart-fork does not run git in {worktree}: it is no longer a worktree of {made_in.top}")
     return found
 
 
@@ -160,11 +160,11 @@ def _proven(folder: Path) -> Checkout:
     top = top_of(resolve(folder))
     if top is None:
         where = "it is bare, without files to work on" if bare_at(resolve(folder)) else "it is in no repository"
-        raise ProgramFailed(f"git is not run in {folder}: {where}")
+        raise ProgramFailed(f"smart-fork does not run git in {folder}: {where}")
     try:
         return checkout(top)
     except Unproven as error:
-        raise ProgramFailed(f"git is not run in {folder}: {printable(str(error))}") from error
+        raise ProgramFailed(f"smart-fork does not run git in {folder}: {printable(str(error))}") from error
 
 
 def bare_environment(own: Path) -> dict[str, str]:

@@ -49,25 +49,25 @@ def what_would_be_lost(worktree: Path, branch: str, base: str, processes: Proces
     `None` where everything in it is also elsewhere. `base` is the commit that its worker began with.
     """
     if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
-        return f"{worktree} was not made by smart-fork and is left alone."
+        return f"{worktree} was not made by smart-fork and stays."
     try:
         repository = opened(worktree.parent.parent, processes)
     except ProgramFailed as error:
-        return f"{worktree} is left alone: {error.message}"
+        return f"{worktree} stays: {error.message}"
     known = listed(repository)
     mine = next((one for one in known if one.path == worktree), None)
     elsewhere = next((one.path for one in known if one.branch == f"refs/heads/{branch}" and one != mine), None)
     if elsewhere:
         return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository.top, elsewhere, branch)}"
     if mine is None and os.path.lexists(worktree):
-        return f"{worktree} is not a worktree that git knows of, and is left alone."
+        return f"{worktree} is not a git worktree and stays."
     if mine and not worktree.is_dir():
         prune = f"git -C {shlex.quote(str(repository.top))} worktree prune"
         return f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
     try:
         there = opened_worktree(worktree, processes) if mine else None
     except ProgramFailed as error:
-        return f"{worktree} cannot be looked at ({error.message}); {_by_hand(repository.top, worktree, branch)}"
+        return f"{worktree} cannot be read ({error.message}); {_by_hand(repository.top, worktree, branch)}"
     reasons = _in_it(mine, there, branch, base, known) if mine and there else iter(())
     reason = next(reasons, None) or _commits(repository, there, branch)
     return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
@@ -85,14 +85,14 @@ def _in_it(mine: Listed, there: Repository, branch: str, base: str, known: list[
     how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
     status = there.git(*how)
     if not status.ok:
-        yield f"cannot be looked at ({status.complaint})"
+        yield f"cannot be read ({status.complaint})"
     if number := status.stdout.count(b"\0"):
-        carried = ", as they were carried over" if _as_it_began(there, base) else ""
+        carried = ", as copied at the start" if _as_it_began(there, base) else ""
         yield f"has {_counted(number, 'uncommitted or new file')}{carried}"
     if changed := next((one.name for one in submodules(there) if one.changed), None):
         yield f"has changes in the submodule {changed}"
     if hidden := _hidden_from_status(there):
-        yield f"has files that git was told not to look at, such as {hidden}"
+        yield f"has files that git does not check (assume-unchanged), such as {hidden}"
     stashes = there.git("stash", "list", "--format=%gs").text.splitlines()
     made_there = [line for line in stashes if line.startswith((f"WIP on {branch}:", f"On {branch}:"))]
     if made_there:
@@ -111,8 +111,8 @@ def _commits(repository: Repository, there: Repository | None, branch: str) -> s
     others = ("--not", f"--exclude={branch}", "--branches", "--remotes")
     done = repository.git("rev-list", "--count", *tips, *others)
     if not done.ok:
-        return f"cannot be looked at ({done.complaint})"
-    return f"has {_counted(int(done.text), 'commit')} that no other branch has" if done.text != "0" else None
+        return f"cannot be read ({done.complaint})"
+    return f"has {_counted(int(done.text), 'commit')} on no other branch" if done.text != "0" else None
 
 
 def _as_it_began(there: Repository, base: str) -> bool:
@@ -159,7 +159,7 @@ def _working_directories(processes: Processes) -> Iterator[tuple[str, str, str]]
 def _by_hand(repository: Path, worktree: Path, branch: str) -> str:
     git_there = f"git -C {shlex.quote(str(repository))}"
     path = shlex.quote(str(worktree))
-    return f"to remove it all the same: {git_there} worktree remove --force {path} && {git_there} branch -D {branch}"
+    return f"to remove it anyway: {git_there} worktree remove --force {path} && {git_there} branch -D {branch}"
 
 
 def _counted(number: int, one: str, several: str = "") -> str:

@@ -77,7 +77,7 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
     if not head.ok and head.complaint:
         raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", _without().capitalize())
     if not head.ok:
-        raise ForkRefused(f"There is no commit yet in {repository}", f"Make the first one, or {_without()}")
+        raise ForkRefused(f"No commit yet in {repository}", f"Make the first one, or {_without()}")
     if with_changes:
         changes.check(repository, processes)
     for number in range(_MOST + 1):
@@ -89,7 +89,7 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
             return Worktree(folder / free, branch, repository, head.text)
     raise ForkRefused(
         f"{_MOST} worktrees are named {plain_name(name)}",
-        advice("Remove some: smart-fork worktrees --prune", tool="Give worktree another name."),
+        advice("Remove some: smart-fork worktrees --prune", tool="Choose another worktree name."),
     )
 
 
@@ -150,7 +150,7 @@ def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes
     try:
         there, ref = opened(worktree.parent.parent, processes), f"refs/heads/{branch}"
     except ProgramFailed as error:
-        return f"{worktree} is left alone: {error.message}"
+        return f"{worktree} stays: {error.message}"
     tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
     if loss := what_would_be_lost(worktree, branch, base, processes):
         return loss

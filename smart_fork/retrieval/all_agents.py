@@ -31,10 +31,10 @@ def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindReques
     others = {one.agent_type for one in _sessions(widened)} - {asked}
     none = f"No session of {title_of(asked)} fits"
     if not others or not isinstance(widened, Found):
-        return replace(own, agents_notice=f"{none}; the other agents' sessions were searched as well")
+        return replace(own, agents_notice=f"{none}; other agents' sessions were searched too")
     found = titles(sorted(others))
     starts = f"a fork of one of these starts {found}, not {title_of(asked)}"
-    return replace(widened, agents_notice=f"{none}, so those of {found} were searched as well: {starts}")
+    return replace(widened, agents_notice=f"{none}, so sessions of {found} were searched too: {starts}")
 
 
 def fits(answer: Found) -> bool:

@@ -14,13 +14,13 @@ def background_notice(store: Store, left: int | None, rate: float) -> str:
     """
     counts = store.counts()
     missing = counts.chunks - counts.embedded
-    said = [f"{left} logs are still to be read"] if left else []
+    said = [f"{left} logs are not read yet"] if left else []
     if missing:
         said.append(f"the index is {100 * counts.embedded // counts.chunks} % embedded")
     if not said:
         return ""
     state = " and ".join(said)
-    return f"{state[0].upper()}{state[1:]}; the rest is being done in the background{_about(store, counts, rate)}."
+    return f"{state[0].upper()}{state[1:]}; the rest continues in the background{_about(store, counts, rate)}."
 
 
 def _about(store: Store, counts: Counts, rate: float) -> str:

@@ -38,8 +38,8 @@ def early_notice(shares: Covered) -> str:
         return ""
     known = math.floor(100 * shares.all_passages)
     return (
-        f"This answer is early: {known} % of the passages here can be found by their meaning so far. Scores are lower "
-        "for it, and another session may come first in a minute."
+        f"This answer is early: {known} % of the passages here are embedded. Scores are lower, and another session "
+        "may come first in a minute."
     )
 
 

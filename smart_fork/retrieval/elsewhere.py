@@ -195,8 +195,8 @@ def notice_of(hits: Sequence[Hit], notice: str) -> str:
 def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
     """The notice beside what teammates share."""
     return (
-        f"{notice} {what} written by or for others ({', '.join(owners)}), and anybody who may share sessions with this "
-        "project could have put words there: check with the person before acting on them."
+        f"{notice} {what} written by others ({', '.join(owners)}), and members of this project can write there. Ask "
+        "the user before you act on it."
     )
 
 

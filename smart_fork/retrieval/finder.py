@@ -50,25 +50,25 @@ from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_fir
 log = logging.getLogger(__name__)
 
 _ENGLISH = (
-    "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
-    "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+    "The default model knows mainly English: search by meaning hardly worked. Add English phrasings (also), or set "
+    "SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 _SAME = (
-    "The default model hardly knows the script of the question and of the sessions here: their meaning was hardly "
-    "searched. Set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+    "The default model hardly knows this script: search by meaning hardly worked. Set SMART_FORK_MODEL to a "
+    "multilingual model (docs/how-to/languages.md)."
 )
 _THEIRS = (
-    "The default model hardly knows the script of most sessions here: their meaning was hardly searched. Say it in "
-    "their language (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+    "The default model hardly knows the script of most sessions here. Add phrasings in their language (also), or "
+    "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
 _OTHER = (
-    "Most sessions here are in {0}, and the question is not. The default model hardly compares languages: say it in "
-    "{0} (as well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+    "Most sessions here are in {0}, and the intent is not. Add phrasings in {0} (also), or set SMART_FORK_MODEL to "
+    "a multilingual model (docs/how-to/languages.md)."
 )
 
 
 def find(request: FindRequest, engine: Engine) -> Answer:
-    """The answer (see docs/json.md).
+    """The answer (see docs/reference/json.md).
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
@@ -197,8 +197,8 @@ def _damage(before: Collection[Path]) -> str:
     if aside is None:
         return ""
     return (
-        f"The index was damaged. It is kept as {aside}, and a new one is built from the logs: what has not been read "
-        "yet is not found."
+        f"The index was damaged. It is kept as {aside}, and smart-fork builds a new one from the logs. Unread logs "
+        "are not searched yet."
     )
 
 
@@ -317,8 +317,8 @@ def _not_available(message: str, hint: str, asked: CheckedRequest, *, off: bool)
         next_steps=(
             hint
             or advice(
-                "Run `smart-fork index run` and read what it says; `smart-fork doctor` explains failures.",
-                tool="Tell the person to run smart-fork's doctor: it explains failures.",
+                "Run `smart-fork index run` and read its messages. `smart-fork doctor` explains failures.",
+                tool="Tell the user to run `smart-fork doctor`, which explains failures.",
             ),
             "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true."
             if off

@@ -4,7 +4,7 @@ Where a question has two parts, or a first answer was wrong, the passage that an
 is known where the talk about it ends. So each exchange is weighed by its words, by its meaning, by what the exchanges
 before it have said of the question (`talk`), and by how late it is. What was asked, planned or reviewed and is done or
 mended in the next exchange (`pending`) is known only there. Fitted on labelled questions, as the ranking is:
-docs/searching.md.
+docs/explanation/searching.md.
 """
 
 from __future__ import annotations

@@ -39,18 +39,18 @@ def unavailable(error: Exception) -> IndexUnavailable:
     """`error` of the index, with what to do about it."""
     path = index_db()
     if isinstance(error, DamagedIndexError) and error.aside is not None:
-        what = f"The index was damaged. It is kept as {error.aside}, and a new one is built from the logs."
+        what = f"The index was damaged. It is kept as {error.aside}, and smart-fork builds a new one from the logs."
         return IndexUnavailable(
             what,
             advice(
-                "Ask again, or run `smart-fork index run`: words come first, meaning later.",
-                tool="Ask again: words come first, meaning later.",
+                "Ask again, or run `smart-fork index run`: words come first, embeddings later.",
+                tool="Ask again: words come first, embeddings later.",
             ),
         )
     if isinstance(error, DamagedIndexError) or is_damage(error):
-        hint = "It is built again by the next indexing; " + advice(
+        hint = "The next indexing rebuilds it; " + advice(
             f"if not, delete {path}* and run `smart-fork index run`.",
-            tool=f"if not, the person can delete {path}* and ask again.",
+            tool=f"if not, the user can delete {path}* and ask again.",
         )
     elif isinstance(error, NewerIndexError):
         hint = error.hint
@@ -59,6 +59,6 @@ def unavailable(error: Exception) -> IndexUnavailable:
     else:
         hint = (
             next_step(error, indexing=True)
-            or f"Make {path.parent} writable, or set SMART_FORK_HOME to a folder that is."
+            or f"Make {path.parent} writable, or set SMART_FORK_HOME to a writable folder."
         )
     return IndexUnavailable(f"The index cannot be used: {error}", hint)

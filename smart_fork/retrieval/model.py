@@ -101,7 +101,7 @@ class BackgroundModel:
             with loading():
                 self._ready.wait(max(0.0, self._deadline - time.monotonic()))
         if not self._ready.is_set():
-            raise ModelUnavailableError("the embedding model is still being loaded; ask again in a few seconds")
+            raise ModelUnavailableError("the embedding model is still loading; ask again in a few seconds")
         if (error := self._error) is not None:
             raise ModelUnavailableError(str(error)) from error
 

@@ -46,15 +46,15 @@ def _of_its_log(one: Forkable) -> str:
 
 
 def _of_its_kind(one: Forkable) -> str:
-    return "it is a sub-agent's; fork the session that started it" if one.origin == "subagent" else ""
+    return "it is a sub-agent's log; fork the session that started it" if one.origin == "subagent" else ""
 
 
 def _of_its_place(one: Forkable) -> str:
     if one.works_in is not None:
         return ""
     elsewhere = advice(
-        "say where its fork is to work: smart-fork fork ID --cwd DIR",
-        tool="give the project_path where its fork is to work",
+        "its directory is unknown; give one: smart-fork fork ID --cwd DIR",
+        tool="its directory is unknown; give project_path",
     )
     if is_there(one.cwd):
         return ""
@@ -63,8 +63,8 @@ def _of_its_place(one: Forkable) -> str:
 
 def _deleted() -> str:
     return advice(
-        "its log has been deleted; it can be read with `smart-fork show`, not forked",
-        tool="its log has been deleted; it can be read with read_session, not forked",
+        "its log is deleted; `smart-fork show` prints it, but it cannot be forked",
+        tool="its log is deleted; read_session reads it, but it cannot be forked",
     )
 
 

@@ -21,7 +21,7 @@ def check_also(also: object) -> None:
     if also is None:
         return
     if isinstance(also, str | bytes) or not isinstance(also, Sequence):
-        raise Usage(f"also must be a list of texts, not {shown(also)}", "It is the same question in other words.")
+        raise Usage(f"also must be a list of texts, not {shown(also)}", "Each text is the same intent in other words.")
     if len(also) > MOST:
         raise Usage(f"also takes at most {MOST} texts, not {len(also)}", "Four different phrasings are enough.")
     for number, text in enumerate(also, start=1):
@@ -30,7 +30,7 @@ def check_also(also: object) -> None:
         if len(text) > MAX_CHARACTERS:
             raise Usage(
                 f"also takes texts of at most {MAX_CHARACTERS} characters; number {number} has {len(text)}",
-                "Say the same question in a sentence, a title, or a few names.",
+                "Give a sentence, a title, or a few names.",
             )
 
 

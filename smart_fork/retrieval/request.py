@@ -53,17 +53,17 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
         Usage: something in it is not as it may be.
     """
     if not _is_text(request.intent):
-        raise Usage("intent is required", "Say what you want to do next, in a sentence.")
+        raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
     agents = selected(request.agent_type or first())
     limit = request.limit
     if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
         raise Usage(
             f"limit must be at least 1, not {shown(limit)}",
-            f"Leave it out for {DEFAULT_LIMIT}; {MAX_LIMIT} is the most.",
+            f"The default is {DEFAULT_LIMIT}, the maximum {MAX_LIMIT}.",
         )
     if limit is not None and limit > MAX_LIMIT:
-        raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"Leave it out for {DEFAULT_LIMIT}.")
+        raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
     check_score(request.min_score)
     if request.collection is None:
         return agents

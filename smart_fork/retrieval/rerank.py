@@ -67,7 +67,7 @@ class CrossEncoderReranker:
             pairs = [(intent, text) for text in texts]
             scores = model.predict(pairs, activation_fn=Sigmoid(), show_progress_bar=False)
         if scores.shape != (len(texts),):
-            raise ModelUnavailableError(f"{self._name} is no reranker: it does not give one score for a passage")
+            raise ModelUnavailableError(f"{self._name} is not a reranker: it does not give one score for a passage")
         return [float(score) for score in scores]
 
     def _load(self) -> CrossEncoder:
@@ -92,7 +92,7 @@ def _cross_encoder(name: str) -> CrossEncoder:
         raise ModelUnavailableError(f"sentence-transformers cannot be imported ({error})") from error
     model: CrossEncoder = load(CrossEncoder, name)
     if not _scores_pairs(model):
-        raise ModelUnavailableError(f"{name} is no reranker: it has not learned to score pairs of texts")
+        raise ModelUnavailableError(f"{name} is not a reranker: it was not trained to score pairs of texts")
     return model
 
 
@@ -117,7 +117,7 @@ class SecondLook:
         try:
             chance = dict(zip(looked_at, self.rerank(intent, [texts[row] for row in looked_at]), strict=True))
             if not all(map(math.isfinite, chance.values())):
-                raise ValueError("it gives no numbers")  # noqa: TRY301 - handled as whatever else it can fail of
+                raise ValueError("its scores are not finite numbers")  # noqa: TRY301 - handled as whatever else it can fail of
         except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
             self.error = str(error) or type(error).__name__
             log.warning("not reranked: %s", self.error)

@@ -38,7 +38,7 @@ def list_recent(
     """
     agents = selected(agent)
     if limit < 1:
-        raise Usage(f"limit must be at least 1, not {limit}", "Leave it out for the default.")
+        raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
     adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)

@@ -94,4 +94,4 @@ def in_words(run: LastRun | None) -> str:
 
 def when_next(at: str | None) -> str:
     """When the index is brought up to date next."""
-    return at or "when something is asked; a service does it by itself"
+    return at or "on the next search; a service does it automatically"

@@ -52,7 +52,7 @@ class Together:
             IndexBusyError: another question is at it, and takes long.
         """
         if not self._looking.acquire(timeout=LOCK_SECONDS):
-            raise IndexBusyError("another question is having the index brought up to date")
+            raise IndexBusyError("another search is updating the index")
         try:
             now = self._clock()
             if self._looked_at is not None and now - self._looked_at < HOLDS_SECONDS:

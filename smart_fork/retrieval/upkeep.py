@@ -115,7 +115,7 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
             raise
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error, indexing=True)
-        why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
+        why = f"The index could not be updated: {error}{'. ' if step else ''}{step}"
         return Upkeep(None, why, absent)
     lacks = not indexed and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)

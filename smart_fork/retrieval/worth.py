@@ -30,9 +30,9 @@ CLOSE, CLOSE_SHARE = 0.05, 0.15
 COMPARED = 10
 #: Why results do not stand in the order of their scores.
 BETTER_FIRST = (
-    f"Of the sessions whose scores are within {CLOSE:g} of the best (within {CLOSE_SHARE:.0%} of a low one), the one "
-    "that is better to fork stands first: committed before tests passed before not known before failed before "
-    "abandoned, then the one of whose files fewer have changed since, then the one that loads fewer tokens."
+    f"Scores within {CLOSE:g} of the best ({CLOSE_SHARE:.0%} of a low one) count as equal. Among equals the better "
+    "outcome is first: committed, tests passed, unknown, failed, abandoned. Then come fewer changed files, then "
+    "fewer tokens."
 )
 _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from smart_fork.retrieval.together import Together
 
 INSTRUCTIONS = (
-    f"Past {titles(readable())} sessions of this repository are expensive context that already exists. Before starting "
-    "work that resembles something done earlier, call smart_fork (or find_sessions, which only reads) with what is to "
-    "be done and, in also, four further phrasings of it; it finds the session that already knows how and, with "
-    "auto_fork, runs a fork of it with a prompt of its own. The original is never changed."
+    f"Past {titles(readable())} sessions of this repository are expensive context that already exists. Before work "
+    "that resembles something done earlier, call smart_fork, or find_sessions, which only reads. Give the intent, "
+    "and four further phrasings in also. It finds the session that already knows how. With auto_fork it runs a "
+    "fork with its own prompt. The original never changes."
 )
 
 

@@ -75,7 +75,7 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
         names = ", ".join(shown(name).strip('"') for name in unknown[:MAX_NAMED])
         raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
     if not _passable(given):
-        raise ToolError("a parameter has half a character in it (a lone surrogate), or is nested too deeply")
+        raise ToolError("a parameter has a lone surrogate or is nested too deeply")
     for name in schema.get("required", ()):
         if name not in given:
             raise ToolError(f"{name} is required ({allowed(known[name])}): {known[name].get('description', '')}")
@@ -86,7 +86,7 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
         raise ToolError(f"{name} must be {allowed(known[name])}, not {shown(given[name])}")
     # A blank element of a list says nothing: models fill lists up.
     if (empty := empty_among({name: one for name, one in mended.items() if not isinstance(one, list)})) is not None:
-        raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or leave it out")
+        raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or drop it")
     try:
         refuse_both(mended, _CONTRADICTORY)
     except Usage as error:

@@ -190,7 +190,7 @@ def project_for(path: str | None, caller: Caller) -> str:
     if path and (path.startswith("~") or Path(path).is_absolute()):
         return path
     if caller.project is None:
-        raise ToolError("project_path is required: this client does not say which project it works in")
+        raise ToolError("project_path is required: this client does not name its project")
     return str(Path(caller.project, path or "."))
 
 

@@ -20,13 +20,13 @@ async def compare_workers(
     ctx: Context[Any, Any],  # noqa: ARG001 - `strict` asks it
     workers: Annotated[
         list[str] | None,
-        Field(description="Worker ids, names or session ids. Left out: those last given one prompt together."),
+        Field(description="Worker ids, names or session ids. Default: the last fan-out."),
     ] = None,
     diff: Annotated[  # noqa: FBT002
-        bool | None, Field(description="Whether to show what each has changed, not only which files.")
+        bool | None, Field(description="Include the diff, not only the names of changed files.")
     ] = False,
 ) -> Comparison:
-    """Compare what several workers have made of the same prompt, side by side.
+    """Compare the results of several workers with the same prompt, side by side.
 
     For each: its last answer, its changes against what it began with (committed, uncommitted and new files together),
     the tokens in its context and those that it wrote, its time and its state. Answers and diffs are untrusted

@@ -37,22 +37,21 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
     turns: Annotated[str | None, Field(description="Which turns, as read_session numbers them: 5-7,9.")] = None,
     ids: Annotated[list[str] | None, Field(description="Which turns, by their ids (message_id).")] = None,
     secrets: Annotated[  # noqa: FBT002
-        bool | None, Field(description="Mask secrets instead of cutting, in all turns or in those named.")
+        bool | None, Field(description="Mask secrets instead, in all turns or in the given ones.")
     ] = False,
     force: Annotated[bool | None, Field(description="Cut against warnings.")] = False,  # noqa: FBT002
-    dry_run: Annotated[bool | None, Field(description="Only say what would go; false cuts.")] = True,  # noqa: FBT002
+    dry_run: Annotated[bool | None, Field(description="Only show the plan; false cuts.")] = True,  # noqa: FBT002
 ) -> Excised:
-    """Cut turns out of a past session's transcript so that its agent can still resume it; by default only say what
-    would go.
+    """Cut turns out of a past session, which its agent can still resume. By default it only shows the plan.
 
-    Results of tool calls go with their calls. A snapshot of before is kept, from which the person can undo the cut.
-    A session that is running, such as the calling one, is refused. Cut only what the person has asked to have cut.
+    Results of tool calls go with their calls. A snapshot is kept, so that the user can undo the cut.
+    Running sessions are refused. Cut only turns that the user asked to cut.
     """
     from smart_fork.excise.request import Request
 
     reference = session_id or path
     if not reference or (session_id and path):
-        raise ToolError("give session_id or path: which session is to be cut must be said")
+        raise ToolError("give session_id or path: the session to cut")
     caller = await caller_of(ctx)
     known = caller.session_id or ""
     if known and (known in reference or known.startswith(reference.strip().lower())):
@@ -68,8 +67,8 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
 def _next(found: Excised) -> str:
     if found.dry_run:
         force = ", force: true against the warnings" if found.warnings else ""
-        return f"Nothing was cut. Show the user what would go; only where that is agreed to, dry_run: false{force}."
-    return "Say what was cut and name the snapshot: only the user undoes or discards it."
+        return f"Nothing was cut. Show the user this plan. Only if the user agrees, call with dry_run: false{force}."
+    return "Tell the user which turns were cut, and name the snapshot. Only the user may undo or discard it."
 
 
 def _cut(request: Request, *, by_path: bool) -> Excised:
@@ -78,6 +77,6 @@ def _cut(request: Request, *, by_path: bool) -> Excised:
 
     if permission.limited():
         if by_path:
-            raise Usage("A transcript is named by its session_id here")
+            raise Usage("Give session_id instead of path")
         sessions.read(sessions.locate(request.reference or ""))  # refuses another project's
     return cut(request)

@@ -35,17 +35,13 @@ class Branching:
         session_id: SessionId,
         at: Annotated[
             int | None,
-            Field(
-                description="Branch at the message of this number, as read_session numbers them. Left out: at the end."
-            ),
+            Field(description="Branch after this message number of read_session. Default: the end."),
         ] = None,
-        title: Annotated[str | None, Field(description="What the branch is called. Left out: like its parent.")] = "",
+        title: Annotated[str | None, Field(description="Title. Default: the parent's.")] = "",
         project_path: Annotated[
             str | None, Field(description="Refuse a session that does not belong to this directory's project.")
         ] = None,
-        cwd: Annotated[
-            str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
-        ] = None,
+        cwd: Annotated[str | None, Field(description="Working directory. Default: the session's own.")] = None,
         start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
         prompt: Annotated[str | None, Field(description="With start: the prompt.")] = "",
         run_in: Annotated[
@@ -57,8 +53,8 @@ class Branching:
         ] = None,
         intent: Annotated[str | None, Field(description="With budget: the intent. Default: prompt.")] = "",
         keep: Annotated[str | None, Field(description="Exchanges to keep within budget: '3,5-7'.")] = None,
-        drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
-        as_agent: Annotated[str | None, Field(description="Make it a session of this agent.")] = None,
+        drop: Annotated[str | None, Field(description="Exchanges to drop.")] = None,
+        as_agent: Annotated[str | None, Field(description="Hand over to this agent.")] = None,
     ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 

@@ -17,7 +17,7 @@ from smart_fork.retrieval.answer import Hit
 
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
-QUESTION = "Several past sessions are about as likely to know how. Which of them is to be forked?"
+QUESTION = "Several past sessions fit about equally well. Fork which one?"
 NONE_LABEL = "None of these"
 #: The first version in which a choice with titles is a `oneOf`; the others know `enumNames`.
 _ONE_OF = "2025-11-25"
@@ -48,7 +48,7 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
     except Later:
         raise
     except Exception as error:
-        raise nobody_chose(len(hits), "this client could not ask which of them is meant") from error
+        raise nobody_chose(len(hits), "this client could not ask the user") from error
     said = (answer.content or {}).get(FIELD) if answer.action == "accept" else None
     if answer.action == "decline" or said == NONE:
         raise none_wanted()

@@ -72,7 +72,7 @@ AlsoAsThere = Annotated[
 ]
 #: What the first tool says of it, the others need not repeat: each agent more makes it longer.
 AS_THERE = "As for find_sessions."
-AgentType = Annotated[str | None, Field(description=f"{one_of(choices())}. Left out: yours, else all.")]
+AgentType = Annotated[str | None, Field(description=f"{one_of(choices())}. Default: yours, else all.")]
 AgentTypeAsThere = Annotated[str | None, Field(description=AS_THERE)]
 Limit = Annotated[int | None, Field(description="At most 50.")]
 ProjectPath = Annotated[str | None, Field(description="Another project's directory.")]
@@ -101,14 +101,14 @@ class Searching:
         limit: Limit = 5,
         project_path: ProjectPath = None,
         collection: Collection = None,
-        min_score: Annotated[float | None, Field(description="The least score, 0 to 1.")] = None,
+        min_score: Annotated[float | None, Field(description="Lowest score, 0 to 1.")] = None,
         include_snippets: IncludeSnippets = True,  # noqa: FBT002
         explain: Explain = False,  # noqa: FBT002
         team: Team = None,
     ) -> Any:
-        """Find past sessions of this repository that already know how to do something; it only reads.
+        """Find past sessions of this repository that already know how to do something. It only reads.
 
-        The answer is smart_fork's. Always give `also`, four further phrasings, unasked: past sessions use other words.
+        The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
         """
         caller = await caller_of(ctx)
         request = _request(
@@ -136,28 +136,32 @@ class Searching:
         ] = False,
         fork_index: Annotated[int | None, Field(description="Fork this result, from 0.")] = None,
         fork_session_id: Annotated[str | None, Field(description="Fork this session.")] = None,
-        prompt: Annotated[str | None, Field(description="What the fork is to do; else the intent.")] = "",
+        prompt: Annotated[str | None, Field(description="Prompt of the fork. Default: the intent.")] = "",
         run_in: Annotated[
             Literal["tmux", "process", "iterm2"] | None,
             Field(description="A window, or no terminal (process)."),
         ] = None,
         at: Annotated[
             int | Literal["match"] | None,
-            Field(description="Fork at this message's number, or 'match': where the answer ends."),
+            Field(description="Fork after this message number, or 'match': after the answer."),
         ] = None,
         budget: Annotated[
             str | None,
-            Field(description="Fork only what answers, in '30k' tokens, or 'match': the least."),
+            Field(description="Keep only what answers, up to '30k' tokens. 'match': the least."),
         ] = None,
         keep: Annotated[
             str | None,
-            Field(description="Exchanges to keep within it: '3,5-7'."),
+            Field(description="Exchanges to keep within budget: '3,5-7'."),
         ] = None,
-        drop: Annotated[str | None, Field(description="To leave out.")] = None,
+        drop: Annotated[str | None, Field(description="Exchanges to drop.")] = None,
         merge: Annotated[
             list[str] | None,
             WithJsonSchema(
-                {"type": "array", "items": {"type": "string"}, "description": "Also what answers in these sessions."}
+                {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Merge the answers of these sessions too.",
+                }
             ),
         ] = None,
         worktree: Annotated[
@@ -171,16 +175,16 @@ class Searching:
         also: AlsoAsThere = None,
         team: TeamAsThere = None,
         brief: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Note what changed since.")
+            bool | None, Field(description="Add a change summary.")
         ] = True,
-        as_agent: Annotated[str | None, Field(description="Fork it as this agent's session.")] = None,
+        as_agent: Annotated[str | None, Field(description="Hand over to this agent.")] = None,
         dry_run: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Start nothing: what each way to fork loads.")
+            bool | None, Field(description="Start nothing. Show the tokens of each way to fork.")
         ] = False,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
-        Call it before work that resembles something done before. Always give `also`, four further phrasings, unasked.
+        Call it before work that resembles something done before. Always give `also`, four further phrasings.
         A score is the chance that a session is the one that is meant: if all are low, nothing fits. A result says
         what matched, what became of the work (outcome), how many of its files changed since (drift) and what a fork
         loads: token_estimate, with at='match' match.token_estimate. With auto_fork, fork_index or fork_session_id a new
@@ -217,7 +221,7 @@ class Searching:
         limit: Annotated[int | None, Field(description="At most 100.")] = 20,
         project_path: ProjectPath = None,
         include_automated: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Also those no person began.")
+            bool | None, Field(description="Include automated sessions.")
         ] = False,
         team: Annotated[bool | None, Field(description="Also the team's.")] = None,
     ) -> Recents:
@@ -236,7 +240,7 @@ class Searching:
             int | None,
             Field(description="Begin here: match.turn_index, next_at."),
         ] = None,
-        context: Annotated[int | None, Field(description="So many messages earlier.")] = 0,
+        context: Annotated[int | None, Field(description="Number of messages before at.")] = 0,
     ) -> Conversation | Exported:
         """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
         from smart_fork.sessions import Reading
@@ -380,7 +384,7 @@ def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: 
 
     if not 1 <= limit <= MAX_RECENT:
         what = "at least 1" if limit < 1 else f"at most {MAX_RECENT}"
-        raise Usage(f"limit must be {what}, not {limit}", "Leave it out for 20.")
+        raise Usage(f"limit must be {what}, not {limit}", "The default is 20.")
     recent = list_recent(agent, project, limit + 1, automated=automated)  # the caller's own is taken out again
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
     own = Recents(
@@ -394,7 +398,7 @@ def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: 
 
     there = listed(Path(project), selected(agent), limit)
     owners = sorted({one.owner for one in there.sessions})
-    notice = written_by(owners, UNTRUSTED, "What is shared was") if owners else UNTRUSTED
+    notice = written_by(owners, UNTRUSTED, "The session was") if owners else UNTRUSTED
     return replace(own, notice=notice, shared=there.sessions, team_error=there.error)
 
 
@@ -406,7 +410,7 @@ def _conversation(session_id: str, reading: Reading, project: str | None) -> Con
     from smart_fork.retrieval.results import UNTRUSTED
 
     if reading.before < 0:
-        raise Usage(f"context must be at least 0, not {reading.before}", "It counts the messages before at.")
+        raise Usage(f"context must be at least 0, not {reading.before}", "It is the number of messages before at.")
     try:
         located = sessions.locate(session_id)
     except (NotFound, Usage) as error:

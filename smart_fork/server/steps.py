@@ -9,8 +9,8 @@ from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
 FURTHER = (
-    "four further phrasings: as a developer would have typed it; reworded; a short title; likely identifiers, files, "
-    "error texts. In the sessions' language, if that is another language."
+    "four further phrasings: as a developer types it; reworded; a short title; likely identifiers, files, error "
+    "texts. Use the sessions' language if it differs."
 )
 
 
@@ -32,15 +32,15 @@ def after_search(answer: Answer) -> str:
     best = max((hit.score for hit in answer.results), default=0.0)
     if not answer.index.sessions and not answer.results:
         narrow = answer.agent_type not in (ALL, word_for(readable()))
-        other = f" Ask for all agents' sessions: agent_type '{ALL}'." if narrow else ""
-        return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
+        other = f" Search all agents: agent_type '{ALL}'." if narrow else ""
+        return f"This project has no past session.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
         return f"{answer.early_notice} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
-        return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
+        return f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
     if best < FITS:
-        return f"None fits: the best chance is {in_words(best)}. Fork none of them; work without one.{again}"
-    return f"The best chance is {in_words(best)}: read it before you rely on it, or work without.{again}"
+        return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again}"
+    return f"The best score is {in_words(best)}: read it before you rely on it, or work without.{again}"
 
 
 def _cheaper(best: Hit) -> str:
@@ -50,9 +50,11 @@ def _cheaper(best: Hit) -> str:
     at, budget = suggested_at(best), suggested_budget(best)
     if not best.can_fork or (at is None and budget is None):
         return ""
-    there = "" if at is None else f"up to the answer it loads {best.match.token_estimate or 0:,} tokens, "
+    there = "" if at is None else f"up to the answer {best.match.token_estimate or 0:,} tokens, "
     given = " and ".join(f"{name}={value}" for name, value in (("at", at), ("budget", budget)) if value is not None)
-    return f"If you fork it, give {given}: {there}all of it {best.token_estimate:,}{'' if there else ' tokens'}."
+    return (
+        f"If you fork it, give {given}: {there}the whole session {best.token_estimate:,}{'' if there else ' tokens'}."
+    )
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:
@@ -60,13 +62,11 @@ def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done:
     steps = []
     if asking := ", ".join(str(one.worker_id) for one in workers if one.waiting_for):
         steps.append(
-            f"{asking} asks a person (waiting_for): ask the user, then message_worker with the option's number and "
-            "answer: true."
+            f"{asking} needs an answer (waiting_for). Ask the user, then call message_worker with the option's "
+            "number and answer: true."
         )
     if failed := ", ".join(str(one.worker_id) for one in workers if one.state == "failed"):
-        steps.append(
-            f"{failed} has failed: read_session says what was done; message_worker continues the same session."
-        )
+        steps.append(f"{failed} has failed. read_session shows its work; message_worker continues its session.")
     if waited and not done:
-        steps.append("The time is over, and not all are done: call wait_workers again.")
+        steps.append("Time limit reached, and not all are done. Call wait_workers again.")
     return " ".join(steps)

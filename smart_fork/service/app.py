@@ -145,7 +145,7 @@ def application(
 
     async def evidence(request: Request) -> Response:
         if request.scope.get(AROUND) is None:  # it is told what it would find itself, so it says where it is
-            return JSONResponse({"error": "only a program of smart-fork may ask"}, 403)
+            return JSONResponse({"error": "only programs of smart-fork may ask"}, 403)
         try:
             asked = asked_of(await _object(request))
             found = await anyio.to_thread.run_sync(partial(evidence_answer, asked, work.engine))
@@ -153,7 +153,7 @@ def application(
             return JSONResponse({"error": error.message}, 400)
         except (SmartForkError, OSError) as error:
             log.info("no evidence is told: %s", error)
-            return JSONResponse({"error": "it cannot be told"}, 503)
+            return JSONResponse({"error": "it cannot be handed over"}, 503)
         return Response(orjson.dumps(found), media_type="application/json")
 
     async def status(_: Request) -> Response:

@@ -177,7 +177,7 @@ class Service:
     def _connected(self, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
         with _proved(self.address, seconds) as (connection, said, signed):
             if said != self._said:
-                raise ServiceGoneError("it is another version by now")
+                raise ServiceGoneError("it has another version")
             yield connection, {"Authorization": f"{SCHEME} {signed}", "Content-Type": "application/json"}
 
     def _ask(self, method: str, path: str, body: Any) -> bytes:
@@ -303,7 +303,7 @@ def _prove(address: Address, seconds: float, secret: str) -> _Proved:
             given, challenge = str(facts["proof"]), str(facts["challenge"])
             said = _Said(str(facts["version"]), str(facts["model"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise StrangerError("what it says is not what a service says") from error
+            raise StrangerError("its answer is not a service's answer") from error
         if not same(given, proof("service", secret, at, nonce, challenge)):
             raise StrangerError("it does not know the token")
     except ServiceGoneError:

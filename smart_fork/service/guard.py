@@ -168,7 +168,7 @@ class Guard:
         if path not in self._doors.always and not (self._strangers if key is Key.NONE else self._known).take():
             return 429, "too many requests"
         if (headers.get("host") or "").lower() not in self._hosts:
-            return 421, "not a name of this service"
+            return 421, "unknown host name"
         if not self._from_us(scope, headers):
             return 403, "not for other pages"
         length = headers.get("content-length", "0")
@@ -178,12 +178,12 @@ class Guard:
             return 413, "too large"
         opens = self._doors.are_open(path) or key is Key.TOKEN
         if not opens and key is Key.COOKIE and self._doors.for_programs(scope):
-            return 403, "a browser's cookie opens the page, and nothing else"
+            return 403, "a browser's cookie opens only the page"
         if opens or key is Key.COOKIE:
             return None
         if not self._wrong.take():
             return 429, "too many wrong tokens"
-        return 401, "the token is missing or wrong (to see the page: smart-fork open)"
+        return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
         """Whether no other page asks. A file of ours may: it has a code, which nobody else can give."""

@@ -32,7 +32,7 @@ class ForgedError(SmartForkError):
     http_status = 403
 
     def __init__(self) -> None:
-        super().__init__("not what a program of ours says of its caller")
+        super().__init__("not a valid caller of smart-fork")
 
 
 class OtherSettingsError(SmartForkError):
@@ -40,7 +40,7 @@ class OtherSettingsError(SmartForkError):
 
     code = "other_settings"
     http_status = 409
-    usual_hint = "`smart-fork service stop` ends it; start it again with the settings of now."
+    usual_hint = "`smart-fork service stop` ends it. Start it again with the current settings."
 
 
 def introduction(secret: str) -> str:
@@ -75,7 +75,7 @@ def introduced(given: Sequence[str], secret: str) -> Around:
     if not isinstance(directory, str) or not directory.startswith("/") or not _is_environment(environment):
         raise ForgedError
     if settings != (ours := surroundings()):
-        raise OtherSettingsError(f"it would find something else: {_differs(settings, ours)}")
+        raise OtherSettingsError(f"it has other settings: {_differs(settings, ours)}")
     return Around(environment, Path(directory))
 
 

@@ -51,9 +51,9 @@ def addresses(host: str, *, allow_remote: bool) -> list[str]:
     found = list(LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
     if any(ipaddress.ip_address(one).is_unspecified for one in found):
         # A request has to name us, and under which names it may is not known.
-        raise Usage(f"{host!r} is no address that a client can ask for", "Say by which one others reach this machine.")
+        raise Usage(f"{host!r} is not an address that clients can use", "Give the address that other machines use.")
     if not allow_remote and not all(ipaddress.ip_address(one).is_loopback for one in found):
-        raise Usage(f"{host} can be reached from other machines", "Say so on purpose: --allow-remote.")
+        raise Usage(f"{host} can be reached from other machines", "Allow that with --allow-remote.")
     return found
 
 

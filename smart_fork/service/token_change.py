@@ -45,7 +45,7 @@ def _taken() -> str | None:
     try:
         return service_at(address).address.url
     except ServiceGoneError as error:
-        what = f"The token is another one, but the service that runs (process {process.pid}) has not taken it: {error}"
+        what = f"The token was changed, but the running service (process {process.pid}) did not accept it: {error}"
         raise ProgramFailed(what, "End it: smart-fork service stop") from error
 
 

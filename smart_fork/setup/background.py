@@ -14,7 +14,7 @@ from smart_fork.setup.step import Step, missing_folders, take_away
 
 _NAME = "service"
 #: Without a service a question brings the index up to date first.
-_OTHERWISE = "the index is brought up to date when you ask"
+_OTHERWISE = "each search updates the index"
 
 
 def planned(program: str, processes: Processes) -> Step:
@@ -29,7 +29,7 @@ def planned(program: str, processes: Processes) -> Step:
         return step(str(keeper.path), "there")
     try:
         if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
-            return step(kind, "left", why="it belongs to a person, not to root")
+            return step(kind, "left", why="it runs for a user, not for root")
         keeper.reach()
     except SmartForkError:
         return step(kind, "left", why=f"{kind} does not answer here; {_OTHERWISE}")

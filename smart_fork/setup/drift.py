@@ -33,18 +33,18 @@ def checks() -> Iterator[Check]:
     ledger = Ledger()
     lines = list(ledger)
     if not lines:
-        step = "`smart-fork setup` makes it known to your agents."
+        step = "`smart-fork setup` connects your agents."
         yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
         return
     wrong = [said for line in lines if (said := _standing(line))]
     gone = [program for line in lines if (program := _missing_program(line))]
     if gone:
-        detail = f"the agents start {gone[0]}, which is gone"
-        yield Check("set-up", ok=False, detail=detail, next_step="Run `smart-fork setup`: it writes the new place.")
+        detail = f"the agents start {gone[0]}, which no longer exists"
+        yield Check("set-up", ok=False, detail=detail, next_step="Run `smart-fork setup`: it writes the new path.")
     elif wrong:
         yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
     else:
-        yield Check("set-up", ok=True, detail=f"{len(lines)} things are as they were left")
+        yield Check("set-up", ok=True, detail=f"{len(lines)} installed parts are unchanged")
     yield from recall.checks(ledger)
 
 

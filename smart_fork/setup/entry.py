@@ -28,7 +28,7 @@ def planned(way: Registration, program: str) -> Step:
     try:
         before = way.value(text)
         if before is not None and not is_ours(way.argv(before)):
-            why = "another server has this name; rename it, or leave it as it is"
+            why = "another server has this name; rename it, or keep it"
             return Step("server", _NAME, str(path), "left", way.agent, why)
         entry = way.wanted(program, os.environ, before)
         if entry == before:
@@ -104,17 +104,17 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
     try:
         value = way.value(text)
         if value is None:
-            return [f"{line.path}: the entry had been taken out already"]
+            return [f"{line.path}: the entry was already removed"]
         if not is_ours(way.argv(value)):
-            return [f"{line.path}: the entry starts another program now, and was left"]
+            return [f"{line.path}: the entry now starts another program, and stays"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
     except UnsuitableError as error:
-        step = f"Correct {line.path}, then remove again; or take out by hand what is named {NAME}."
-        raise SmartForkError(f"{line.path} was left as it is: {error}", step) from error
+        step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {NAME}."
+        raise SmartForkError(f"{line.path} was not changed: {error}", step) from error
     empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")
     foreign_files.write(line.path, text, None if empty else rest)
     changed = "" if value == line.value else ", with its changes"
-    return [f"{line.path} has changed since: only our entry was taken out{changed}"]
+    return [f"{line.path} has changed since: only smart-fork's entry was removed{changed}"]
 
 
 def standing(line: LedgerLine) -> str:
@@ -142,7 +142,7 @@ def _read(way: Registration) -> str | None:
 
 
 def _unsuitable(way: Registration, error: UnsuitableError) -> SmartForkError:
-    return SmartForkError(f"{way.path()} was left as it is: {error}", _step(way))
+    return SmartForkError(f"{way.path()} was not changed: {error}", _step(way))
 
 
 def _step(way: Registration) -> str:

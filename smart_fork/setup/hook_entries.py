@@ -56,5 +56,5 @@ def standing(line: LedgerLine) -> str:
     return (
         ""
         if settings.is_installed(registration_of(line.agent).agent)
-        else f"the hooks in {line.path} are gone, or older ones"
+        else f"the hooks in {line.path} are missing or outdated"
     )

@@ -16,8 +16,8 @@ from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, switching, take_away
 
 NAME = "copies of logs"
-_STAYS = "Copies that were made stay; `smart-fork forget ID` takes one away."
-_REFUSED = "SMART_FORK_KEEP_TRANSCRIPTS says that none are kept"
+_STAYS = "Existing copies stay; `smart-fork forget ID` removes one."
+_REFUSED = "SMART_FORK_KEEP_TRANSCRIPTS disables copies"
 
 
 def planned(deletion: Deletion, *, wanted: bool) -> Step:
@@ -46,7 +46,7 @@ def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
     with switching(path, "written"):
         private_dir(path.parent)
         replace_file(path, [b""])
-    return [f"Indexing makes them, {room(deletion)}. They are what the agent wrote: secrets are not masked in them."]
+    return [f"Indexing makes them, {room(deletion)}. Secrets in them are not masked."]
 
 
 def undo(line: LedgerLine) -> list[str]:

@@ -84,7 +84,7 @@ def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> Se
     found = tuple(one for _, one in looked if one is not None)
     absent = tuple(way.agent for way, one in looked if one is None)
     if not found:
-        step = "Install one and start it once, then run this again; `smart-fork demo` works without."
+        step = "Install one and start it once, then run this again; `smart-fork demo` works without an agent."
         raise ProgramMissing(missing(absent), step)
     deletes = deletions(time.time(), [one.way.agent for one in found])
     keeps = [keeping.planned(one, wanted=options.keep) for one in deletes]

@@ -22,15 +22,13 @@ def lasting_program(env: Mapping[str, str]) -> str:
     try:
         return own_program(env)
     except ProgramMissing as error:
-        raise ProgramMissing("There is no smart-fork command that an agent could start", _step()) from error
+        raise ProgramMissing("No installed smart-fork command was found", _step()) from error
     except SmartForkError as error:
-        raise SmartForkError(
-            "This smart-fork runs from a temporary folder (uvx), which will be gone", _step()
-        ) from error
+        raise SmartForkError("This smart-fork runs from a temporary folder (uvx)", _step()) from error
 
 
 def _step() -> str:
-    return f"Install it to stay, then set up again:\n  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
+    return f"Install it permanently, then set up again:\n  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
 
 
 def _source() -> str:

@@ -16,7 +16,7 @@ from smart_fork.service.client import find_service
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, switching
 
-NAME = "told at first prompts"
+NAME = "recall at first prompts"
 _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
@@ -35,7 +35,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     ledger.write(LedgerLine(what="recall", agent=agent, path=path))
     with switching(path, "written"):
         switch.turn_on(agent)
-    return [f"It speaks while the service runs. {_OFF}"]
+    return [f"It works while the service runs. {_OFF}"]
 
 
 def undo(line: LedgerLine) -> list[str]:
@@ -60,7 +60,10 @@ def checks(ledger: Ledger) -> Iterator[Check]:
     if not agents:
         return
     asked = switch.asked()
-    detail = f"on for {titles(way.agent for way in agents)}; spoke in {asked.told} of {asked.sessions} new sessions"
+    detail = (
+        f"on for {titles(way.agent for way in agents)}; suggested a session in {asked.told} of {asked.sessions} new "
+        "sessions"
+    )
     if find_service(any_version=True) is None:
         step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
         yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)

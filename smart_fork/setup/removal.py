@@ -100,8 +100,8 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
         try:
             value = way.value(way.path().read_text(encoding="utf-8"))
             if value is not None and is_ours(way.argv(value)):
-                yield f"{way.title} still has a server smart-fork that was put there by hand: {way.path()}"
+                yield f"{way.title} still has a manually added server smart-fork: {way.path()}"
             if settings.is_installed(way.agent):
-                yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` takes them out"
+                yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` removes them"
         except (OSError, UnicodeDecodeError, SmartForkError):
             continue

@@ -34,7 +34,7 @@ def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
     if text == content():
         return step(state="there")
     if text is not None and not (line and line.edit and line.edit.is_in(text)):
-        return step(state="left", why="there is another skill of this name, or you have changed it")
+        return step(state="left", why="another skill has this name, or you changed it")
     return step(state="new" if text is None else "changed", act=partial(_written, way.agent, path))
 
 
@@ -57,7 +57,7 @@ def undo(line: LedgerLine) -> list[str]:
         if line.edit.is_in(text):
             foreign_files.write(line.path, text, None)
         else:
-            notes = [f"{line.path} was left: you have changed it"]
+            notes = [f"{line.path} stays: you changed it"]
     take_away(line.path, line.folders)
     return notes
 
@@ -71,4 +71,4 @@ def standing(line: LedgerLine) -> str:
 
 
 def _read(path: Path) -> str | None:
-    return foreign_files.read(path, f"Make {path} readable, or leave the skill out with --no-skill.")
+    return foreign_files.read(path, f"Make {path} readable, or skip it with --no-skill.")

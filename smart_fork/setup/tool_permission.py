@@ -37,7 +37,7 @@ def planned(way: Registration) -> Step:
     allowing = way.allowing(tools())
     step = partial(Step, "reading", NAME, agent=way.agent)
     if allowing is None:
-        return step(str(way.path()), "there", why=f"{way.title} asks for no tool that only reads")
+        return step(str(way.path()), "there", why=f"{way.title} does not ask before read-only tools")
     with _understood(allowing.path):
         open_rules = missing(_read(allowing.path), allowing.rules)
     if not open_rules:
@@ -71,7 +71,7 @@ def undo(line: LedgerLine) -> list[str]:
         with _understood(line.path):
             rest = _without(text, line)
         if not line.edit.is_in(text):
-            notes = [f"{line.path} has changed since: only our rules were taken out"]
+            notes = [f"{line.path} has changed since: only smart-fork's rules were removed"]
             if not line.edit.before and rest is not None and rest.strip() in ("", "{}"):
                 rest = None
         foreign_files.write(line.path, text, rest)
@@ -87,7 +87,7 @@ def standing(line: LedgerLine) -> str:
     """
     with _understood(line.path):
         gone = missing(_read(line.path), _added(line).rules)
-    return f"rules for tools that only read are gone from {line.path}" if gone else ""
+    return f"rules for read-only tools are missing in {line.path}" if gone else ""
 
 
 def _without(text: str, line: LedgerLine) -> str | None:
@@ -111,7 +111,7 @@ def _understood(path: Path) -> Iterator[None]:
     try:
         yield
     except UnsuitableError as error:
-        raise SmartForkError(f"{path} was left as it is: {error}", _step(path)) from error
+        raise SmartForkError(f"{path} was not changed: {error}", _step(path)) from error
 
 
 def _read(path: Path) -> str | None:
@@ -119,4 +119,4 @@ def _read(path: Path) -> str | None:
 
 
 def _step(path: Path) -> str:
-    return f"Correct {path}, or leave --allow-reading out."
+    return f"Correct {path}, or drop --allow-reading."

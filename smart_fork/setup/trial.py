@@ -40,7 +40,7 @@ def try_server(way: Registration, *, ask: bool = True) -> Trial:
     except (SmartForkError, ValueError) as error:
         return Trial(way.agent, ok=False, error=str(error))
     if not way.argv(entry):
-        return Trial(way.agent, ok=False, error="no server of ours is registered")
+        return Trial(way.agent, ok=False, error="no smart-fork server is registered")
     newest = _newest(way.agent) if ask else None
     folder = Path(newest.project_path) if newest else Path.home()
     try:

@@ -29,7 +29,7 @@ def encode(record: Record, limits: Limits = LIMITS) -> bytes:
     except (orjson.JSONEncodeError, orjson.JSONDecodeError, RecursionError) as error:
         raise Unshareable(f"A record cannot be written as JSON: {error}") from error
     if not same:
-        raise Unshareable("A record says something that JSON cannot say: it would be read as another one.")
+        raise Unshareable("A record changes when JSON writes and reads it.")
     _check_size(data, record, limits)
     return data
 

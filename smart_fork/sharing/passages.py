@@ -52,7 +52,7 @@ def searched(
     """
     forms = AGENTS[agent].forms if agent in AGENTS else None
     if forms is None or agent not in READERS.names:
-        raise Unshareable("Sessions of that agent are not read here.")
+        raise Unshareable("This version cannot read sessions of that agent.")
     records = tuple(records)
     session = _read(records, agent, forms, session_id)
     if session is None:

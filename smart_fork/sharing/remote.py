@@ -43,23 +43,23 @@ def check_key(key: str) -> str:
     """
     host, _, path = key.partition("/")
     if _key(host, path, key) != key:
-        raise Usage("Not the key of a project: it is written like github.com/acme/shop.")
+        raise Usage("Not a project key. A key looks like github.com/acme/shop.")
     return key
 
 
 def _split(remote: str) -> tuple[str, str]:
     if len(remote) > _ADDRESS:
-        raise Usage("The address of the remote is too long for one.")
+        raise Usage("The address of the remote is too long.")
     if found := _URL.fullmatch(remote):
         scheme, place, path = found.groups()
         if scheme.lower() not in _SCHEMES:
-            raise Usage("The remote is in no other place than this machine, or is none.", _NAME_ONE)
+            raise Usage("The remote is on this machine, or is not an address.", _NAME_ONE)
         if scheme.lower().startswith(("http", "git+http")):
             path = re.split(r"[?#]", path, maxsplit=1)[0]
         return place.rpartition("@")[2], _decoded(path)
     if found := _SCP.fullmatch(remote):
         return found[1].rpartition("@")[2], found[2]
-    raise Usage("The remote is in no other place than this machine, or is none.", _NAME_ONE)
+    raise Usage("The remote is on this machine, or is not an address.", _NAME_ONE)
 
 
 _NAME_ONE = "Name the project, such as git.example.org/acme/shop."

@@ -25,7 +25,7 @@ from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.errors import ForkRefused, NotFound, Unshareable
 from smart_fork.sharing.canonical import Record, decode
 
-_AGAIN = "Nothing was sent. Leave out what the agent cannot read, or report it."
+_AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or report it."
 
 
 def check(agent: str, records: Sequence[bytes]) -> Session:
@@ -46,7 +46,7 @@ def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | N
     decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
         if forms.sent(record) != record:
-            raise Unshareable(f"Record {number} has something in it that is not shared.", _AGAIN)
+            raise Unshareable(f"Record {number} contains a field that is not shared.", _AGAIN)
     place = HomePlace(f"/{secrets.token_hex(16)}", f"/{secrets.token_hex(16)}")  # that no record names
     with written(agent, decoded, place) as log:
         session = _read(agent, log)
@@ -71,7 +71,7 @@ def _read(agent: str, log: Path) -> Session:
     if result.broken:
         raise Unshareable(f"Record {result.broken[0].number} cannot be read: {result.broken[0].reason}", _AGAIN)
     if result.session is None:
-        raise Unshareable(f"What would be sent is no conversation: {result.skipped}", _AGAIN)
+        raise Unshareable(f"The prepared records are not a conversation: {result.skipped}", _AGAIN)
     return result.session
 
 
@@ -83,6 +83,6 @@ def _compare(forms: Forms, session: Session, place: HomePlace, records: Sequence
         )
         for number, (before, after) in enumerate(zip_longest(records, again), start=1):
             if before != after:
-                raise Unshareable(f"Record {number} is not read again as it would be sent.", _AGAIN)
+                raise Unshareable(f"Record {number} changes when it is sent and read again.", _AGAIN)
     except (NotFound, ForkRefused) as error:
-        raise Unshareable(f"What would be sent cannot be read: {error.message}", _AGAIN) from error
+        raise Unshareable(f"The prepared records cannot be read: {error.message}", _AGAIN) from error

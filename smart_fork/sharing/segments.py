@@ -86,7 +86,7 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
     """
     raw = _decompressed(body, limits)
     if sha256(raw).hexdigest() != digest:
-        raise Unshareable("A segment is not the one that its digest names.")
+        raise Unshareable("A segment does not match its digest.")
     if not raw.endswith(b"\n"):
         raise Unshareable("The last record of a segment is cut off.")
     records = raw[:-1].split(b"\n")
@@ -108,7 +108,7 @@ def cut(
         Unshareable: there are fewer, or a segment is damaged.
     """
     if not 0 <= count <= (places[-1].end if places else 0):
-        raise Unshareable(f"A session has no {count} records.")
+        raise Unshareable(f"A session does not have {count} records.")
     kept = [place for place in places if place.end <= count]
     if len(kept) == len(places) or places[len(kept)].first_record == count:
         return kept, None

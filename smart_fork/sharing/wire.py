@@ -47,7 +47,7 @@ def _shown(text: str) -> str:
 
 def _named(text: str) -> str:
     if not (name := _shown(text)):
-        raise ValueError("nothing of it can be read")
+        raise ValueError("no record is readable")
     return name
 
 
@@ -291,7 +291,7 @@ class Push(Message):
     def _grows(self) -> Self:
         """Nothing is taken away by a push, and segments follow each other without a gap."""
         if self.count < self.base_count:
-            raise ValueError("a push does not take records away")
+            raise ValueError("a push cannot remove records")
         for before, after in pairwise(self.segments):
             if (after.position, after.first_record) != (before.position + 1, before.first_record + before.records):
                 raise ValueError("segments do not follow each other")

@@ -21,8 +21,8 @@ from smart_fork.team.login import Account
 
 #: A server that does not answer costs so long, and is asked again after so long.
 SECONDS, AWAY_SECONDS = 1.5, 30.0
-SILENT = f"The team's server has not answered within {SECONDS:g} seconds."
-AGAIN = f"The team's server did not answer a moment ago; it is asked again after {AWAY_SECONDS:g} seconds."
+SILENT = f"The team server did not answer within {SECONDS:g} seconds."
+AGAIN = f"The team server did not answer. smart-fork asks again after {AWAY_SECONDS:g} seconds."
 
 
 def is_away(origin: str) -> bool:

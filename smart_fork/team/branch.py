@@ -19,7 +19,7 @@ from smart_fork.team.pull import FILE, TakenAs, free_alias, named, now, told, tr
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
-OTHER_PAST = "The remote session is not the one that was seen before."
+OTHER_PAST = "The remote session has changed its past."
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 BranchVerb = Literal["branch", "fork"]
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
@@ -72,7 +72,7 @@ def fork(project: Project, reference: str, asked: BranchAsked, taken_as: TakenAs
 
 def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked, taken_as: TakenAs) -> Shared:
     if asked.local and not asked.pull:
-        raise Usage("--local and --no-pull leave nothing to be made", "Give one of them.")
+        raise Usage("--local and --no-pull leave nothing to do", "Give one of them.")
     project = project.at(taken_as.into)
     taken_as = taken_as.within(project.place.root)
     if project.away is not None:
@@ -87,7 +87,7 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         if taken_as.platform == FILE:
             raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")
         if not asked.pull:
-            raise Usage("--platform says how it is written here, and --no-pull that it is not", "Give one of them.")
+            raise Usage("--platform writes the session here, and --no-pull does not", "Give one of them.")
         asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
@@ -98,8 +98,8 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
     cut = _cut(project, source, asked.at)
     if parted is not None and cut.count > parted[1].base_count:
         raise Usage(
-            f"--at {asked.at}: here and on the server that is another message",
-            f"smart-fork team branch {parted[0]} takes all local records; --at takes the common ones.",
+            f"--at {asked.at} is a different message here and on the server",
+            f"smart-fork team branch {parted[0]} takes all local records. --at accepts only common ones.",
         )
     begun = None if asked.local else begin(project, verb, source_id, cut.count)
     name = (
@@ -135,8 +135,8 @@ def _apart(  # noqa: PLR0917 - what was asked for
     """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
     if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
         raise Usage(
-            f"--platform and --into take the shared records, and {before} was continued here and on the server",
-            f"smart-fork team branch {before}, then branch the new session with them.",
+            f"--platform and --into take the shared records, but {before} continued both here and on the server",
+            f"smart-fork team branch {before}, then branch the new session with these options.",
         )
     begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
     child = None if begun is None else begun_as(project, begun, info.id, one, asked, name=before)[0]
@@ -167,7 +167,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
         created=True,
         files=one.files,
         warnings=(
-            f"{more} records of it are on this machine alone: smart-fork team push {name} sends them.",
+            f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
             f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
         ),
     )
@@ -223,7 +223,7 @@ def _on_server(  # noqa: PLR0917 - what was asked for
     else:
         info = create(project, begun, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
     if not _begins_as(info, cut):
-        raise Conflict("The session that the server has made does not begin as this one does.", "Try again.")
+        raise Conflict("The new session on the server begins differently.", "Try again.")
     one = replace(tracked_as(info, written, kind=verb), visibility=info.visibility)
     if taken_as.track and (written is not None or not asked.pull):
         track(project, name, one, begun)

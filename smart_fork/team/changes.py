@@ -159,8 +159,8 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     is_crossed = bool(one.crossed) and any(digest in edits for digest in one.crossed_from)
     if (pulled.CROSSED in keys or (is_crossed and one.left() is None)) and not remove:
         raise ForkRefused(
-            "It was handed over, and its session can no longer be read: "
-            "smart-fork excise cut takes it out of it, smart-fork team sync --remove takes it away."
+            "This hand-over's session can no longer be read. Cut it with smart-fork excise cut, or remove it with "
+            "smart-fork team sync --remove."
         )
     before = one.counted(lambda: _count(one))
     planners = (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ()))

@@ -44,9 +44,9 @@ _TIMES = httpx2.Timeout(30.0, connect=5.0)
 _KINDS: Mapping[int, type[SmartForkError]] = {400: Usage, 403: WrongVerb, 413: TooLarge, 422: Unshareable}
 #: What to do where a server, or a proxy before it, does not say so.
 _HINTS: Mapping[int, str] = {
-    401: "Ask for an invitation, if you have none that is good.",
+    401: "Ask for an invitation if you have no valid one.",
     408: "Try again.",
-    409: "smart-fork team status shows how this machine stands to the server.",
+    409: "smart-fork team status shows the state of this machine and the server.",
     413: "smart-fork team push --dry-run shows what would be sent.",
     422: "Nothing was changed there: smart-fork team push --dry-run shows what would be sent.",
     426: "",
@@ -104,11 +104,11 @@ class Client:
             wanted = wire.Login(invite=invite, machine=machine[:200], token=token)
         except ValidationError:
             raise Usage(
-                "That is no invitation.", "One begins with sfi_: an admin makes it with team user add"
+                "That is not an invitation.", "It begins with sfi_. An admin makes one with: smart-fork team user add"
             ) from None
         said = self.ask(wire.LoggedIn, "POST", "login", wanted)
         if token is not None and said.token != token:
-            raise _odd("It gives another token than the one that was asked for.")
+            raise _odd("It gives a wrong kind of token.")
         return said
 
     def logout(self) -> None:
@@ -182,9 +182,9 @@ class Client:
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
         _check(done.session, project, wanted.id)
         if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
-            raise _odd("It says that it has other records than those that it was sent.")
+            raise _odd("It confirms other records than the sent ones.")
         if done.session.agent != wanted.agent:
-            raise _odd("It says that they are another agent's.")
+            raise _odd("It confirms another agent.")
         return done
 
     def search(self, project: str, wanted: wire.Search) -> wire.Found:
@@ -199,7 +199,7 @@ class Client:
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
         _check(done.session, project, wanted.id)
         if done.session.parent_id != wanted.source_id or wanted.count not in (None, done.session.base_count):
-            raise _odd("It has made another session than it was asked for.")
+            raise _odd("It made a wrong session.")
         return done
 
     def ask(self, answer: type[M], method: str, path: str, body: wire.Message | None = None, asked: Asked = None) -> M:
@@ -213,7 +213,7 @@ class Client:
         try:
             return answer.model_validate_json(said)
         except ValidationError as error:
-            raise _odd(f"It answers in another form ({error.error_count()} fields).") from None
+            raise _odd(f"Its answer has another form ({error.error_count()} fields).") from None
 
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: Asked = None, *, most: int = MESSAGE_BYTES
@@ -261,11 +261,11 @@ class Client:
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
         if good and most == NOTHING and answer.status_code != 204:
-            raise _odd("It does not say that it was done.")
+            raise _odd("It does not confirm the request.")
         if good:
             return said
         if answer.is_redirect:
-            raise _odd("It sends elsewhere, and a token goes nowhere else.")
+            raise _odd("It redirects to another address, which never gets the token.")
         raise _failed(answer.status_code, said, known=bool(self.account.token))
 
 
@@ -285,18 +285,14 @@ def _away(origin: str, error: Exception) -> ServerUnavailable:
     """What keeps a server from being asked, as far as this side can tell."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
-        hint = "Where your team signs its own, SSL_CERT_FILE names the certificate that this machine is to trust."
+        hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
         return ServerUnavailable(f"The certificate of {origin} is not trusted here.", hint)
     if origin.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
-        return ServerUnavailable(
-            f"{origin} answers, and not over TLS.", "On its own machine it is at http://127.0.0.1:…"
-        )
+        return ServerUnavailable(f"{origin} answers without TLS.", "On its own machine it is at http://127.0.0.1:…")
     if isinstance(error, httpx2.ReadError | httpx2.WriteError) or "disconnected" in said or "peer closed" in said:
-        hint = (
-            "Give the command again: nothing is done twice. If the server has a certificate, its address is https://…"
-        )
+        hint = "Run the command again: nothing happens twice. If the server has a certificate, use https://…"
         hint = hint if origin.startswith("http:") else hint.partition(" If ")[0]
-        return ServerUnavailable(f"{origin} has ended the connection before its answer was complete.", hint)
+        return ServerUnavailable(f"{origin} closed the connection before its answer was complete.", hint)
     if origin.startswith("http:") and isinstance(error, httpx2.RemoteProtocolError):
         return ServerUnavailable(f"{origin} does not answer in plain HTTP.", "Over TLS it is at https://…")
     message = f"The server does not answer: {origin} ({type(error).__name__})"
@@ -306,7 +302,7 @@ def _away(origin: str, error: Exception) -> ServerUnavailable:
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
     """The body as it came: nothing that unfolds to more."""
     if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise _odd("It compresses what was to be sent as it is.")
+        raise _odd("Its answer is compressed, which was not allowed.")
     parts: list[bytes] = []
     size = 0
     for part in answer.iter_raw():
@@ -323,11 +319,11 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
         if status < 500 and status not in _HINTS:
-            return _odd(f"It answers with status {status}, and not why.")
+            return _odd(f"It answers with status {status}, without a reason.")
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
     message, hint = failure.message, failure.hint or _HINTS.get(status, "")
     if status >= 500:
-        return _Again(ServerUnavailable(message, hint or "Try again later, or tell who runs it."))
+        return _Again(ServerUnavailable(message, hint or "Try again later, or tell its operator."))
     if status == 401:
         return unknown_token() if known else NotAuthenticated(message, hint)
     if status == 404:
@@ -343,11 +339,11 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
 
 def _check(found: wire.SessionInfo, project: str, session_id: str) -> None:
     if (found.id, found.project) != (session_id, project):
-        raise _odd("It answers with another session than it was asked for.")
+        raise _odd("It answers with a wrong session.")
 
 
 def _odd(what: str) -> ServerUnavailable:
-    return ServerUnavailable(f"This is no server of a team, or of another version. {what}", _SAME)
+    return ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME)
 
 
 def _path(project: str) -> str:

@@ -15,7 +15,7 @@ from smart_fork.team.client import Client
 
 #: So often a session is read again that was pushed to meanwhile.
 _TRIES = 3
-_THEIRS = "What the server sent is damaged, and nothing of it was written. Try again, or tell who runs it."
+_THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,20 @@ def _downloaded(client: Client, read: wire.SessionRead, base: Seen | None) -> Do
             raise Unshareable("A segment does not begin where the one before it ends.")
         lines = unpack(client.segment(info.project, place.digest), place.digest)
         if len(lines) != place.records:
-            raise Unshareable("A segment has another number of records than the server says.")
+            raise Unshareable("A segment has a wrong number of records.")
         for line, after in zip(lines, states(lines, state), strict=True):
             records.append(line)
             if len(records) in wanted:
                 known[len(records)] = after
         state = state_after(lines, state)
     if len(records) != info.record_count or written(state) != info.head_digest:
-        raise Unshareable("The records do not have the digest that the server says.")
+        raise Unshareable("The records do not match the server's digest.")
     if written(known.get(info.base_count, b"")) != info.base_digest:
-        raise Unshareable("The records do not begin as the server says.")
+        raise Unshareable("The first records do not match the server's digest.")
     if base is not None and written(known.get(base.count, b"")) != base.digest:
         raise Conflict(
-            "The remote session is not the one that was seen before: its past has changed.",
-            "Its owner may have withdrawn something: smart-fork team sync. --force takes it as it is.",
+            "The remote session has changed its past.",
+            "Its owner may have withdrawn messages. Run smart-fork team sync, or accept it with --force.",
         )
     return Download(info, tuple(records))
 
@@ -113,7 +113,7 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     lines = unpack(client.segment(read.session.project, last.digest), last.digest)
     end = written(state_after(lines, state_of(last.chain_start)))
     if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
-        raise Unshareable("The last records do not have the digest that the server says.")
+        raise Unshareable("The last records do not match the server's digest.")
     return len(read.segments) - 1, lines
 
 
@@ -121,4 +121,4 @@ def _check_bounds(read: wire.SessionRead) -> None:
     records = sum(place.records for place in read.segments)
     size = sum(place.raw_bytes for place in read.segments)
     if records > LIMITS.session_records or size > LIMITS.session_bytes:
-        raise TooLarge(f"The session has {records} records and {size} bytes, more than is taken.")
+        raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

@@ -14,7 +14,7 @@ from smart_fork.team import away, login
 from smart_fork.team.client import Client
 
 #: What to do about them.
-NEXT = "smart-fork team jobs says why, smart-fork team jobs --retry lets them be tried again."
+NEXT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."
 
 
 @value
@@ -58,7 +58,7 @@ def checks() -> Iterator[Check]:
     account = login.account()
     found: list[tuple[FailedJob, ...] | None] = []
     if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask for failed jobs"):
-        step = "Is it running, and is the address right? Local sessions are found and forked without it."
+        step = "Is it running, and is the address right? Local sessions do not need it."
         yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
     elif not found[0]:
         yield Check("team", ok=True, detail=account.origin, optional=True)

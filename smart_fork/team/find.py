@@ -70,7 +70,7 @@ class TeamSearch:
         if self._waiting is not None:
             self._waiting.is_over()
         if self._said is None:  # from now on it is too late, whatever comes
-            self._said = SaidElsewhere(error=f"The team's server has not answered within {self.seconds:g} seconds.")
+            self._said = SaidElsewhere(error=f"The team server did not answer within {self.seconds:g} seconds.")
             if self._origin:
                 away.note_away(self._origin)
         return self._said
@@ -170,7 +170,7 @@ def ask(  # noqa: PLR0917 - the question
             limit=min(limit, wire.PAGE),
         )
     except ValidationError:
-        raise Usage("The question is too long to be asked of a server.") from None
+        raise Usage("The intent is too long for a server.") from None
     return client.search(project, wanted)
 
 

@@ -97,7 +97,7 @@ def ignored(place: HomePlace) -> Ignored | None:
     try:
         return Ignored(GitIgnoreSpec.from_lines(Pattern, lines), place)
     except (ValueError, re.error) as error:
-        raise Usage(f"{NAME} has a line that is no pattern: {error}", _MEND) from error
+        raise Usage(f"{NAME} has an invalid pattern: {error}", _MEND) from error
 
 
 def linear(expression: str) -> str:
@@ -117,7 +117,7 @@ def linear(expression: str) -> str:
     return "^" * (said != expression) + "".join([*kept, *parts[-1]])
 
 
-_MEND = "Mend it, or take it away: nothing is sent while it cannot be kept to."
+_MEND = "Correct it, or remove it. Until then nothing is sent."
 
 
 def _lines(path: Path) -> list[str]:
@@ -129,7 +129,7 @@ def _lines(path: Path) -> list[str]:
         raise Usage(f"{NAME} cannot be read: {error.strerror}", _MEND) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Usage(f"{NAME} is no file", _MEND)
+        raise Usage(f"{NAME} is not a file", _MEND)
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(_BYTES + 1)
     lines = data.decode("utf-8", "replace").splitlines()

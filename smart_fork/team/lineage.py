@@ -112,7 +112,7 @@ def parting(project: Project, a: str | None, b: str | None = None) -> Parting:
     one = _downloaded(project, project.meant(a))
     other_id = project.meant(b) if b is not None else one.info.parent_id
     if other_id is None:
-        raise Usage("That session was made of no other.", "Name the one that it is to be compared with.")
+        raise Usage("That session has no parent.", "Name a second session to compare.")
     other = _downloaded(project, other_id)
     pairs = zip_longest(one.records, other.records)
     records = next((n for n, (x, y) in enumerate(pairs) if x != y), len(one.records))
@@ -132,7 +132,7 @@ def told(project: Project, reference: str | None, at: int | None = None) -> Team
     one = _downloaded(project, project.meant(reference))
     said = _messages(project, one)
     if at is not None and not 1 <= at <= len(said):
-        raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
+        raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
     return TeamConversation(one.info, said[:at])
 
 
@@ -162,7 +162,7 @@ def _all_of(project: Project, root: str) -> Iterator[SessionInfo]:
         if page.next_page is None:
             return
         asked["page"] = page.next_page
-    raise SmartForkError("This family has more members than are listed.")
+    raise SmartForkError("This family has more members than the list.")
 
 
 def _member(one: SessionInfo, alias: str | None) -> Member:

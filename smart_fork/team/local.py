@@ -80,7 +80,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
     """
     reader = READERS[agent]
     if reader.log_at(str(path)) is None:
-        raise NotFound(f"There is no session of {title_of(agent)} there: {path}")
+        raise NotFound(f"No session of {title_of(agent)} there: {path}")
     try:
         session = reader.read(path).session
     except OSError as error:
@@ -116,7 +116,7 @@ def newest(agent: AgentName, root: Path) -> Session:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
     raise SmartForkError(
         f"No {title_of(agent)} session found for current directory",
-        "`smart-fork list --all-projects` shows what there is.",
+        "`smart-fork list --all-projects` lists all sessions.",
     )
 
 
@@ -125,10 +125,10 @@ def _check_within(session: Session, root: Path) -> None:
         return
     if why := unplaced(session.cwd):
         raise ForkRefused(
-            f"That session is of no project: {why}",
+            f"That session belongs to no project: {why}",
             f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {shlex.quote(str(root))}",
         )
     raise ForkRefused(
-        f"That session is another project's: it worked in {directory_of(session.cwd)}",
+        f"That session belongs to another project. It worked in {directory_of(session.cwd)}",
         "Push it from there, or name --project.",
     )

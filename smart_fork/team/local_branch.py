@@ -65,7 +65,7 @@ def _written(project: Project, one: Alias, at: int | None, title: str, taken_as:
     if at is not None:
         said = session.messages
         if not 1 <= at <= len(said):
-            raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
+            raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
         end = complete(session, said[at - 1][0])
     new, directory = starter_of(one.platform).new_id(), directory_of(project, taken_as)
     with unfinished.copy(one.platform, new, project.place):
@@ -133,5 +133,5 @@ def _told(project: Project, one: Alias, alias: Alias, branch: Branch) -> Shared:
         created=True,
         files=(str(branch.path),),
         resume_command=command_to_resume(branch.agent, branch.session_id, session.cwd if session else ""),
-        warnings=(*branch.warnings, f"{_away(project)} What is new there since {one.last_pulled_at} is not in it."),
+        warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
     )

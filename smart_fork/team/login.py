@@ -48,13 +48,11 @@ def origin_of(url: str) -> str:
     except ValueError:
         host, port, parts = "", None, urlsplit("")
     if not host or parts.scheme not in _DEFAULT_PORTS or parts.username is not None or parts.password is not None:
-        raise Usage(f"Not the address of a server: {quoted(url)}", "It is written like https://forks.example.org")
+        raise Usage(f"Not the address of a server: {quoted(url)}", "An address looks like https://forks.example.org")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise Usage(f"The address of a server has no path: {quoted(url)}")
     if parts.scheme == "http" and not is_loopback(host):
-        raise Usage(
-            f"{quoted(url)} is not encrypted", "Only a server on this machine is talked to without TLS: https://…"
-        )
+        raise Usage(f"{quoted(url)} is not encrypted", "Servers on other machines need TLS: https://…")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}" + ("" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}")
 
@@ -165,11 +163,11 @@ def _known() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {"version": _VERSION, "servers": {}}
     except (OSError, ValueError) as error:
-        raise SmartForkError(f"{_file()} cannot be read: {error}", "Take it away and log in again.") from error
+        raise SmartForkError(f"{_file()} cannot be read: {error}", "Remove it and log in again.") from error
     if not (
         isinstance(said, dict) and isinstance(said.get("servers"), dict) and isinstance(said.get("begun", {}), dict)
     ):
-        raise SmartForkError(f"{_file()} is damaged", "Take it away and log in again.")
+        raise SmartForkError(f"{_file()} is damaged", "Remove it and log in again.")
     return said
 
 
@@ -187,9 +185,9 @@ def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 def unwritten(path: Path, error: OSError) -> SmartForkError:
     """What is said where a file of ours cannot be written: it is as it was, and what is asked for again goes on."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "Make room on its disk, and give the command again: nothing is lost, here or there."
+        hint = "Make room on its disk, and run the command again. Nothing is lost."
     else:
-        hint = "Make it writable, and give the command again: nothing is lost, here or there."
+        hint = "Make it writable, and run the command again. Nothing is lost."
     return SmartForkError(f"{path} cannot be written: {error.strerror}", hint)
 
 

@@ -29,7 +29,7 @@ from smart_fork.team.local import Local, local, place_of
 from smart_fork.team.outgoing import last_pair
 
 #: What can be lost, as a person is told of it.
-THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "what a compaction had forgotten"
+THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a compaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Arrived:
         """
         said = self.session.messages
         if not 1 <= number <= len(said):
-            raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
+            raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
         index, message = said[number - 1]
         end = complete(self.session, index)
         counted = forms_of(self.session.agent).records_of(self.session, end)
@@ -120,7 +120,7 @@ def arrived(
     with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
-            raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
+            raise Unshareable(f"These records are not a conversation of {title_of(agent)}.")
         yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)
 
 
@@ -200,5 +200,5 @@ def crossing(
 def _read(path: Path, agent: AgentName) -> Session:
     session = READERS[agent].read(path).session
     if session is None:
-        raise Unshareable(f"{title_of(agent)} would not load the written session.")
+        raise Unshareable(f"{title_of(agent)} cannot load the written session.")
     return session

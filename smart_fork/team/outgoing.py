@@ -39,12 +39,12 @@ from smart_fork.team.settings import Sharing, settings
 
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
-    "records that are no conversation", "calls of withheld files", "images", "thoughts with a secret",
+    "records outside the conversation", "calls of withheld files", "images", "thoughts with a secret",
     "unfinished exchanges", "texts that are too long",
 )  # fmt: skip
 #: The same of one.
 ONE = {
-    OTHER: "record that is no conversation", FILES: "call of a withheld file", IMAGES: "image",
+    OTHER: "record outside the conversation", FILES: "call of a withheld file", IMAGES: "image",
     THOUGHTS: "thought with a secret", LONG: "text that is too long",
 }  # fmt: skip
 #: Deeper than any record is; and of a tool's name, how much is repeated.
@@ -177,7 +177,7 @@ def last_pair(session: Session) -> int:
     if points := session.pairs():
         return points[-1]
     raise NothingToPush(
-        f"Nothing to push: {session.session_id} has no answer and no result of a call yet.",
+        f"Nothing to push: {session.session_id} has no answer and no tool result yet.",
         "Push it after the first one.",
     )
 
@@ -224,20 +224,22 @@ def _read(log: Path, agent: str) -> Session:
         raise NotFound(f"The session's log is gone: {log}") from error
     if result.session is None:
         if "sub-agent" in result.skipped:
-            raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
+            raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")
         raise NotFound(f"No conversation in {log}: {result.skipped}")
     return result.session
 
 
 def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
     if session.origin == "subagent":
-        raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
+        raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")
     if (session.agent, session.session_id) in forgotten.forgotten():
-        raise NotSent("You have had this session forgotten.", "Forgotten sessions are not pushed.")
+        raise NotSent("This session was forgotten.", "Forgotten sessions are not pushed.")
     for where in filter(None, (recorded(session.cwd), recorded(place.root))):
         for never in known.never:
             if where.is_relative_to(never):
-                raise NotSent(f"Nothing is pushed from {never}.", "[team] never in config.toml names that directory.")
+                raise NotSent(
+                    f"Nothing is pushed from {never}.", "`never` of [team] in config.toml names that directory."
+                )
 
 
 class _Steps:
@@ -334,9 +336,9 @@ class _Steps:
 
 
 def _note(kind: str, size: int) -> str:
-    """``[image left out: png, 120 kB]``."""
+    """``[image dropped: png, 120 kB]``."""
     what, _, which = kind.rpartition("/")
-    return f"[{what if what == 'image' else 'document' if what else 'image'} left out: {which}, {_size(size)}]"
+    return f"[{what if what == 'image' else 'document' if what else 'image'} dropped: {which}, {_size(size)}]"
 
 
 def _size(size: int) -> str:
@@ -346,7 +348,7 @@ def _size(size: int) -> str:
 def _same(digest: str, since: Since, session_id: str) -> None:
     if digest != since.digest:
         raise Conflict(
-            f"Pushed records have changed here since (within its first {since.count} records).",
+            f"Pushed records have changed here (in its first {since.count} records).",
             f"smart-fork team push {session_id} --force shares the local session without a parent. "
-            f"Or smart-fork team branch {session_id} --local copies what was pushed.",
+            f"Or smart-fork team branch {session_id} --local copies the pushed records.",
         )

@@ -17,7 +17,7 @@ from smart_fork.team.outgoing import ONE, OPEN, Outgoing
 _LISTED = 12
 _SHOWN = 3
 QUESTION = "Send?"
-PUBLISH = "It is private until now. Everybody in the project will be able to read it. Publish?"
+PUBLISH = "It is private. All members of the project will be able to read it. Publish?"
 
 
 class Receiver(NamedTuple):
@@ -52,7 +52,7 @@ class Preview(Value):
     @property
     def readers(self) -> str:
         """Who will be able to read it, in words."""
-        return "everybody in the project" if self.visibility == "public" else "you alone"
+        return "all members of the project" if self.visibility == "public" else "you alone"
 
     def lines(self) -> Iterator[str]:
         """The same for a terminal."""
@@ -68,20 +68,20 @@ class Preview(Value):
             for kind, samples in sorted(self.samples.items()):
                 yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_SHOWN])
         if self.withheld:
-            yield f"  withheld  what calls gave back of {_listed(self.withheld)}"
+            yield f"  withheld  tool results from {_listed(self.withheld)}"
         if left_out := {what: number for what, number in self.left_out.items() if what != OPEN}:
-            yield f"  left out  {', '.join(starmap(_counted, sorted(left_out.items())))}"
+            yield f"  dropped   {', '.join(starmap(_counted, sorted(left_out.items())))}"
         if self.left_off:
-            yield f"  left off  {self.left_off}"
+            yield f"  not sent  {self.left_off}"
         if not self.masked:
-            yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
+            yield "  masked    nothing looked like a secret; read it if you are not sure"
 
     def line(self) -> str:
         """The same in one line, beside others."""
         size = f"{_records(self.pushed_records)}, {_size(self.bytes)}"
         what = "new" if self.created else "more"
         masked = f", {sum(self.masked.values())} masked" if self.masked else ""
-        off = f" (left off: {self.left_off})" if self.left_off else ""
+        off = f" (not sent: {self.left_off})" if self.left_off else ""
         title = printable(self.title) or "without a title"
         return f"{what:<4}  {title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 

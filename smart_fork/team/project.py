@@ -16,7 +16,7 @@ from smart_fork.team.client import Client
 from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 
-HINT = "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share."
+HINT = "Fork a teammate's session with `smart-fork team fork`. A private one only its owner can share."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Project:
             return _shared_id(*named)
         if reference is None:
             raise Usage(
-                "Which session?", "Name it: `smart-fork team list` shows them. This project has no current alias."
+                "Which session?", "Name it: `smart-fork team list` lists them. This project has no current alias."
             )
         text = last_part(reference).lower()
         if is_id(text):

@@ -33,7 +33,7 @@ from smart_fork.whereabouts import belongs, in_project
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
-OUTSIDE = "It works outside of this project, so it is not tracked here. Push it from there."
+OUTSIDE = "Its directory is outside this project, so it is not tracked here. Push it from there."
 CROSSED = "It belongs to another agent now. A push shares it as a separate session."
 
 
@@ -100,10 +100,10 @@ def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo)
     more -= one.local_count
     if more > 0:
         branch = (
-            f"smart-fork team branch {name} makes them a session of its own; then smart-fork team pull {name} again."
+            f"smart-fork team branch {name} makes them a separate session. Then: smart-fork team pull {name} again."
         )
         way = branch if has_moved(one, info) else f"smart-fork team push {name} sends them."
-        raise Conflict(f"It has gone on here: {more} records are not pushed.", way)
+        raise Conflict(f"It continued here: {more} records are not pushed.", way)
 
 
 def _set_apart(project: Project, one: Alias, session_id: str) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def directory_of(project: Project, wanted: TakenAs) -> Path:
     """Return the directory that the session is to work in; logs and files of ours can say its name and the clone's."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
-        raise NotFound(f"There is no such directory: {directory}")
+        raise NotFound(f"No such directory: {directory}")
     check_written(project.place.root)
     check_written(directory)
     return directory
@@ -196,7 +196,7 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     """Write the records as they are, below what the server says of them."""
     path = project.place.root / FOLDER / "sessions" / f"{name}.jsonl"
     if path.parent.is_symlink() or path.parent.parent.is_symlink():
-        raise Usage(f"{path.parent} leads elsewhere", "Take the link away: a repository may have brought it.")
+        raise Usage(f"{path.parent} points to another place", "Remove the link: a repository may have brought it.")
     private_dir(path.parent)
     exclude(project.place.root)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
@@ -210,12 +210,12 @@ def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None
     """The alias of a session: the one that is asked for, that it had, or the beginning of its id.
 
     Raises:
-        Usage: it is another session's.
+        Usage: it belongs to another session.
     """
     name = check_alias(wanted.alias) if wanted.alias else before or free_alias(tracked, session_id)
     there = tracked.aliases.get(name)
     if there is not None and name != before and there.session_id != session_id and not wanted.force:
-        raise Usage(f"The alias {name} is another session's", "Choose another one, or --force.")
+        raise Usage(f"The alias {name} belongs to another session", "Choose another one, or --force.")
     return name
 
 
@@ -241,7 +241,7 @@ def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias
         info = project.client.session(project.key, project.meant(reference)).session
         before, one = "", tracked_as(info, None, kind="pull")
     if name in tracked.aliases and name != before and not force:
-        raise Usage(f"The alias {name} is another session's", "Choose another one, or --force.")
+        raise Usage(f"The alias {name} belongs to another session", "Choose another one, or --force.")
 
     def change(now: Tracked) -> Tracked:
         others = now.without(before) if before in now.aliases else now

@@ -106,7 +106,7 @@ def _sent(project: Project, made: Plan) -> Shared:
         files=(str(made.session.source_path),),
         masked=dict(made.out.masked),
         left_out=dict(made.out.left_out),
-        warnings=(f"It ends with its last complete pair. Left off: {made.out.left_off}.",) if made.out.left_off else (),
+        warnings=(f"It ends with its last complete pair. Dropped: {made.out.left_off}.",) if made.out.left_off else (),
     )
 
 
@@ -127,7 +127,7 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
             return *_appended_to(project, Alias(base_digest=NOTHING), read, made), False
         except Conflict as error:
             if not made.asked.force:
-                hint = f"smart-fork team pull {begun.session_id} has it; --force pushes this as a session of its own."
+                hint = f"smart-fork team pull {begun.session_id} gets it; --force pushes this as a separate session."
                 raise Conflict(error.message, hint, count=error.count, digest=error.digest) from None
         begun = begun.anew()
     try:
@@ -150,7 +150,7 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
     """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
-        raise SmartForkError("It is not known what this is a branch of.", alone(made.name))
+        raise SmartForkError("Its parent session is unknown.", alone(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
     asked = BranchAsked(
         title=made.asked.title or named or _title(made) or None,
@@ -170,7 +170,7 @@ def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionI
 def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: Plan) -> tuple[wire.SessionInfo, int]:
     info = read.session
     if info.agent != made.session.agent:
-        raise Conflict("The remote session is another agent's.", alone(made.name))
+        raise Conflict("The remote session belongs to another agent.", alone(made.name))
     new = made.out.records[reached(alias, info, made.out.records) :]
     if not new:
         return info, 0

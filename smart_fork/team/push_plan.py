@@ -151,11 +151,11 @@ def way_out(made: Plan) -> Iterator[None]:
             way = alone(made.name)
         elif made.out.records:
             way = (
-                f"It was continued here as well: smart-fork team branch {made.name} makes what is here a session of its"
-                f" own. Then smart-fork team push sends it, and smart-fork team pull {made.name} takes the other."
+                f"It also continued here. Run smart-fork team branch {made.name}, then smart-fork team push. Then "
+                f"smart-fork team pull {made.name} gets the other one."
             )
         else:
-            way = f"smart-fork team pull {made.name} takes the new records."
+            way = f"smart-fork team pull {made.name} gets the new records."
         raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 
@@ -193,7 +193,7 @@ def _named(
     if path.is_file() and BEGINNING.fullmatch(reference) is None:
         agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
         if agent is None:
-            raise Usage(f"Unsupported session file format. {quoted(reference)} is no log of an agent's own folder.")
+            raise Usage(f"Unsupported session file format. {quoted(reference)} is not a log in an agent's folder.")
         session = read_log(path.resolve(), agent, project.place.root)
     else:
         session = found(reference, project.place.root)

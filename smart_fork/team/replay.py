@@ -29,7 +29,7 @@ from smart_fork.team.secrets import LOOSE, MaskedSecrets
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
 _ANYWHERE: Record = {"cwd": ""}
 #: All that a message says whose images were left out: without them it may have said nothing.
-_NOTES = re.compile(r"\s*(?:\[(?:image|document) left out: [^\]]*\]\s*)+")
+_NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
 
 def check(outgoing: Outgoing) -> None:
@@ -67,7 +67,7 @@ def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) ->
     """Masking what was not changed by it has been done twice: only what has a mask is looked at again."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
         if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
-            raise Unshareable(f"Record {number} would be masked further in a second go.", _NOT_SENT)
+            raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
 
 
 def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
@@ -104,7 +104,7 @@ def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
         here = here[-len(there) :]
     for number, (before, after) in enumerate(zip_longest(here, there), start=1):
         if before is None or after is None or _told(before, ids) != _told(after, ids):
-            raise Unshareable(f"Turn {number} of what would be sent is not as it is here.", _NOT_SENT)
+            raise Unshareable(f"Turn {number} would change on the way.", _NOT_SENT)
 
 
 def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:

@@ -151,7 +151,7 @@ class _Walk:
         if free or name in LOOSE or not is_tie(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
         if self._text(value) != value:
-            raise Unshareable(f"What looks like a secret stands where nothing can be masked: in {name}")
+            raise Unshareable(f"A possible secret is in a place that cannot be masked: {name}")
         return value
 
     def _changed(self, text: str) -> str:

@@ -44,6 +44,6 @@ def _check(pattern: str) -> None:
     try:
         empty = re.compile(pattern).fullmatch("")
     except re.error as error:
-        raise Usage(f"[team] redact: {quoted(pattern)} is no pattern: {error}", _EXAMPLE) from error
+        raise Usage(f"[team] redact: {quoted(pattern)} is not a pattern: {error}", _EXAMPLE) from error
     if empty:
-        raise Usage(f"[team] redact: {quoted(pattern)} matches nothing at all", _EXAMPLE)
+        raise Usage(f"[team] redact: {quoted(pattern)} matches the empty text", _EXAMPLE)

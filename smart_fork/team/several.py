@@ -21,7 +21,7 @@ from smart_fork.team.shared import Shared
 
 #: More sessions than a project has.
 _ALL = 100_000
-_CONTINUED = "It was continued after it was shown."
+_CONTINUED = "It continued after the preview."
 D = TypeVar("D")
 
 

@@ -66,9 +66,9 @@ def _holding(session: Transcript, shared: list[pulled.Written]) -> Iterator[Copy
 def _named(one: pulled.Written) -> Iterator[CopyBehind]:
     for session_id in one.sessions:
         again = advice(
-            f"smart-fork team excise cut RANGE {session_id} withdraws it from everybody.",
+            f"smart-fork team excise cut RANGE {session_id} withdraws it from all users.",
             tool=f"Its owner can withdraw it: team session {session_id}.",
         )
-        yield CopyBehind(url_of(one.server, one.project, session_id), (), f"It is shared, as it was. {again}")
+        yield CopyBehind(url_of(one.server, one.project, session_id), (), f"It is still shared. {again}")
     if one.agent == pulled.AS_FILE:
         yield CopyBehind(str(one.path), (), "It is a file of a shared session. Delete it, or withdraw it there.")

@@ -38,7 +38,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOCAL_NAME = re.compile(r"(?:[A-Za-z0-9+.-]+://)?(?:[^@/]*@)?[A-Za-z0-9_-]+(?::|/)")
 _VERSION = 1
 _NAMED = "Name the project: --project host/owner/name, such as --project github.com/acme/shop."
-_MEND = "Mend it, or take it away."
+_MEND = "Correct it, or remove it."
 R = TypeVar("R")
 
 
@@ -132,7 +132,7 @@ class Tracked:
 
     def _check(self, name: str) -> None:
         if name not in self.aliases:
-            raise NotFound(f"There is no alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
+            raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
         """The same where that session is about to be made; without an id, where it was."""
@@ -245,14 +245,14 @@ class Tracking:
             option, theirs, ours = map(quoted, other)
             raise Conflict(
                 f"{self.path} tracks sessions of {theirs}, not of {ours}.",
-                f"{option} {theirs} goes on with it. If it has moved, write its new name there; or remove the file.",
+                f"Use {option} {theirs}. If it has moved, write its new name there, or remove the file.",
             )
 
     def _refuse_if_it_leads_elsewhere(self) -> None:
         for path in (self.path.parent, self.path):
             if path.is_symlink():
                 raise SmartForkError(
-                    f"{path} leads elsewhere.", "Take the link away: a repository may have brought it."
+                    f"{path} points to another place.", "Remove the link: a repository may have brought it."
                 )
 
     def _refuse_if_known_to_git(self) -> None:
@@ -260,7 +260,7 @@ class Tracking:
             repository = git.opened(self.place.root, SystemProcesses())
             if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
-                raise SmartForkError(f"{self.path} is in the repository, and could name any log of yours.", hint)
+                raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
 
 
 def place_of(project: str | None = None, directory: Path | None = None) -> ProjectFolder:
@@ -275,7 +275,7 @@ def place_of(project: str | None = None, directory: Path | None = None) -> Proje
         return ProjectFolder(top_of(here) or here, _key_in_words(project))
     start = resolve(project) if project is not None else here
     if not start.is_dir():
-        raise NotFound(f"There is no such directory: {start}")
+        raise NotFound(f"No such directory: {start}")
     top = top_of(start)
     if top is None:
         bare = bare_at(start)
@@ -293,7 +293,9 @@ def check_written(directory: Path) -> None:
         str(directory).encode()
     except UnicodeEncodeError:
         shown = quoted(str(directory).encode("utf-8", "replace").decode())
-        raise Usage(f"The name of {shown} is not UTF-8, as sessions have to be.", "Use a clone that is.") from None
+        raise Usage(
+            f"The name of {shown} is not UTF-8, which sessions need.", "Use a clone with a UTF-8 name."
+        ) from None
 
 
 def check_alias(name: str) -> str:
@@ -314,7 +316,7 @@ def _key_in_words(text: str) -> str:
     except Usage:
         with contextlib.suppress(Usage):
             return project_key(text if "://" in text else f"https://{text}")
-    raise Usage(f"There is no directory {quoted(text)}, and it is no key of a project.", _NAMED)
+    raise Usage(f"No directory {quoted(text)}, and it is not a project key.", _NAMED)
 
 
 def _origin(top: Path) -> str:
@@ -381,13 +383,13 @@ def _tracked(said: Mapping[str, Any]) -> Tracked:
 
 def _id(value: Any) -> str:
     if not isinstance(value, str) or not is_id(value):
-        raise TypeError(f"{value!r} is no id of a session")
+        raise TypeError(f"{value!r} is not a session id")
     return value
 
 
 def _alias(said: Any) -> Alias:
     if not isinstance(said, dict):
-        raise TypeError("an alias is no object")
+        raise TypeError("an alias is not an object")
     known: dict[str, Any] = {}
     for name, key in _KEYS.items():
         if said.get(key) is not None:
@@ -413,13 +415,13 @@ def written(one: Tracked) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return tuple(map(_text, value))
 
 
@@ -431,7 +433,7 @@ def _ids(value: Any) -> dict[str, str]:
 
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return value
 
 

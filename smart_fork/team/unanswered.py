@@ -65,7 +65,7 @@ def answered(project: Project, session_id: str, messages: str) -> wire.Rewritten
         forget(session_id)
         what = kept.messages or "the secrets"
         raise Conflict(
-            f"What was asked for before is withdrawn ({what}), though its answer was lost.",
+            f"The earlier request is withdrawn ({what}). Its answer was lost.",
             f"Messages may have other numbers now: smart-fork team show {session_id}",
         )
     if said is None:

@@ -40,8 +40,8 @@ def refuse(agent: str, session_id: str) -> None:
     """
     if is_uncut(agent):
         raise ForkRefused(
-            f"Nothing is cut out of sessions of {title_of(agent)}: {session_id}",
-            f"{why_not(agent, 'cut')} All of it is withdrawn by smart-fork team delete {session_id} --everywhere.",
+            f"Cutting is not possible in sessions of {title_of(agent)}: {session_id}",
+            f"{why_not(agent, 'cut')} To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
         )
 
 
@@ -53,8 +53,7 @@ def settle(one: Written, keys: Mapping[str, bytes | None], *, is_crossed: bool, 
     """
     if is_crossed and not remove:
         raise ForkRefused(
-            f"It was written for {title_of(one.agent)}, out of whose sessions nothing is cut: smart-fork team sync "
-            "--remove takes it away."
+            f"Sessions of {title_of(one.agent)} cannot be cut. smart-fork team sync --remove removes this copy."
         )
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
     for other in propagation.copies(whole):

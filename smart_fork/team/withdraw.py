@@ -122,7 +122,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
             refuse(made)
         edits, title = _edits(project, taken, made), _title(info, made)
     if not edits:
-        raise Usage("There is nothing to withdraw there.")
+        raise Usage("Nothing to withdraw there.")
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
         raise WrongVerb("Some of these messages belong to the parent session.", NOT_YOURS)
@@ -168,7 +168,7 @@ def send(project: Project, made: Withdrawal) -> Done:
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
         hint = f"Check the rest: smart-fork team show {made.info.id}"
-        raise ServerUnavailable("The server says that something else is left than what should be.", hint)
+        raise ServerUnavailable("The server keeps other records than planned.", hint)
     return _followed(project, said)
 
 
@@ -186,8 +186,8 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
     try:
         wanted = pieces(text, len(said) + 1)
     except Usage:
-        what = f"{quoted(text)} names no messages of it: they are 1 to {len(said)}"
-        raise Usage(what, "Such as 5-7,9: smart-fork team show numbers them.") from None
+        what = f"{quoted(text)} is outside its messages, 1 to {len(said)}"
+        raise Usage(what, "Use numbers from smart-fork team show, such as 5-7,9.") from None
     for low, high in wanted:
         if low < 1:
             raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")

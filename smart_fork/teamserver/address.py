@@ -35,8 +35,8 @@ class Transport:
         safe = self.certificate or self.behind_proxy or all(ipaddress.ip_address(one).is_loopback for one in addresses)
         if not safe:
             raise Usage(
-                f"At {host} tokens and sessions would travel readable by others.",
-                "Name a certificate (--tls-cert F --tls-key F), or say that a proxy in front has one (--behind-proxy)",
+                f"At {host}, tokens and sessions would be sent unencrypted.",
+                "Name a certificate (--tls-cert F --tls-key F), or use --behind-proxy behind a TLS proxy",
             )
 
     @property
@@ -53,7 +53,7 @@ def parsed(listen: str) -> tuple[str, int]:
     """
     found = _WRITTEN.fullmatch(listen)
     if found is None or int(found[3]) > 65535:
-        raise Usage(f"{listen!r} is not an address and a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
+        raise Usage(f"{listen!r} is not an address with a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
     return found[1] or found[2], int(found[3])
 
 
@@ -68,7 +68,9 @@ def listening(listen: str, transport: Transport) -> list[socket.socket]:
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise ProgramFailed(f"{host} is no address of this machine: {error}", "Name another one: --listen") from error
+        raise ProgramFailed(
+            f"{host} is not an address of this machine: {error}", "Name another one: --listen"
+        ) from error
     addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in known))
     transport.check(host, addresses)
     sockets: list[socket.socket] = []

@@ -187,7 +187,7 @@ def health(server: Server, _: Request) -> Response:
         failed = len(jobs.given_up(db))
     if row is None or row["copy"] or (row["steps"] or 0) < len(MIGRATIONS):
         return Response("the database is not ready\n", 503, media_type="text/plain")
-    more = f"jobs that were given up: {failed} (smart-fork team jobs)\n" if failed else ""
+    more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
     return Response(f"ok\n{more}", media_type="text/plain")
 
 
@@ -244,7 +244,7 @@ def _narrowed(request: Request, person: auth.Person) -> sessions.Narrowed:
     """Which sessions are asked for; `mine` are one's own, whatever one is called."""
     asked = {name: request.query_params.get(name) for name in ("owner", "tag", "agent", "root", "id")}
     if any("\0" in value for value in asked.values() if value):
-        raise Usage("There is no such text.")
+        raise Usage("No such text.")
     if request.query_params.get("mine") == "true":
         asked["owner"] = person.name
     return sessions.Narrowed(**asked)
@@ -258,4 +258,4 @@ def _place(bookmark: str | None) -> tuple[str, str] | None:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
         return datetime.fromisoformat(at).isoformat(), str(UUID(session))
     except (binascii.Error, ValueError):
-        raise Usage("page is none of this server's.") from None
+        raise Usage("page is not from this server.") from None

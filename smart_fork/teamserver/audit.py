@@ -46,7 +46,7 @@ def seen(db: Connection, person: Person, asked: Question) -> wire.Audit:
         Usage: The bookmark is none of this server's.
     """
     if asked.before is not None and not (asked.before.isascii() and asked.before.isdigit() and len(asked.before) < 19):
-        raise Usage("page is none of this server's.")
+        raise Usage("page is not from this server.")
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS name, a.verb, p.key, a.session_id, a.details"
         " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"

@@ -56,15 +56,13 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
     if name == ON_ITS_MACHINE:
-        raise Usage(f"{name} is the name of the server's own machine in the audit.", "Take another name")
+        raise Usage(f"{name} is reserved for the server's own machine.", "Take another name")
     row = db.execute(
         "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
         (name, "admin" if admin else "member"),
     ).fetchone()
     if row is None:
-        raise Usage(
-            f"There is a user {name} already.", f"Another machine of theirs: smart-fork team user invite {name}"
-        )
+        raise Usage(f"User {name} already exists.", f"To add a machine: smart-fork team user invite {name}")
     return int(row["id"])
 
 
@@ -132,7 +130,7 @@ def login(
         (row["user_id"], digest, machine, row["scope"], expires_at, digest),
     ).fetchone()
     if made is None:  # and the invitation is as it was
-        raise NotAuthenticated("This token is not one that can be had.", "Log in again")
+        raise NotAuthenticated("This kind of token cannot be made.", "Log in again")
     return row["name"], given, row["scope"]
 
 
@@ -150,7 +148,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
     ).fetchone()
     if row is None:
         raise NotAuthenticated(
-            "This invitation is not good: it was used, is older than 7 days, or never was one.", "Ask for another one"
+            "This invitation is invalid: used, older than 7 days, or unknown.", "Ask for another one"
         )
     return row["name"], row["scope"]
 
@@ -204,14 +202,12 @@ class Project:
             WrongVerb: The role is a lesser one.
         """
         if _ROLES.index(self.role) < _ROLES.index(role):
-            raise WrongVerb(f"You are no {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server")
+            raise WrongVerb(f"You are not a {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server")
 
 
 def no_project(key: str) -> NotFound:
     """The same for a project that is not there, and for one that is others'."""
-    hint = (
-        "Who first pushes to it makes it. An admin adds others: smart-fork team user member NAME writer --project KEY"
-    )
+    hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 

@@ -134,7 +134,7 @@ def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _n
         Unshareable: A journal of withdrawals is damaged: what was withdrawn would come back.
     """
     if not file.is_file():
-        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
+        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
     entries = [entry for journal in journals for entry in journal.entries()]
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if _in_use(db, place.name):

@@ -25,7 +25,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
         NotFound: The source cannot be read.
         WrongVerb: It is somebody else's and to be branched, or one's own and to be forked; or no writer asks.
         Usage: It has no so many records.
-        Conflict: There is another session of that id.
+        Conflict: Another session has that id.
     """
     with database.asked_by(person.id) as db:
         withdrawn.share(db, project.id)
@@ -85,9 +85,7 @@ def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, 
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Outcome(row, created=False, up_to_date=True)
-    raise Conflict(
-        "There is another session of that id.", count=row["record_count"], digest=written(row["head_digest"])
-    )
+    raise Conflict("Another session has that id.", count=row["record_count"], digest=written(row["head_digest"]))
 
 
 def _or(wanted: Any, otherwise: Any) -> Any:

@@ -243,7 +243,7 @@ def main(arguments: Sequence[str] = ()) -> None:  # noqa: ARG001
         _failed(error.message, error.hint)
     except Exception as error:
         log.exception("a process of the server cannot do its work")
-        _failed(f"A process of the server cannot do its work: {error}", _next_step(error))
+        _failed(f"A server process failed: {error}", _next_step(error))
     with suppress(OSError):  # whoever read it is gone
         sys.stderr.flush()
     os._exit(0)  # threads that wait for the database would else be waited for

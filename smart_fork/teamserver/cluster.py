@@ -69,7 +69,7 @@ class Programs:
             ProgramMissing: It has none.
         """
         if not (folder / "postgres").is_file():
-            raise ProgramMissing(f"There is no postgres in {folder}.", "Name PostgreSQL's folder of programs")
+            raise ProgramMissing(f"No postgres program in {folder}.", "Name PostgreSQL's folder of programs")
         return cls(folder, _major(folder / "postgres"))
 
     def __getitem__(self, name: str) -> str:
@@ -115,16 +115,16 @@ class Account:
         """
         if name is None:
             if os.geteuid() == 0:
-                raise Usage(f"{what} does not run as root.", "Name the user as whom it shall run: --run-as USER")
+                raise Usage(f"{what} does not run as root.", "Name its user: --run-as USER")
             return cls(os.geteuid(), os.getegid(), str(os.geteuid()))
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            raise Usage(f"There is no user {name!r} on this machine.", "Name one that exists: --run-as USER") from None
+            raise Usage(f"No user {name!r} on this machine.", "Name one that exists: --run-as USER") from None
         if entry.pw_uid == 0:
             raise Usage(f"{what} does not run as root.", "Name another user: --run-as USER")
         if os.geteuid() not in (0, entry.pw_uid):
-            raise Usage(f"Only root can run {what} as {name}.", "Leave out --run-as")
+            raise Usage(f"Only root can run {what} as {name}.", "Drop --run-as")
         return cls(entry.pw_uid, entry.pw_gid, name)
 
     def popen(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Account:
         except FileExistsError:
             if not self.owns(folder):
                 raise Usage(
-                    f"{folder} is not a folder of {self.name} alone.",
+                    f"{folder} does not belong to {self.name} alone.",
                     "Name another one with --data, or give it to that user with mode 0700",
                 ) from None
             return folder
@@ -236,7 +236,7 @@ class Cluster:
         halves = "postgresql-"
         ours = (halves, "lock-", "withdrawn.")  # the journal of withdrawals may be here first: for a restore
         if others := [one.name for one in self.folder.iterdir() if not one.name.startswith(ours)]:
-            raise Usage(f"{self.folder} has other things in it: {others[0]}.", "Name an empty folder with --data")
+            raise Usage(f"{self.folder} has other files: {others[0]}.", "Name an empty folder with --data")
         for half in self.folder.glob(f"{halves}*"):
             shutil.rmtree(half)
         new = Path(tempfile.mkdtemp(dir=self.folder, prefix=halves))
@@ -254,8 +254,8 @@ class Cluster:
         if there != str(self.programs.major):
             raise Usage(
                 f"PostgreSQL {there} wrote {self.folder}, and this is PostgreSQL {self.programs.major}.",
-                "Write a backup with the version of smart-fork that made it (smart-fork team backup), "
-                "and restore it into an empty folder with this one (smart-fork team restore)",
+                "Back up with the version that made it: smart-fork team backup. Then restore into an empty folder: "
+                "smart-fork team restore",
             )
 
     def postmaster(self) -> psutil.Process | None:

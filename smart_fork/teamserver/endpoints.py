@@ -79,14 +79,14 @@ def parsed(model: type[M], body: bytes) -> M:
 def _sentence(kind: str, where: str, said: str) -> str:
     where = printable(where)[:100]
     if kind == "extra_forbidden":
-        return f"{where} is not known in this version of the protocol."
+        return f"{where} is unknown in this version of the protocol."
     if kind == "missing":
         return f"{where} is missing."
     if kind == "json_invalid":
         return "The request is not JSON."
     if kind == "value_error":
         return f"{where or 'The request'}: {printable(said.removeprefix('Value error, '))[:_SHOWN]}"
-    return f"{where or 'The request'} is not what it has to be."
+    return f"{where or 'The request'} has an invalid value."
 
 
 def project_key(request: Request) -> str:

@@ -106,7 +106,7 @@ async def _ours(_: Request, error: Exception) -> Response:
 
 async def _starlettes(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return _said(status, "no_such_address", "There is nothing at this address.")
+    return _said(status, "no_such_address", "Unknown address.")
 
 
 async def _away(_: Request, error: Exception) -> Response:
@@ -126,12 +126,12 @@ async def _disk(request: Request, error: Exception) -> Response:
 
 async def _data(_: Request, error: Exception) -> Response:
     log.warning("the database refuses a value", exc_info=error)
-    return _said(400, "usage", "Something in the request cannot be stored.")
+    return _said(400, "usage", "The request has a character that cannot be stored.")
 
 
 async def _broken(_: Request, error: Exception) -> Response:
     log.error("a request failed", exc_info=error)
-    return _said(500, "failed", "The server failed at this. Its log says why.")
+    return _said(500, "failed", "The server failed. Its log has the reason.")
 
 
 HANDLERS: Mapping[Any, Any] = {

@@ -123,7 +123,7 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
 
     vectors = [np.frombuffer(one.e, np.float16) for one in given.vectors]
     if not all(np.isfinite(vector).all() for vector in vectors):
-        raise Unshareable("A vector has a number that is none.")
+        raise Unshareable("A vector has a number that is not finite.")
     db.execute(
         "INSERT INTO offers(project_id, session_id, hash, reach, space, token_id, e)"
         " SELECT %s, %s, u.hash, %s, %s, %s, u.e FROM unnest(%s::bytea[], %s::halfvec[]) AS u(hash, e)"

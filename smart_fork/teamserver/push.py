@@ -56,7 +56,7 @@ def check_bodies(push: Push, bounds: Bounds) -> Checked:
     """
     sent = {one.digest: (one.body, segments.checked(one.body, one.digest, bounds)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
-        raise Unshareable(f"The push brings a segment that it does not name: {unnamed[0]}")
+        raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
     bounds.session(push.count, 0)
     return Checked(push, sessions.arrived(push.segments), sent)
 
@@ -180,9 +180,9 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
     for place in places:
         lines = records[place.digest]
         if (len(lines), sum(map(len, lines)) + len(lines)) != (place.records, place.raw_bytes):
-            raise Unshareable("A segment has another number of records or bytes than the push says.")
+            raise Unshareable("A segment has a wrong number of records or bytes.")
     if not all(place.full for place in places[:-1]):
-        raise Unshareable("A segment ends where it should have gone on.")
+        raise Unshareable("A segment ends too early.")
     number, state = places[0].first_record, places[0].chain_start
     known = {number: state}
     for place in places:
@@ -193,7 +193,7 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
             if number in (wanted.base_count, place.end):
                 known[number] = state
     if number != wanted.count or written(state) != wanted.digest:
-        raise Unshareable("The records do not have the digest that the push names.")
+        raise Unshareable("The records do not match the push's digest.")
     base = known.get(wanted.base_count)
     if base is None or written(base) != wanted.base_digest:
         raise Unshareable("The records of the push do not follow its base.")

@@ -220,8 +220,8 @@ def _begin(
         made = work.apply(db, origin, edits)
         if set(edits) != (made.done if made else set()):
             raise Unshareable(
-                "Some of these records are none of the session's own.",
-                "Its parent's messages are withdrawn by the parent's owner.",
+                "Some of these records belong to a parent session.",
+                "Only the parent's owner can withdraw its messages.",
             )
         _hide(db, work, hide=work.kind == "delete")
         job = _noted(db, work, row["revision"] + 1)
@@ -332,8 +332,8 @@ def _project(row: Row) -> Project:
 
 def _advanced(row: Row) -> Conflict:
     return Conflict(
-        "The session has changed since this was planned.",
-        "Try again: it is planned with the session as it is now.",
+        "The session changed after the plan.",
+        "Try again: the new plan uses the current session.",
         count=row["record_count"],
         digest=written(row["head_digest"]),
     )

@@ -156,7 +156,7 @@ def hold(db: Connection, project_id: int, digests: Iterable[str]) -> None:
     """
     wanted = sorted({bytes.fromhex(digest) for digest in digests})
     if len(_held(db, project_id, wanted)) < len(wanted):
-        raise Unshareable("A segment was taken away meanwhile.", "Push again")
+        raise Unshareable("A segment was removed meanwhile.", "Push again")
 
 
 def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[bytes]:

@@ -27,7 +27,7 @@ def missing(session_id: str) -> NotFound:
     """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
     return NotFound(
         f"Session not found: {session_id}",
-        "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share.",
+        "Fork a teammate's session with `smart-fork team fork`. A private one only its owner can share.",
     )
 
 

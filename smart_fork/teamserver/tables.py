@@ -21,7 +21,7 @@ from smart_fork.teamserver.schema import make_database, migrate
 OLDEST = 160_000
 _PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
 _EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
-_REACHED = "--dsn is written like postgresql://USER@HOST/DATABASE: try it with psql."
+_REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE. Try it with psql."
 #: Connections of others than the processes that answer: of the worker, of commands, of a backup.
 SPARE_CONNECTIONS = 30
 
@@ -70,7 +70,7 @@ def up_to_date(conninfo: str) -> list[str]:
         if "extension" in str(error):
             raise ProgramFailed(f"{_called(conninfo)} has no pgvector yet: {_told(error)}", _EXTENSION) from error
         raise ProgramFailed(
-            f"The tables cannot be brought up to date: {_told(error)}",
+            f"The tables cannot be updated: {_told(error)}",
             "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
         ) from error
     except psycopg.OperationalError as error:
@@ -80,7 +80,7 @@ def up_to_date(conninfo: str) -> list[str]:
 
 
 def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
-    return ProgramFailed(f"That is no database to connect to: {_told(error)}", _REACHED)
+    return ProgramFailed(f"That is not a database address: {_told(error)}", _REACHED)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
-            f"Nobody answers for {where}: {_told(error)}",
+            f"No answer from {where}: {_told(error)}",
             "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
         ) from error
     except psycopg.ProgrammingError as error:
@@ -107,7 +107,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     except psycopg.errors.UndefinedTable as error:
         serve = f"smart-fork team serve{' --dsn DSN' if dsn else ''}"
         raise ProgramFailed(
-            f"{name} has no tables of the team server yet.", f"{serve} makes them at its start."
+            f"{name} has no tables of the team server yet.", f"{serve} creates them at its start."
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ProgramFailed(
@@ -129,7 +129,7 @@ def _cluster(folder: Path) -> Cluster:
         seen = folder.stat()
     except OSError as error:
         raise ProgramFailed(
-            f"There is no team server in {folder} ({error.strerror}).",
+            f"No team server in {folder} ({error.strerror}).",
             "Start it (smart-fork team serve), or name its folder (--data)",
         ) from error
     account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))

@@ -78,7 +78,7 @@ def _session(given: str | None) -> str | None:
     try:
         return str(UUID(given))
     except ValueError:
-        raise Usage("session is no id.") from None
+        raise Usage("session is not an id.") from None
 
 
 def _time(given: str | None) -> datetime | None:
@@ -87,7 +87,7 @@ def _time(given: str | None) -> datetime | None:
     try:
         at = datetime.fromisoformat(given)
     except ValueError:
-        raise Usage("since is no time.") from None
+        raise Usage("since is not a time.") from None
     if at.tzinfo is None:
-        raise Usage("since is a time with its zone.")
+        raise Usage("since needs a time with its zone.")
     return at

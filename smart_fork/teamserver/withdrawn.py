@@ -55,7 +55,7 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes], limits: Li
     if gone:
         raise Withdrawn(
             f"{len(gone)} of these records were withdrawn.",
-            "`smart-fork team sync` takes that over; push again after it.",
+            "`smart-fork team sync` applies that here. Then push again.",
         )
 
 
@@ -131,7 +131,7 @@ def changes(db: Connection, person: Person, since: str | None) -> wire.Changes:
         Usage: The bookmark is none of this server's.
     """
     if since is not None and not (since.isascii() and since.isdigit() and len(since) < 19):
-        raise Usage("since is none of this server's.")
+        raise Usage("since is not from this server.")
     rows = db.execute(
         "SELECT r.seq, r.session_id, r.kind, r.edits, r.revision, p.key"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"

@@ -33,5 +33,5 @@ def line() -> str:
     sessions = "1 past session" if known == 1 else f"{known:,} past sessions"
     return (
         f"smart-fork: {sessions} of this repository can be searched and forked. Before work that resembles something"
-        " done earlier, ask its tools which one knows how.\n"
+        " done earlier, ask its tools for a session that knows how.\n"
     )

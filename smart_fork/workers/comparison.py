@@ -63,7 +63,7 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
         if len(together) > 1:
             return sorted(together, key=lambda worker: (len(worker.name), worker.name))
     raise NotFound(
-        "No workers were given the same prompt together",
+        "There is no fan-out to compare",
         advice("Name them: smart-fork compare WORKER WORKER", tool="Name them in workers; list_workers lists them."),
     )
 
@@ -154,9 +154,9 @@ def _counts(files: Sequence[FileChange]) -> tuple[list[int | None], list[int | N
 
 def _session(worker: WorkerRecord) -> tuple[Session, Path]:
     if not worker.session_id:
-        raise NotFound("It has no session of its own yet")
+        raise NotFound("It has no session yet")
     if worker.agent not in READERS.names:
-        raise NotFound(f"What {worker.agent} writes is not read")
+        raise NotFound(f"What {worker.agent} writes cannot be read")
     log = original_of(READERS[worker.agent], worker.session_id)
     if log is None:
         raise NotFound("It has not written a log yet, or its log is gone")

@@ -80,7 +80,7 @@ def typed_text(text: str) -> str:
     """
     said = plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
     if not said:
-        raise Usage("There is nothing to say", advice('Say it: smart-fork message ID "…"', tool="Say it in message."))
+        raise Usage("The message is empty", advice('Write one: smart-fork message ID "…"', tool="Give message."))
     last = said.split()[-1]
     return f"{said} " if said.endswith("\\") or last.startswith("@") else said
 
@@ -154,17 +154,17 @@ class _Talk:
             raise ForkRefused(f"{self.worker.id} is just being started", "Try again.")
         if place.headless:
             hint = advice(f"Wait for it: smart-fork wait {self.worker.id}", tool="Wait for it: wait_workers.")
-            raise ForkRefused(f"{self.worker.id} works without a terminal and hears nothing before it has ended", hint)
+            raise ForkRefused(f"{self.worker.id} has no terminal and takes no message before it ends", hint)
         if seen.status == "waiting":
             hint = advice(
                 "Choose one of its options: smart-fork message ID NUMBER --answer",
-                tool="If the person has said which, choose one of its options: answer.",
+                tool="If the user chose an option, send it: answer.",
             )
             raise ForkRefused(f"{self.worker.id} has asked something: {seen.waiting_for}", hint)
         if seen.status == "working" and not queue:
             hint = advice(
-                "Wait for it, or have it take this up when it is done: --queue",
-                tool="Wait for it with wait_workers, or have it take this up when it is done: queue.",
+                "Wait for it, or queue the message: --queue",
+                tool="Wait for it with wait_workers, or queue the message: queue.",
             )
             raise ForkRefused(f"{self.worker.id} is working", hint)
         typist = self._typist(place)
@@ -182,9 +182,9 @@ class _Talk:
         place, seen = place_of(self.worker), self._look()
         question = seen.question
         if seen.waiting_for is not None and not meant(seen.waiting_for):
-            raise ForkRefused("It asks something else by now", "Look at it again, and answer that.")
+            raise ForkRefused("Its question has changed", "Read it again, and answer the new one.")
         if question is None or not question.options:
-            raise ForkRefused(f"{self.worker.id} asks nothing that has options", f"See: {self.worker.attach}")
+            raise ForkRefused(f"{self.worker.id} has no question with options", f"See: {self.worker.attach}")
         if (number := text.strip()) not in question.options:
             raise Usage(f"It asks: {seen.waiting_for}", f"Options are {', '.join(question.options)}.")
 
@@ -231,7 +231,7 @@ class _Talk:
         said = place.ended(started, around.processes, around.env)
         if said is not None and self._written() <= before:
             self.registry.set_state(worker.id, "ended")
-            raise ProgramFailed(f"{worker.id} could not go on: {ending(said, 500) or 'it said nothing'}")
+            raise ProgramFailed(f"{worker.id} could not continue: {ending(said, 500) or 'it said nothing'}")
         return "resumed"
 
     def _typist(self, place: WorkerPlace) -> Typist:

@@ -44,10 +44,10 @@ def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
     ours = staged_paths(session_id)
     original = next((one for one in logs_of(READERS[agent], session_id) if str(one) not in ours), None)
     if original is None:
-        return "it is all that is left of this session"
+        return "it is the last copy of this session"
     try:
         if more := len(_turns(path) - _turns(original)):
-            return f"the session went on in it, {more} records are only there"
+            return f"the session continued in it, {more} records are only there"
     except OSError as error:
         return f"it cannot be compared with {original}: {error}"
     beside = path.with_suffix("")

@@ -90,7 +90,7 @@ def _tree(workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
     ended = all(_has_ended(one, processes) for one in workers)
     reason = what_would_be_lost(path, branch, base, processes)
     if reason is None and not ended:
-        reason = f"Its worker has not ended: {next(one.id for one in workers if not _has_ended(one, processes))}"
+        reason = f"Its worker is still running: {next(one.id for one in workers if not _has_ended(one, processes))}"
     return WorkersTree(
         str(path), branch, base, worker.id, worker.session_id, worker.name, ended,
         _changed_files(path, base, processes), _ahead(path, branch, base, processes), reason is None, reason,

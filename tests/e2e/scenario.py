@@ -25,7 +25,7 @@ EXCHANGES = ((PROMPT, ANSWER), (MORE, MORE_ANSWER))
 BEGINNING = [Message("user", PROMPT), Message("assistant", ANSWER)]
 CONVERSATION = [*BEGINNING, Message("user", MORE), Message("assistant", MORE_ANSWER)]
 #: What a start says that has not seen the worker begin yet.
-LATE = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"
+LATE = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
 INTENT = "retry with exponential backoff for the downloader, as the uploader has it"
 
 

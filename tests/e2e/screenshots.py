@@ -1,4 +1,4 @@
-"""The pictures of docs/page.md, of the demo's sessions: ``make screenshots``."""
+"""The pictures of docs/how-to/page.md, of the demo's sessions: ``make screenshots``."""
 
 from __future__ import annotations
 

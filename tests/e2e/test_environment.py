@@ -62,7 +62,7 @@ def forked_by_codex(machine: Machine, session: Log, prompt: str, place: str) -> 
     """One of the sessions that are found without saying whose are meant."""
     arguments = {"intent": INTENT, "fork_session_id": session.session_id, "prompt": prompt, "run_in": place}
     (answer,), _ = ask(machine, "codex", machine.project, ("smart_fork", arguments))
-    assert "No session of Codex fits, so those of Claude Code were searched as well" in answer["agents_notice"]
+    assert "No session of Codex fits, so sessions of Claude Code were searched too" in answer["agents_notice"]
     return answer
 
 
@@ -92,7 +92,7 @@ def test_a_fork_that_could_not_log_in_is_not_started(machine: Machine, parent: L
     answer = forked_by_codex(machine, parent, prompt, "tmux")
 
     assert answer["error"] == (
-        "Nothing was started: Claude Code is not logged in here: ANTHROPIC_API_KEY, which your own environment has had, "
+        "Nothing was started: Claude Code is not logged in here: ANTHROPIC_API_KEY, which your environment had, "
         "is not set, and your login shell (sh) does not set it"
     )
     assert "claude auth login" in answer["hint"]

@@ -233,7 +233,7 @@ def test_only_codex_s_header_is_needed_to_load_and_it_is_not_cut_unasked(
 
     done = machine.smart_fork("excise", "cut", session.session_id, "--id", first, "-y", check=False)
     if agent == "codex":
-        assert "cannot load the session any more" in done.stderr
+        assert "can no longer load the session" in done.stderr
         assert (1, before) == (done.returncode, session.path.read_bytes())
         machine.smart_fork("excise", "cut", session.session_id, "--id", first, "-y", "--force")
     resumed = run(machine, agent, session.session_id, f"next {uuid.uuid4().hex}", check=False)
@@ -241,7 +241,7 @@ def test_only_codex_s_header_is_needed_to_load_and_it_is_not_cut_unasked(
     assert (resumed.returncode == 0) is (agent == "claude") is (done.returncode == 0)
     if agent == "codex":
         found = machine.smart_fork("excise", "verify", session.session_id, check=False)
-        assert (1, True) == (found.returncode, "no session_meta" in found.stdout)
+        assert (1, True) == (found.returncode, "not session_meta" in found.stdout)
 
 
 def test_a_session_that_is_open_is_refused(machine: Machine, agent: Protocol, session: Log):

@@ -160,7 +160,7 @@ def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
     page.fill("#q", "hochladen")
     page.click("summary:has-text('In other words')")
-    page.get_by_label("The same question in other words, one phrasing a line").fill(f"{INTENT}\n\nuploader backoff")
+    page.get_by_label("The same intent in other words, one phrasing a line").fill(f"{INTENT}\n\nuploader backoff")
     page.press("#q", "Enter")
     page.wait_for_url("**also=uploader+backoff**")
     page.wait_for_load_state()

@@ -70,7 +70,7 @@ def test_the_first_request_has_the_line_and_the_second_prompt_adds_none(
     again = told.model.wait_for_prompt(second)
 
     assert (1, 1) == (lines(request), lines(again)), "what stands before the first prompt stays there"
-    assert "It is forked by the tool smart_fork" in json.dumps(request.body)
+    assert "To fork it, call smart_fork" in json.dumps(request.body)
     log = told.find_log(agent, f"Noted: {first[:60]}")
     shown = told.smart_fork("show", log.session_id, "--json")
     assert "smart-fork-recall" not in shown.stdout

@@ -80,7 +80,7 @@ def test_a_gpu_that_gives_other_vectors_is_not_relied_on(monkeypatch, caplog, ex
     monkeypatch.setattr(embedding, "_on_gpu", lambda model, texts: real(model, texts)[:, ::-1])
 
     assert np.allclose(expected, on("cpu:0", monkeypatch).embed(TEXTS), atol=1e-5)
-    assert "cpu:0 cannot be used (it gives other vectors than the processor)" in caplog.text
+    assert "cpu:0 cannot be used (its vectors differ from the processor's)" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["no memory", "no numbers"])

@@ -56,5 +56,5 @@ def test_who_does_not_index_is_told_to_try_again_and_of_the_file_that_it_is_abou
     assert told(errno.ENOSPC) == f"Make room on the disk of {ours}; then try again."
     assert told(errno.ENOSPC, "/agent/log.jsonl") == "Make room on the disk of /agent/log.jsonl; then try again."
     assert told(errno.ENOSPC, indexing=True).endswith(f"{ours}; indexing then continues by itself.")
-    assert told(errno.EACCES, "/agent/log.jsonl") == "Make /agent/log.jsonl one that you may read and write."
+    assert told(errno.EACCES, "/agent/log.jsonl") == "Make /agent/log.jsonl readable and writable for you."
     assert told(errno.EROFS, str(ours / "workers.db")).startswith(f"Make {ours} writable")

@@ -316,7 +316,7 @@ def test_a_run_whose_embedding_is_ended_with_the_process_is_cancelled_and_keeps_
         def embed(self, texts):
             if embedding.is_set():
                 ended.wait(SECONDS)
-                raise ModelUnavailableError("the process that embeds was ended")
+                raise ModelUnavailableError("the embedding process was ended")
             embedding.set()
             return super().embed(texts)
 

@@ -306,7 +306,7 @@ def test_who_indexes_in_the_background_gives_way_to_who_waits_and_not_to_who_ask
         give_way()
         waiter.start()
         assert begun.wait(120)
-        with pytest.raises(IndexBusyError, match="another process waits"):
+        with pytest.raises(IndexBusyError, match="another process takes over"):
             give_way()
         assert not done.is_set()
     waiter.join()
@@ -321,7 +321,7 @@ def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that
     def after_three(*stage) -> None:
         told.append(stage)
         if len(told) == 3:
-            raise IndexBusyError("another process waits")
+            raise IndexBusyError("another process takes over")
 
     for number in range(6):
         claude_log(str(uuid.uuid4()), "/work/a", f"question {number}")

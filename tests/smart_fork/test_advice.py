@@ -102,8 +102,8 @@ def test_the_same_mistake_is_explained_with_a_command_and_with_a_tool(world):
     with pytest.raises(NotFound) as told:
         sessions.locate("deadbeef")
 
-    assert told.value.hint == "`smart-fork list --all-projects` shows what there is."
-    assert refusal(world, "read_session", session_id="deadbeef").endswith("list_sessions shows what there is.")
+    assert told.value.hint == "`smart-fork list --all-projects` lists all sessions."
+    assert refusal(world, "read_session", session_id="deadbeef").endswith("list_sessions lists all sessions.")
 
 
 def test_a_deleted_log_is_told_of_with_a_tool_in_an_answer_as_well(world, shop):

@@ -39,9 +39,9 @@ RETRY = "add retry with backoff to the uploader"
 
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:
-    """For each heading of docs/json.md the keys that are always there, and those that may be."""
+    """For each heading of docs/reference/json.md the keys that are always there, and those that may be."""
     tables: dict[str, tuple[set[str], set[str]]] = {}
-    for part in re.split(r"^##+ ", (ROOT / "docs/json.md").read_text(), flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^##+ ", (ROOT / "docs/reference/json.md").read_text(), flags=re.MULTILINE)[1:]:
         rows = re.findall(r"^\| `(\w+)`(\??) \|", part, re.MULTILINE)
         tables[part.splitlines()[0]] = {key for key, may in rows if not may}, {key for key, may in rows if may}
     return tables
@@ -150,7 +150,7 @@ def json_docs():
 
 
 def test_the_tables_of_json_are_as_the_values_are(json_docs):
-    text = (ROOT / "docs/json.md").read_text()
+    text = (ROOT / "docs/reference/json.md").read_text()
 
     assert json_docs.made(text) == text, "`make json-docs` writes them"
 
@@ -160,7 +160,7 @@ def test_each_table_that_is_made_has_its_heading(json_docs):
 
 
 def test_a_key_that_is_new_or_gone_is_seen(json_docs):
-    text = (ROOT / "docs/json.md").read_text()
+    text = (ROOT / "docs/reference/json.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith("| `tokens_at_match`"))
 
     assert text == json_docs.made(text.replace(f"{row}\n", "")).replace(
@@ -188,7 +188,7 @@ def test_a_started_worker_is_documented():
 
 
 def test_what_can_be_said_of_a_worker_is_documented():
-    text = (ROOT / "docs/workers.md").read_text()
+    text = (ROOT / "docs/how-to/workers.md").read_text()
 
     assert [] == [key for key in KEYS if f"| `{key}` |" not in text]
     assert set(_worker_schema()["properties"]) == set(KEYS)
@@ -247,7 +247,7 @@ def test_every_key_of_the_settings_file_is_in_the_table_of_settings():
     assert keys == {(one.section, one.name) for one in KEYS_OF_THE_FILE}
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/agents.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/reference/agents.md"])
 def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
     rows = [["Agent", *(ability.words.capitalize() for ability in ABILITIES.values())], ["---"] * (len(ABILITIES) + 1)]
     rows += [[agent.title, *("yes" if able else "–" for able in abilities_of(agent).values())] for agent in AGENTS]
@@ -256,7 +256,15 @@ def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
     assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/agents.md", "docs/searching.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/explanation/architecture.md",
+        "docs/how-to/add-an-agent.md",
+        "docs/explanation/searching.md",
+        "CONTRIBUTING.md",
+    ],
+)
 def test_every_module_that_is_named_is_there(page):
     named = re.findall(r"`((?:\w+/)*\w+\.py)`", (ROOT / page).read_text())
     there = [
@@ -272,7 +280,7 @@ def test_every_module_that_is_named_is_there(page):
 
 
 def test_the_worths_of_the_evidence_are_those_of_the_code():
-    text = (ROOT / "docs/searching.md").read_text()
+    text = (ROOT / "docs/explanation/searching.md").read_text()
     of_session, of_exchange = text.partition("\n## What people really type")[0].split("## The fork point")
 
     assert {name: str(worth) for name, worth in KNOWN["both"].worth._asdict().items()} == _worths(of_session)

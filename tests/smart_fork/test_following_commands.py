@@ -95,7 +95,7 @@ class TestCommands:
 
     def test_close_and_stop(self, stage, run):  # noqa: F811
         assert f"{stage.id} ended\n" == run("close", stage.id).out
-        assert f"{stage.id} was left as it is: It had ended already\n" == run("close", stage.id).out
+        assert f"{stage.id} was not changed: It had ended already\n" == run("close", stage.id).out
         done = run("stop")
         assert (0, "", "Nothing runs here. --all looks everywhere.\n") == (done.code, done.out, done.err)
 

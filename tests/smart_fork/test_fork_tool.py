@@ -105,8 +105,8 @@ def test_exchanges_are_moved_over_only_within_a_budget_and_where_there_are_any(w
     def refused(**more: str) -> str:
         return refusal(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), **more)
 
-    assert "only within a budget" in refused(keep="1")
-    assert "named by their numbers" in refused(budget="match", drop="one")
+    assert "needs a budget" in refused(keep="1")
+    assert "given by number" in refused(budget="match", drop="one")
     said = answer(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), budget="match", keep="77")
     assert "no exchange 77 to be kept" in said["error"]
     assert {} == scripted.ran()
@@ -123,7 +123,7 @@ def test_a_branch_within_a_budget_has_what_a_fork_has_and_runs_nothing(world, kn
     written = world.log_of(told["session_id"]).read_text()
     assert ("It retries with backoff now" in written, "painted 4" in written) == (True, False)
     assert "needs an intent" in refusal(world, "branch_session", session_id=knows, budget="match")
-    assert "only within a budget" in refusal(world, "branch_session", session_id=knows, keep="1")
+    assert "needs a budget" in refusal(world, "branch_session", session_id=knows, keep="1")
     assert "--intent" in run("branch", knows, "--intent", RETRY).err
     assert {} == scripted.ran()
 
@@ -140,10 +140,10 @@ def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, k
     assert any(note.startswith("It has ") and "of 6 exchanges" in note for note in made["warnings"])
     for wrong, why in (
         (order | {"budget": "match"}, "Worker 0: 'budget' needs a session to fork"),
-        (order | {"fork_from": knows, "drop": "4"}, "only within a budget"),
+        (order | {"fork_from": knows, "drop": "4"}, "needs a budget"),
         (within | {"prompt": None}, "needs a"),
         (within | {"prompt": " "}, "prompt is empty"),
-        (within | {"budget": "lots"}, "is no budget"),
+        (within | {"budget": "lots"}, "is not a budget"),
     ):
         assert why in refusal(world, "spawn_workers", workers=[wrong])
     assert [made["worker_id"]] == [*scripted.ran()]

@@ -106,10 +106,10 @@ def test_only_sessions_of_agents_that_could_be_started_are_offered(world, near, 
 @pytest.mark.parametrize(
     ("chooses", "why", "step"),
     [
-        (-1, "the user wants none of the sessions", "what to do instead"),
-        ("decline", "the user wants none of the sessions", "what to do instead"),
-        ("cancel", "3 sessions are about as likely, and none of them was chosen", "its fork_session_id"),
-        ("another session", "3 sessions are about as likely, and none of them was chosen", "its fork_session_id"),
+        (-1, "the user chose none of the sessions", "what to do instead"),
+        ("decline", "the user chose none of the sessions", "what to do instead"),
+        ("cancel", "3 sessions have about the same score, and none of them was chosen", "its fork_session_id"),
+        ("another session", "3 sessions have about the same score, and none of them was chosen", "its fork_session_id"),
     ],
 )
 def test_where_nothing_is_chosen_nothing_is_forked_and_the_answer_says_so_with_the_results(

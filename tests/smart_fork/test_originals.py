@@ -221,7 +221,7 @@ def test_a_copy_in_which_the_session_went_on_is_kept_and_that_is_said(world, sho
     pruned = run("worktrees", "--prune")
 
     assert copy.exists()
-    assert f"{copy} is kept: the session went on in it, 2 records are only there" in pruned.err
+    assert f"{copy} is kept: the session continued in it, 2 records are only there" in pruned.err
     assert f"Removed {tree}" in pruned.out
 
 
@@ -234,7 +234,7 @@ def test_a_copy_that_is_all_that_is_left_of_a_session_is_kept_and_that_is_said(w
     (closed,) = json_of(close_workers([worker.id], remove_worktree=True))
 
     assert copy.exists()
-    assert "it is all that is left of this session" in closed["note"]
+    assert "it is the last copy of this session" in closed["note"]
 
 
 def test_a_copy_with_other_long_results_beside_it_is_kept(world, shop, born, tree, run):  # noqa: F811

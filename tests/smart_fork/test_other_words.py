@@ -45,12 +45,12 @@ def test_which_phrasings_is_said_once_and_said_where(world):
     also, other = (offered(world)[name].input_schema["properties"]["also"] for name in ("find_sessions", "smart_fork"))
 
     for asked in (
-        "developer would have typed",
+        "developer types",
         "reworded",
         "short title",
         "identifiers, files",
         "error texts",
-        "another language",
+        "sessions' language",
     ):
         assert asked in also["description"]
     assert {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 300}}.items() <= also.items()
@@ -101,12 +101,12 @@ def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     best = unsure["results"][0]["score"]
     assert best < 0.5 <= sure["results"][0]["score"]
     assert unsure["next"].startswith(
-        f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: four"
+        f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: four"
     )
     assert blank["next"] == unsure["next"]
     assert "next" not in sure
     assert again["next"] == (
-        f"None fits: the best chance is {in_words(again['results'][0]['score'])}. Fork none of them; work without one."
+        f"None fits: the best score is {in_words(again['results'][0]['score'])}. Fork none of them; work without one."
     )
 
 

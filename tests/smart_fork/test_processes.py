@@ -258,7 +258,7 @@ def test_a_process_keeps_the_environment_that_it_was_started_with(tmp_path):
     assert "w-1" == SystemProcesses().environment(pid)["MARK"]
     SystemProcesses().end(pid, force=False)
     eventually(lambda: SystemProcesses().environment(pid) is None)
-    SystemProcesses().end(pid, force=True)  # what has ended is left alone
+    SystemProcesses().end(pid, force=True)  # what has ended is stays
 
 
 def test_what_does_not_listen_is_ended_with_its_group(tmp_path):

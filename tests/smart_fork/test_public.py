@@ -158,7 +158,7 @@ class TestWorker:
         assert ("ended", True) == (seen.state, seen.settled)
 
     def test_what_it_does_not_hear_is_said(self, worker):
-        with pytest.raises(smart_fork.ForkRefused, match="hears nothing before it has ended"):
+        with pytest.raises(smart_fork.ForkRefused, match="takes no message before it ends"):
             worker.say("and the docs")
 
     def test_a_fork_is_one(self, world, shop, launched):

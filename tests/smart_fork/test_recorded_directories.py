@@ -153,7 +153,7 @@ def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, a
 def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
     _codex(home, "")
 
-    with pytest.raises(ForkRefused, match="not known where it worked"):
+    with pytest.raises(ForkRefused, match="its directory is unknown"):
         found(SESSION, here)
 
 

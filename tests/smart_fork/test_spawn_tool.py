@@ -109,7 +109,7 @@ def test_secrets_and_control_characters_are_taken_out_of_what_is_told(world, ord
     result = call(world, "spawn_workers", workers=[order(prompt=f"use {secret} there")])
 
     text = json.dumps(result.structured_content) + result.content[0].text
-    assert "claude ended before it had taken its prompt (exit status 1): no: " in text
+    assert "claude ended before it took its prompt (exit status 1): no: " in text
     assert secret not in text
     assert "\\u001b" not in text
 

@@ -14,29 +14,29 @@ from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
-BEHIND = "The index is 40 % embedded; the rest is being done in the background, about 2 min."
+BEHIND = "The index is 40 % embedded; the rest continues in the background, about 2 min."
 EARLY = "This answer is early."
 
 
 @pytest.mark.parametrize(
     ("told", "step"),
     [
-        (an_answer(sessions=0), "There is no past session of this project to be found. Ask for all agents' sessions: agent_type 'all'."),
-        (an_answer(sessions=0, agent_type="all"), "There is no past session of this project to be found. Work without one."),
-        (an_answer(sessions=0, background_notice=BEHIND), f"There is no past session of this project to be found. {BEHIND} Ask again then."),
-        (an_answer(a_hit(0.31), also=("x",)), "The best chance is 0.31: read it before you rely on it, or work without."),
+        (an_answer(sessions=0), "This project has no past session. Search all agents: agent_type 'all'."),
+        (an_answer(sessions=0, agent_type="all"), "This project has no past session. Work without one."),
+        (an_answer(sessions=0, background_notice=BEHIND), f"This project has no past session. {BEHIND} Ask again then."),
+        (an_answer(a_hit(0.31), also=("x",)), "The best score is 0.31: read it before you rely on it, or work without."),
         (an_answer(a_hit(0.31), also=("x",), background_notice=BEHIND),
-         f"The best chance is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
-        (an_answer(a_hit(0.04), also=("x",)), "None fits: the best chance is 0.04. Fork none of them; work without one."),
+         f"The best score is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
+        (an_answer(a_hit(0.04), also=("x",)), "None fits: the best score is 0.04. Fork none of them; work without one."),
         (an_answer(a_hit(0.8), background_notice=BEHIND), ""),
         (an_answer(a_hit(0.8), early_notice=EARLY, background_notice=BEHIND), EARLY),
         (an_answer(a_hit(0.31), also=("x",), early_notice=EARLY),
-         f"The best chance is 0.31: read it before you rely on it, or work without. {EARLY} Ask again then."),
+         f"The best score is 0.31: read it before you rely on it, or work without. {EARLY} Ask again then."),
         (an_answer(replace(a_hit(0.8), token_estimate=90_000, match=Match(ends_at_message=3, token_estimate=20_000))),
-         "If you fork it, give at=3: up to the answer it loads 20,000 tokens, all of it 90,000."),
-        (an_answer(replace(a_hit(0.8), token_estimate=414_000)), "If you fork it, give budget=30k: all of it 414,000 tokens."),
+         "If you fork it, give at=3: up to the answer 20,000 tokens, the whole session 90,000."),
+        (an_answer(replace(a_hit(0.8), token_estimate=414_000)), "If you fork it, give budget=30k: the whole session 414,000 tokens."),
         (an_answer(replace(a_hit(0.8), token_estimate=414_000, match=Match(ends_at_message=3, token_estimate=150_000))),
-         "If you fork it, give at=3 and budget=30k: up to the answer it loads 150,000 tokens, all of it 414,000."),
+         "If you fork it, give at=3 and budget=30k: up to the answer 150,000 tokens, the whole session 414,000."),
         (an_answer(a_hit(0.1), engine="qmd"), ""),
         (an_answer(a_hit(0.1), error="no", hint="Do this."), "Do this."),
         (an_answer(a_hit(0.1), forked_session={}), ""),
@@ -50,9 +50,7 @@ def test_after_a_search(told, step):
 def test_a_low_chance_of_a_question_that_was_put_in_one_way_asks_for_others():
     step = after_search(an_answer(a_hit(0.31)))
 
-    assert step.startswith(
-        "The best chance is 0.31. Call this tool again with the same intent and `also`: four further"
-    )
+    assert step.startswith("The best score is 0.31. Call this tool again with the same intent and `also`: four further")
 
 
 def test_of_workers_one_that_asks_one_that_failed_and_those_that_are_not_done():
@@ -64,7 +62,7 @@ def test_of_workers_one_that_asks_one_that_failed_and_those_that_are_not_done():
     assert "a asks a person" in about_workers([asks, works])
     assert "answer: true" in about_workers([asks, works])
     assert "b has failed" in about_workers([works, failed])
-    assert "call wait_workers again" in about_workers([works], waited=True, done=False)
+    assert "Call wait_workers again" in about_workers([works], waited=True, done=False)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What was tried of each agent with its real program: the table in docs/agents.md, and that each of its tests is there."""
+"""The table of tests with real programs in docs/reference/agents.md, and that each of its tests exists."""
 
 from __future__ import annotations
 
@@ -164,4 +164,6 @@ def test_the_table_of_what_was_tried_is_in_the_docs():
     rows += [[verb, *(cell_of(agent.name, verb) for agent in agents)] for verb in TRIED]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
-    assert table in (ROOT / "docs/agents.md").read_text(), f"In docs/agents.md should stand:\n{table}"
+    assert table in (ROOT / "docs/reference/agents.md").read_text(), (
+        f"In docs/reference/agents.md should stand:\n{table}"
+    )

@@ -134,7 +134,7 @@ class TestNotAvailable:
         answer = world.find(RETRY, shop)
 
         assert [hit["session_id"] for hit in answer["results"]] == [knows]
-        assert answer["index"]["problem"] == "The index could not be brought up to date: boom"
+        assert answer["index"]["problem"] == "The index could not be updated: boom"
 
     def test_an_index_of_a_newer_version(self, world, shop):
         knows = world.claude(shop, RETRY, DONE)

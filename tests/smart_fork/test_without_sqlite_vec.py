@@ -70,7 +70,7 @@ def test_an_index_run_says_that_words_are_indexed_and_what_to_do(world, shop, ab
     done = run("index", "run")
 
     assert 1 == done.code
-    assert "Words are indexed, meaning is not: sqlite-vec cannot be loaded" in done.err
+    assert "Words are indexed, embeddings are not: sqlite-vec cannot be loaded" in done.err
     assert "smart-fork doctor" in done.err
     assert 1 == json.loads(run("index", "status", "--json").out)["sessions"]
 

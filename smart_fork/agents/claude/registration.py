@@ -93,7 +93,7 @@ def _take(lock: Path, path: Path) -> None:
                     lock.rmdir()
                     continue
             if time.monotonic() > until:
-                raise SmartForkError(f"Claude Code is writing {path}", f"Try again; or remove {lock}.") from None
+                raise SmartForkError(f"Claude Code is writing {path}", f"Try again, or remove {lock}.") from None
             time.sleep(_LOOK)
         except OSError as error:
             raise SmartForkError(

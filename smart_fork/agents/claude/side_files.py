@@ -41,7 +41,7 @@ def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) 
             created.append(folder)
             private_dir(folder)
         copy_file(backup, folder / name)
-    return [f"{missing} earlier versions of files are gone: /rewind cannot bring them back"] if missing else []
+    return [f"{missing} earlier versions of files are gone: /rewind cannot restore them"] if missing else []
 
 
 def file_history(session_id: str) -> Path:

@@ -271,7 +271,7 @@ def through_parents(
         if base:
             above = next(iter(adapter.locate(base.session_id)), None)
             if above is None or above in seen or len(seen) >= MAX_FORK_DEPTH:
-                raise NotFound(f"The session that this one was forked from is gone: {base.session_id}")
+                raise NotFound(f"The log of its parent session is gone: {base.session_id}")
             yield from through_parents(adapter, above, base.end, (*seen, path))
         first = False
         yield str(number), entry

@@ -32,7 +32,7 @@ class CodexCutter(Cutter):
     """Transcripts of Codex."""
 
     tool = "codex"
-    holder = "Codex has it open; its server lets go of it a while after its last window: codex app-server daemon stop"
+    holder = "Codex still has it open. Close Codex and stop its server: codex app-server daemon stop"
 
     def detect(self, path: Path) -> bool:
         return CodexLoader.detect(path)
@@ -92,7 +92,7 @@ class CodexCutter(Cutter):
         own = session.own
         if not own or "needed" in own[0].meta:
             return []
-        return [CutWarning(own[0].id, "is the first record, and no session_meta: Codex cannot load it")]
+        return [CutWarning(own[0].id, "is the first record but not session_meta: Codex cannot load it")]
 
     def hold(self, session: Transcript) -> int | None:
         """It holds one for each session that it has open, its server a while longer. The file is only opened."""

@@ -354,7 +354,7 @@ class _Fold:
             return None, "a sub-agent's"
         turns = told_once(self.all_turns())
         if not any(turn.prompt for turn in turns):
-            return None, "nobody asked anything"
+            return None, "it has no prompt"
         cwd, inferred_from = self._where()
         name = thread_name(codex_home(), self.own_id()) or facts.get("name", "")
         title = title_of("", (turn.text for turn in turns if turn.prompt), by_agent=name)

@@ -103,7 +103,7 @@ class _Reading:
         parent = base.session_id
         above = next(iter(CodexAdapter().locate(parent)), None)
         if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
-            raise NotFound(f"The session that this one was forked from is gone: {parent}")
+            raise NotFound(f"The log of its parent session is gone: {parent}")
         file, _ = opened(above)
         with file:
             self.read(file, above, base.end or 0, (*below, path))

@@ -155,7 +155,7 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
     while all_of_it[last].table is None and all_of_it[last].key is None:
         last -= 1  # a comment behind the last key belongs to what follows
     if not all(ours[first : last + 1]):
-        raise UnsuitableError(f"the tables of {_SERVERS}.{NAME} do not stand together")
+        raise UnsuitableError(f"the tables of {_SERVERS}.{NAME} are not next to each other")
     joined = ["".join(one.text for one in part) for part in (all_of_it[:first], all_of_it[last + 1 :])]
     return joined[0], all_of_it[first : last + 1], joined[1]
 

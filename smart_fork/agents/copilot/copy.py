@@ -60,7 +60,7 @@ class CopilotCopier(Copier):
             ForkRefused: always.
         """
         del session, records, new
-        raise ForkRefused("Nothing is left out of a session of Copilot CLI", "Fork it at a message instead.")
+        raise ForkRefused("Exchanges of a Copilot CLI session cannot be dropped", "Fork it at a message instead.")
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`. That a call has begun goes with the answer that makes it."""
@@ -177,7 +177,7 @@ class CopilotCopy(_CopilotCopy):
             parent = record.get("id") or parent
             yield respelled(spelled, self._own(record))
         if self._wanted:
-            raise ForkRefused(f"The log has changed while it was read: {self._source.source_path}", "Try again.")
+            raise ForkRefused(f"The log changed during reading: {self._source.source_path}", "Try again.")
         yield self._from(parent)
 
     def _kept(self) -> Iterator[Entry]:

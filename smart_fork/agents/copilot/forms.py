@@ -81,7 +81,7 @@ class CopilotForms(Forms):
                 if identity == last:
                     break
         if missing:
-            raise ForkRefused(f"The log has changed while it was read: {session.source_path}", "Try again.")
+            raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """A head, the events in one line of parents, and last the one that says whose they are."""

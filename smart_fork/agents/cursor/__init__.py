@@ -20,7 +20,7 @@ class Cursor(Agent):
     lacks = MappingProxyType(
         dict.fromkeys(
             ("found", "started", "branched", "budgeted", "told", "shared", "tells", "set_up"),
-            "how its program resumes a session is not known",
+            "smart-fork does not know how Cursor resumes a session",
         )
     )
 

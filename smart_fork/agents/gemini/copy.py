@@ -59,7 +59,8 @@ class GeminiCopier(Copier):
         """
         del session, records, new
         raise ForkRefused(
-            "Records of Gemini CLI's sessions replace each other: none can be left out", "Fork it at a message instead."
+            "Exchanges of a Gemini CLI session cannot be dropped: its records replace each other",
+            "Fork it at a message instead.",
         )
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
@@ -174,7 +175,7 @@ class GeminiCopy(_GeminiCopy):
         """
         messages = Replay(self._source.source_path).up_to(self._last)
         if not messages:
-            raise ForkRefused(f"The session has changed while it was read: {self._source.session_id}", "Try again.")
+            raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
         yield self.head()
         given_back = _given_back(messages)
         for message in messages:

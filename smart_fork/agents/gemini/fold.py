@@ -138,7 +138,7 @@ class _Fold:
         if not turns:
             return None, "no conversation"
         if not any(turn.prompt for turn in turns):
-            return None, "nobody asked anything"
+            return None, "it has no prompt"
         cwd, inferred = self._cwd()
         return Session(
             agent="gemini",
@@ -300,7 +300,7 @@ def glance(path: Path) -> Session | None:
     fold = _Fold(path, None, keep_raw=False)
     if path.suffix == _WHOLE:
         if not _feed_whole(fold, path):
-            raise OSError(f"{NO_LOG}it is no JSON object")
+            raise OSError(f"{NO_LOG}it is not a JSON object")
     else:
         for line in first_lines(path):
             fold.feed(line)

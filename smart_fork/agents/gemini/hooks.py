@@ -44,7 +44,7 @@ class GeminiHooks(Hooks):
         """See `Hooks.notes`."""
         said = json.loads(text).get("hooksConfig")
         if isinstance(said, dict) and said.get("enabled") is False:
-            yield "Gemini CLI runs no hooks at all: its settings say hooksConfig.enabled false"
+            yield "Gemini CLI runs no hooks: hooksConfig.enabled is false in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `Hooks.event`."""

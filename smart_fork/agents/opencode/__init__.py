@@ -36,7 +36,7 @@ class OpenCode(Agent):
     title = "OpenCode"
     lacks = MappingProxyType({
         "cut": "all sessions are in one database, which its running programs write to",
-        "shared": "its records are rows of a database, for which there is no form so far",
+        "shared": "its records are database rows, which cannot be shared yet",
     })  # fmt: skip
     home = HOME
     command = ProgramSpec(

@@ -59,7 +59,7 @@ class OpenCodeCopier(Copier):
             ForkRefused: always.
         """
         del session, records, new
-        raise ForkRefused("Nothing is cut out of a session of OpenCode", "Fork it within a budget, or at a message.")
+        raise ForkRefused("Sessions of OpenCode cannot be cut", "Fork it within a budget, or at a message.")
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`: message by message. That it was to be compacted says nothing."""
@@ -94,7 +94,7 @@ class OpenCodeCopier(Copier):
                 timeout=SECONDS,
             )
         if not done.ok or not reader.locate(new.id):
-            raise ProgramFailed(f"OpenCode did not take the copy of the session ({done.ending})", done.complaint)
+            raise ProgramFailed(f"OpenCode refused the copy of the session ({done.ending})", done.complaint)
         return Written(target, (), forget=lambda: _forget(new.id, machine))
 
 
@@ -226,8 +226,8 @@ class _Renamed:
         if model := usual_model(self._directory):
             return model
         raise ForkRefused(
-            "It is not known which model OpenCode works with",
-            "Ask it something once, or name the model in its settings, then try again.",
+            "No model of OpenCode is known",
+            "Use OpenCode once, or set a model in its settings. Then try again.",
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _said(found: Document) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]
 
 
 def _changed(session: Session) -> ForkRefused:
-    return ForkRefused(f"The session has changed while it was read: {session.session_id}", "Try again.")
+    return ForkRefused(f"The session changed during reading: {session.session_id}", "Try again.")
 
 
 def _info(found: Document, session: Session, new: NewSession) -> dict[str, Any]:
@@ -315,7 +315,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
         if name in state:
             state[name] = shortened(state[name])
     if state.pop("attachments", None):
-        state["output"] = f"{state.get('output', '')}\n[an image, left out of this copy]".strip()
+        state["output"] = f"{state.get('output', '')}\n[an image, dropped from this copy]".strip()
     if isinstance(shown := state.get("metadata"), dict):  # what its screen has beside it
         state["metadata"] = {name: shortened(one) if isinstance(one, str) else one for name, one in shown.items()}
     return {**part, "state": state}

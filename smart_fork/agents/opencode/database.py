@@ -89,7 +89,7 @@ def _check(db: apsw.Connection, path: Path) -> None:
     for table in _TABLES:
         kind = db.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).get
         if kind != "table" or not set(_NEEDED[table]) <= _columns(db, table):
-            raise OSError(f"{path} is not a database of OpenCode's as it is known, or of a newer version")
+            raise OSError(f"{path} is not an OpenCode database, or its format is newer")
 
 
 def _columns(db: apsw.Connection, table: str) -> set[str]:

@@ -172,7 +172,7 @@ class _Fold:
         if not turns:
             return None, "no conversation"
         if not any(turn.prompt for turn in turns):
-            return None, "nobody asked anything"
+            return None, "it has no prompt"
         cwd, when = info.get("directory"), _dict(info.get("time"))
         return Session(
             agent="opencode",

@@ -61,9 +61,9 @@ def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
         pass  # it has ended: an answer was lost, or somebody has taken it back
     except SmartForkError as error:
         revoked = False
-        say(f"The server has not ended it: {error.message}")
+        say(f"The server did not revoke the token: {error.message}")
     login.forget(account.origin)
     if as_json:
         print_json({"server": account.origin, "revoked": revoked})
     else:
-        out.print(plain(f"This machine has no token for {account.origin} any more."))
+        out.print(plain(f"This machine no longer has a token for {account.origin}."))

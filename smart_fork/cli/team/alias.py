@@ -78,4 +78,4 @@ def remove_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOpt
     if as_json:
         print_json({"removed": name})
     else:
-        out.print(plain(f"{name} is nothing's name any more."))
+        out.print(plain(f"{name} is no longer an alias."))

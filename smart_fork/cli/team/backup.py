@@ -46,9 +46,9 @@ def backup(
         print_json({"path": str(done.path), "bytes": done.size, "until": until, "removed": removed})
         return
     out.print(plain(str(done.path)))
-    say(f"{done.size} bytes. What is withdrawn from now on is in it until {done.until:%Y-%m-%d}.")
+    say(f"{done.size} bytes. It keeps later withdrawals until {done.until:%Y-%m-%d}.")
     if done.removed:
-        say(f"Removed, since they were so old: {', '.join(one.name for one in done.removed)}")
+        say(f"Removed old backups: {', '.join(one.name for one in done.removed)}")
 
 
 @app.command("restore")
@@ -66,7 +66,7 @@ def restore(
 ) -> None:
     """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
-        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
+        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
     with _found(data, dsn, run_as=run_as, stopped=True) as (folder, place):
         from smart_fork.teamserver.backup import restore as put
         from smart_fork.teamserver.journal import FILE, Journal
@@ -75,7 +75,7 @@ def restore(
     if as_json:
         print_json({"path": str(file), "withdrawals": done.withdrawals})
         return
-    say(f"{file} is restored; {done.withdrawals} withdrawals were done again. Start the server: smart-fork team serve")
+    say(f"{file} restored; {done.withdrawals} withdrawals applied again. Start the server: smart-fork team serve")
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             plain(one.title or "untitled"),
         )
     if not found.sessions:
-        say("Nothing is shared here that you may read.")
+        say("No shared session here is visible to you.")
     if found.next_page:
         say(f"There are more: --page {found.next_page}")
 
@@ -99,7 +99,7 @@ def _list_tracked(
             plain(f"{user:<10} {one.platform:<8} {one.visibility:<7} {one.base_count:>6} records"),
             plain(one.title or "untitled"),
         )
-    say(f"{away.message} These are your own that are tracked here, as of the last push or pull.")
+    say(f"{away.message} This list has only your tracked sessions, as of the last push or pull.")
     say(away.hint)
 
 
@@ -172,7 +172,7 @@ def diff(
 
 @app.command("status")
 def status(server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False) -> None:
-    """Show what is not pushed, not pulled or withdrawn."""
+    """Show unpushed, unpulled and withdrawn messages."""
     from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
     from smart_fork.team.project import opened
     from smart_fork.team.status import status as states
@@ -191,12 +191,12 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
         if way := _NEXT.get(one.state):
             out.print(plain(f"    {way.format(one.alias)}", "dim"))
     if where.away is not None:
-        say(f"{where.away.message} This list is from the last push or pull. Newer changes are unknown.")
+        say(f"{where.away.message} This list is from the last push or pull. It may be out of date.")
         say(where.away.hint)
     if failed:
         say(f"{in_words(failed)} {NEXT}")
     if not found:
-        say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` begins it.")
+        say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` starts it.")
 
 
 def _print_side(side: Side) -> None:
@@ -204,7 +204,7 @@ def _print_side(side: Side) -> None:
     for message in side.said:
         _print_message(message)
     if not side.said:
-        out.print(plain("It says nothing more."))
+        out.print(plain("The server gave no reason."))
 
 
 def _print_message(message: TeamMessage) -> None:

@@ -135,7 +135,7 @@ class Several:
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
             if text is not None:
-                raise Usage(f"{option} is for one session", f"Push that one alone: smart-fork team push ID {option} …")
+                raise Usage(f"{option} is for one session", f"Push it alone: smart-fork team push ID {option} …")
         self._where, self._every, self._as_json = where, every, as_json
         self._sessions = all_here(where, asked.platforms) if every else tuple(named)
         self._asked = _without_platforms(asked) if every else asked
@@ -206,7 +206,7 @@ def _questions(planned: list[Planned]) -> Iterable[str]:
     if planned:
         yield f"Send {'it' if len(planned) == 1 else f'these {len(planned)}'}?"
     if any(PUBLISH in one.preview.questions() for one in planned):
-        yield f"Some were private until now. {PUBLISH.partition('. ')[2]}"
+        yield f"Some were private before. {PUBLISH.partition('. ')[2]}"
 
 
 def _sessions(number: int) -> str:
@@ -226,7 +226,7 @@ def _why(refused: list[NotPushed]) -> Iterable[str]:
 
 
 def _reason(one: NotPushed) -> str:
-    return one.error if one.code != "nothing_to_push" else "No answer and no result of a call yet."
+    return one.error if one.code != "nothing_to_push" else "It has no answer and no tool result yet."
 
 
 def _refused(refused: list[NotPushed]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def disable(
 ) -> None:
     """Disable a user. Pushed sessions stay."""
     told = _administered(Where(server, data, dsn), verb="disable", name=name)
-    _done(told, f"{name} is let in no more.", as_json=as_json)
+    _done(told, f"{name} can no longer sign in.", as_json=as_json)
 
 
 @people.command("enable")
@@ -159,7 +159,7 @@ def enable(
 ) -> None:
     """Enable a user again with a new invitation."""
     told = _administered(Where(server, data, dsn), verb="enable", name=name)
-    _done(told, f"{name} can be invited again: smart-fork team user invite {name}", as_json=as_json)
+    _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}", as_json=as_json)
 
 
 @people.command("member")
@@ -177,7 +177,7 @@ def member(
     """Set a user's role in a project."""
     asked = {"name": name, "role": role.value, "project": project, "make": make}
     told = _administered(Where(server, data, dsn), verb="member", **asked)
-    said = f"{name} is no member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
+    said = f"{name} is not a member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
     _done(told, said, as_json=as_json)
 
 
@@ -205,7 +205,7 @@ def revoke(
 ) -> None:
     """Log a machine out."""
     told = _administered(Where(server, data, dsn), verb="revoke", token=token)
-    _done(told, f"Token {token} is good no more.", as_json=as_json)
+    _done(told, f"Token {token} is revoked.", as_json=as_json)
 
 
 @app.command("jobs")
@@ -228,7 +228,7 @@ def jobs(
             about = f"{one['project'] or 'the server'}  {one['session_id'] or ''}"
             out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
         if not told["jobs"]:
-            out.print("Nothing was given up.")
+            out.print("No job has failed.")
 
 
 class Where(NamedTuple):
@@ -248,7 +248,7 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     try:
         wanted = Administer.model_validate(asked)
     except ValueError as error:
-        raise Usage("That is too long, or no number of a token.") from error
+        raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(DSN) or None
     here = where.data or dsn or (where.server is None and (_is_here() or not login.is_known()))
     if here:
@@ -281,7 +281,10 @@ def _print_invitation(told: dict[str, Any], *, as_json: bool) -> None:
         print_json(told)
         return
     out.print(plain(told["invite"]))
-    say(f"Good once, for {told['days']} days. {told['user']} runs: smart-fork team login URL, and pastes it.")
+    say(
+        f"It works once, for {told['days']} days. {told['user']} runs: smart-fork team login URL, and pastes the "
+        "invitation."
+    )
     if project := told.get("project"):
         say(f"{told['user']} is a {told['project_role']} of {project}.")
 

@@ -147,7 +147,7 @@ def _opened(
 
     with opened(server, project, ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
-        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for there?", yes=yes):
+        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for that directory?", yes=yes):
             raise typer.Abort
         yield where
 

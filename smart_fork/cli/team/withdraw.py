@@ -71,7 +71,7 @@ def delete(  # noqa: PLR0917 - typer's way
     from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import delete as take_away
 
-    what = "Withdraw it from everybody, for good?" if everywhere else "Hide it?"
+    what = "Withdraw it from all users, for good?" if everywhere else "Hide it?"
     with opened(server, project) as where:
         if not agreed(what, yes=yes):
             raise typer.Abort
@@ -81,7 +81,7 @@ def delete(  # noqa: PLR0917 - typer's way
     elif as_json:
         print_json({"verb": "delete", "session_id": session, "everywhere": False})
     else:
-        out.print(plain("It is hidden. What others have forked of it stays theirs; --everywhere takes that out."))
+        out.print(plain("It is hidden. Forks by others stay; --everywhere withdraws them too."))
 
 
 @excise.command("cut")
@@ -104,18 +104,18 @@ def cut(  # noqa: PLR0917 - typer's way
     from smart_fork.team.withdraw import ExciseAsked, planned, send, withdrawn_before
 
     if len(meant) > 2 or (len(meant) == 1 and not secrets):
-        raise Usage("Which messages of which session?", "smart-fork team excise cut 5-7,9 ID")
+        raise Usage("Give messages and a session", "smart-fork team excise cut 5-7,9 ID")
     asked = ExciseAsked(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
     with opened(server, project) as where:
         if (before := withdrawn_before(where, asked)) is not None:
-            say("That was withdrawn before, though the answer was lost; nothing more is.")
+            say("It was already withdrawn: the first answer was lost. Nothing more changed.")
             _print_done(before, "excise", as_json=as_json, cut=0, masked={})
             return
         made = planned(where, asked)
         if not as_json:
             edited = len(made.edits) - made.cut
             say(f"{made.info.title or 'untitled'}: so many records go: {made.cut}, are masked: {edited}")
-        if not agreed("Withdraw that from everybody, for good?", yes=yes):
+        if not agreed("Withdraw this from all users, for good?", yes=yes):
             raise typer.Abort
         done = send(where, made)
     _print_done(done, "excise", as_json=as_json, cut=made.cut, masked=dict(made.masked))
@@ -164,7 +164,7 @@ def audit(  # noqa: PLR0917 - typer's way
         print_json([line.model_dump(mode="json") for line in lines])
         return
     if not lines:
-        say("Nothing of that is known, or it is not yours to see.")
+        say("No entries, or you may not see them.")
     for line in lines:
         what = " ".join(filter(None, (line.verb, line.session_id, line.project)))
         out.print(plain(f"{line.at:%Y-%m-%d %H:%M}  {line.actor:<16} {what}"))
@@ -177,9 +177,9 @@ def _print_done(done: Done, verb: str, *, as_json: bool, **more: Any) -> None:
             "record_count": done.info.record_count, "descendants": done.descendants, **more, **_taken(done.here),
         })  # fmt: skip
         return
-    out.print(plain(f"It is withdrawn. Sessions that were made of it and are changed, too: {done.descendants}."))
-    say("Copies that people made by hand and backups of the server keep it until they expire.")
-    say("A log of your own that it came from still has it: smart-fork excise cut takes it out there.")
+    out.print(plain(f"Withdrawn. Sessions made from it also changed: {done.descendants}."))
+    say("Manual copies keep it. Server backups keep it until they expire.")
+    say("Your own log still has it: smart-fork excise cut removes it there.")
     _say(done.here)
 
 

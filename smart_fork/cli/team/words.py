@@ -96,7 +96,7 @@ def agreed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Usage("Cannot ask: this is not a terminal", "--yes says yes beforehand.")
+        raise Usage("Cannot ask: no terminal", "--yes confirms in advance.")
     return typer.confirm(question, err=True)
 
 
@@ -110,17 +110,17 @@ def print_shared(done: Shared, *, as_json: bool) -> None:
     if done.verb == "push" and not done.up_to_date:
         what = f"Pushed {done.pushed_records} records"
     out.print(plain(f"{what}: ") + plain(done.title or "untitled", "bold"))
-    where = f"{done.session_id} ({done.visibility})" if done.session_id else "on this machine alone, until it is pushed"
+    where = f"{done.session_id} ({done.visibility})" if done.session_id else "only on this machine until the first push"
     out.print(plain(f"  session  {where}"))
     if done.alias:
         out.print(plain(f"  alias    {done.alias}"))
     for file in done.files:
         out.print(plain(f"  file     {file}"))
     if done.resume_command:
-        out.print(plain(f"  go on    {done.resume_command}"))
+        out.print(plain(f"  resume   {done.resume_command}"))
     if done.moved:
-        say("It ends later than was asked for, where the agent had finished.")
-    for what, numbers in (("Masked", done.masked), ("Left out", done.left_out), ("Not in it", done.lost)):
+        say("It ends after the requested message, where the agent had finished.")
+    for what, numbers in (("Masked", done.masked), ("Dropped", done.left_out), ("Not in it", done.lost)):
         if numbers:
             say(f"{what}: {', '.join(f'{kind} ({number})' for kind, number in numbers.items())}")
     for warning in done.warnings:

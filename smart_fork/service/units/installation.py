@@ -46,7 +46,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
     """
     kind, processes = kind or native_kind(), processes or SystemProcesses()
     if kind is None:
-        step = "Have `smart-fork serve` started by what starts programs at login here."
+        step = "Let your login start `smart-fork serve`."
         raise SmartForkError(f"Neither launchd nor systemd is on {sys.platform}: nothing was installed", step)
     return Launchd(processes) if kind == "launchd" else Systemd(processes)
 
@@ -103,7 +103,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
         )
         raise SmartForkError(f"{keeper.name} is not on {sys.platform}: nothing was installed", step)
     if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
-        raise SmartForkError("The service belongs to a person, not to root", "Run this without sudo.")
+        raise SmartForkError("The service runs for a user, not for root", "Run this without sudo.")
     content = keeper.written(settings)
     keeper.reach()
     private_dir(settings.crash_log.parent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexer.schedule import parsed
 from smart_fork.errors import Usage
 
-_HINT = "For example 15m, 1h, 6h, or the five fields of cron: '*/15 9-18 * * mon-fri'."
+_HINT = "For example 15m, 1h, 6h, or five cron fields: '*/15 9-18 * * mon-fri'."
 
 
 def checked_interval(text: str) -> str:

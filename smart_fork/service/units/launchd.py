@@ -53,8 +53,8 @@ class Launchd:
     def reach(self) -> None:
         """See `Supervisor.reach`."""
         if not (answer := self._launchctl("print", self._domain)).ok:
-            step = "Log in at the screen and run it in Terminal: an ssh session has no agents of its own."
-            raise ProgramFailed(f"launchd has no session for you: {answer.complaint}", step)
+            step = "Log in at the screen and run it in Terminal: launchd does not serve ssh sessions."
+            raise ProgramFailed(f"launchd has no session for this user: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
         """See `Supervisor.install`."""
@@ -104,7 +104,7 @@ class Launchd:
         """Stop an agent for good, and leave its file to whoever wrote it."""
         self._stop(label)
         self._launchctl("disable", self._target(label))
-        return f"{label} ran the service as well: it was stopped and switched off. Its file was left: {path}"
+        return f"{label} also ran the service. It was stopped and disabled. Its file stays: {path}"
 
     def _stop(self, label: str) -> None:
         if not self._loaded(label):

@@ -32,9 +32,9 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
     found = shutil.which("smart-fork", path=os.pathsep.join(folders))
     install = "Install it: `uv tool install smart-fork` or `pipx install smart-fork`."
     if found is None:
-        raise ProgramMissing("There is no smart-fork command that the system could start", install)
+        raise ProgramMissing("No installed smart-fork command was found", install)
     if _FLEETING & set(Path(found).parts):
-        raise SmartForkError(f"{found} is in a temporary environment that will be gone", install)
+        raise SmartForkError(f"{found} is in a temporary environment", install)
     return found
 
 

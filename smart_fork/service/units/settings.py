@@ -58,7 +58,7 @@ class Settings:
             if any(_unwritable(c) for c in text):
                 raise Usage(f"This cannot be written into a service's settings: {text!r}", "Move or rename it.")
         if odd := [name for name in self.environment if not _NAME.fullmatch(name)]:
-            raise Usage(f"{odd[0]!r} is no name of an environment variable")
+            raise Usage(f"{odd[0]!r} is not a valid environment variable name")
 
     @property
     def argv(self) -> list[str]:

@@ -51,8 +51,8 @@ class Systemd:
         answer = self._systemctl("show", "--property=Version")
         if not answer.ok:
             step = (
-                "Most containers have none, nor has WSL without systemd, nor a shell after `su` or `sudo`. Log in as "
-                "yourself, or have `smart-fork serve` started by what starts programs here."
+                "Most containers have none, nor does a shell after `su` or `sudo`. Log in as the user, or let your "
+                "login start `smart-fork serve`."
             )
             raise ProgramFailed(f"systemd's user manager does not answer: {answer.complaint}", step)
 

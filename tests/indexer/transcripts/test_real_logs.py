@@ -145,7 +145,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
                 "",
                 "no conversation",
                 "a sub-agent's",
-                "nobody asked anything",
+                "it has no prompt",
                 "only sub-agent records",
             )
             if number % (9 // step):

@@ -35,7 +35,7 @@ def test_a_closed_folder_is_told_from_one_that_is_not_there(world, shop):
     finally:
         closed.chmod(0o700)
 
-    assert f"claude {closed} is closed to you" in told.stdout, told.stderr
+    assert f"claude {closed} cannot be read" in told.stdout, told.stderr
     assert "codex \n" in told.stdout
     assert told.returncode == 3
-    assert f"No session of Claude Code can be read: {closed} is closed to you" in told.stderr
+    assert f"No session of Claude Code can be read: {closed} cannot be read" in told.stderr

@@ -135,7 +135,7 @@ def test_a_program_is_asked_once_until_it_is_updated(places):
     [
         ("#!/bin/sh\necho --fork-session\necho 'no native binary' >&2\nexit 3\n", "(exit status 3): no native binary"),
         ("#!/bin/sh\nkill -KILL $$\n", "(killed by SIGKILL)"),
-        ("#!/nowhere/node\n", "what its first line names is missing"),
+        ("#!/nowhere/node\n", "the interpreter in its first line is missing"),
     ],
 )
 def test_a_program_that_does_not_run_is_not_called_too_old_or_missing(places, script, said):

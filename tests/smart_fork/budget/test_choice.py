@@ -118,7 +118,7 @@ def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_lo
     back, _ = written(session, found, repo)
     log = back.source_path.read_text()
     assert log.count("expired") >= 4
-    assert "left out of this copy" in log
+    assert "dropped from this copy" in log
 
 
 def test_what_a_person_decided_in_a_form_is_kept_like_an_edit(home, repo):

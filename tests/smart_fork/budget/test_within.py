@@ -139,8 +139,8 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
     assert [f"{repo}/upload.py"] == [path for turn in back.turns for call in turn.tool_calls for path in call.edits]
     assert any(f"{repo}/upload.py" in action for action in actions[: actions.index(f"edit {repo}/upload.py")])
     log = Path(back.source_path).read_text()
-    assert f"3 exchanges left out here.\\nThey are in session {SESSION} from message" in log
-    assert f"They are in session {SESSION} from message" in log
+    assert f"3 exchanges dropped here.\\nThey are in session {SESSION}, from message" in log
+    assert f"They are in session {SESSION}, from message" in log
 
 
 def results_of(session) -> list[str]:
@@ -165,7 +165,7 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
     for result in cut_short:
         assert result.startswith(LONG[:200])
         assert result.endswith(LONG[-200:])
-        assert f"[… {len(LONG) - 400:,} characters left out of this copy …]" in result
+        assert f"[… {len(LONG) - 400:,} characters dropped from this copy …]" in result
     assert [] == dangling(cut.turns)
     assert set() == unanswered(cut.turns)
 
@@ -177,7 +177,7 @@ def test_results_of_any_form_are_shortened(home):
     first, second, third = shortened(parts, "input_text")
 
     assert len(first["text"]) < 300
-    assert {"type": "input_text", "text": "[an image, left out of this copy]"} == second
+    assert {"type": "input_text", "text": "[an image, dropped from this copy]"} == second
     assert {"type": "text", "text": "short"} == third
     assert {"output": shortened("b" * 3_000), "exit": 1} == shortened({"output": "b" * 3_000, "exit": 1})
     assert all(given == shortened(given) for given in ("", "c" * 480, None, 7, [], {}))
@@ -275,7 +275,7 @@ def test_a_person_moves_exchanges_over(long_session, repo):
         distil(long_session, Wanted(MATCH, keep=frozenset({9})), speaking(5))
     with pytest.raises(Usage, match="both kept and dropped"):
         distil(long_session, Wanted(MATCH, frozenset({1}), frozenset({1})), speaking(5))
-    with pytest.raises(Usage, match="would be left"):
+    with pytest.raises(Usage, match="would remain"):
         distil(long_session, Wanted(MATCH, drop=frozenset(range(6))), speaking(5))
 
 
@@ -331,7 +331,7 @@ def test_what_is_no_budget_is_refused():
 def test_exchanges_are_named_as_ranges():
     assert frozenset({3, 5, 6, 7}) == numbers("3, 7-5")
     for given in ("x", "1-", "-1", "1-2-3", "9999999"):
-        with pytest.raises(Usage, match="named by their numbers"):
+        with pytest.raises(Usage, match="given by number"):
             numbers(given)
 
 
@@ -354,7 +354,7 @@ def test_a_marker_quotes_nothing_of_what_it_stands_for(long_session, tokens):
     found = distil(long_session, Wanted(tokens), speaking(1))
 
     markers = "\n".join(found.excerpt.told.values())
-    assert "left out here" in markers
+    assert "dropped here" in markers
     quoted = [*PROMPTS, *(call.action for turn in long_session.turns for call in turn.tool_calls)]
     assert [] == [said for said in quoted if said in markers]
     assert "upload.py" not in markers

@@ -86,7 +86,7 @@ class TestFind:
         alone = run("find", "hochladen wiederholen")
         done = run("find", "hochladen wiederholen", "--also", RETRY, "--also", "uploader backoff", "--explain")
 
-        assert "Say it in other words as well: --also TEXT" in alone.err
+        assert "Add other phrasings: --also TEXT" in alone.err
         assert "--also" not in done.err
         assert RETRY in done.out.splitlines()[0]
         assert re.search(r"session words.* of it from: uploader backoff$", done.out, re.MULTILINE)
@@ -236,7 +236,7 @@ class TestFind:
 
         done = run("find", RETRY)
 
-        assert "being done in the background" in done.err
+        assert "continues in the background" in done.err
         assert started[0][0][-5:] == ["smart_fork", "index", "run", "--if-idle", f"--project={shop}"]
         assert started[0][1]["log"] == world.home / ".smart-fork/logs/index.log"
 
@@ -440,7 +440,7 @@ def test_who_is_in_a_directory_that_was_removed_is_told_so(run, shop, monkeypatc
     done = run("list", "--json")
 
     assert done.code == 3
-    assert json.loads(done.out)["error"] == "The directory that this is run in was removed"
+    assert json.loads(done.out)["error"] == "The current directory was removed"
     assert "was removed" in next(doctor._project()).detail
 
 

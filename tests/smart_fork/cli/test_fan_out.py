@@ -138,7 +138,7 @@ def test_named_sessions_are_forked_where_each_answers(run, forked, world, shop):
     [
         (["--at", "4", "go on"], "only for one session"),
         (["--intent", "x", "go on"], "--intent is only for"),
-        (["--in", "here", "go on"], "take the place"),
+        (["--in", "here", "go on"], "replace this"),
         (["--at", "match"], "need an intent"),
         (["--no-worktree", "--with-changes", "go on"], "--no-worktree goes with neither"),
     ],
@@ -192,7 +192,7 @@ def test_top_forks_what_fits_and_says_how_many_are_left_out(run, world, shop, fo
 
     assert [knows] == [one["resume_session_id"] for one in told["forks"]]
     assert 2 == told["left_out"]
-    assert "2 more were left out: their chances are below 0.30. --min-score 0 takes all." in done.err
+    assert "2 more were skipped: their scores are below 0.30. --min-score 0 takes all." in done.err
     assert (3, False) == (len(everything["forks"]), "left_out" in everything)
 
 

@@ -242,6 +242,6 @@ def test_what_cannot_be_printed_is_an_error_and_what_nobody_wants_to_be_told_is_
     done = subprocess.run(["bash", "-c", shell + statuses], capture_output=True, text=True, check=False)
 
     assert [*done.stdout.split()] == ["1", "0", "3"]
-    assert "What it prints could not be written: No space left on device" in done.stderr
+    assert "The output could not be written: No space left on device" in done.stderr
     assert "Session not found" in done.stderr
     assert "Traceback" not in done.stderr

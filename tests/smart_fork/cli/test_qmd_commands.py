@@ -33,7 +33,7 @@ def test_a_failure_to_embed_is_an_error_though_words_are_found(world, shop, qmd,
     done = run("index", "run")
 
     assert done.code == 1
-    assert "qmd has the words, not the meaning: qmd embed failed: no models" in done.err
+    assert "qmd has words but no embeddings: qmd embed failed: no models" in done.err
     assert world.ids(RETRY, shop) == [knows]
 
 

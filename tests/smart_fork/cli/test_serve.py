@@ -138,7 +138,7 @@ def test_a_service_that_does_not_take_the_token_is_an_error(run, home):  # noqa:
     done = run("service", "rotate")
 
     assert 1 == done.code
-    assert "has not taken it" in done.err
+    assert "did not accept it" in done.err
     assert "smart-fork service stop" in done.err
 
 
@@ -159,6 +159,6 @@ def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, 
     _print_address(Address("127.0.0.1", 8766, 1, "0", "now"))
 
     said = capsys.readouterr().err
-    assert "Serving at http://127.0.0.1:8766. Ctrl-C ends it; from elsewhere: smart-fork service stop" in said
+    assert "Serving at http://127.0.0.1:8766. Ctrl-C ends it, or elsewhere: smart-fork service stop" in said
     assert "smart-fork open" in said
     assert f'http://127.0.0.1:8766/mcp --header "Authorization: Bearer $(cat {home}/.smart-fork/service-token)"' in said

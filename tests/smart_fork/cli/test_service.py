@@ -70,7 +70,7 @@ def test_status_says_whether_it_runs(run, systemd):
     systemd.answers["show"] = (0, "LoadState=loaded\nActiveState=failed\nResult=exit-code\nExecMainStatus=1", "")
     stopped = run("service", "status")
     assert 1 == stopped.code
-    assert "does not run; it ended last with exit-code, status 1" in stopped.out
+    assert "does not run; last exit: exit-code, status 1" in stopped.out
     assert "say why" in stopped.err
 
 

@@ -107,8 +107,8 @@ def test_a_session_that_is_running_is_not_started_twice(run, world, scripted, sh
     for command in (("resume", session), ("resume", first["worker_id"]), ("continue", "--agent", agent)):
         refused = run(*command, "and on", *HEADLESS)
         assert (1, "") == (refused.code, refused.out)
-        assert "and was not told the prompt" in refused.err
-        assert "hears nothing before it has ended" in refused.err
+        assert "The prompt was not sent" in refused.err
+        assert "takes no message before it ends" in refused.err
     assert 1 == len(scripted.ran())
 
 
@@ -141,7 +141,7 @@ def test_each_worker_that_went_on_in_a_session_leads_to_it(run, world, scripted,
         again = json.loads(run("resume", worker_id, *HEADLESS, "--json").out)
         assert (ids[-1], session, True) == (again["worker_id"], again["session_id"], again["already_running"])
         refused = run("message", worker_id, "more")
-        assert f"{ids[-1]} works without a terminal" in refused.err
+        assert f"{ids[-1]} has no terminal" in refused.err
     listed = json.loads(run("active", "--include-closed", "--json").out)["workers"]
     assert {session} == {one["session_id"] for one in listed}
 

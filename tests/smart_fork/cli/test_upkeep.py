@@ -36,7 +36,7 @@ class TestIndex:
         first = self.break_lines(world, shop, 4)
 
         done = run("index", "run")
-        assert done.err == "7 broken lines in 2 logs; `smart-fork index status --json` says which\n"
+        assert done.err == "7 broken lines in 2 logs; `smart-fork index status --json` lists them\n"
         assert run("index", "run").err == ""
 
         with first.open("a") as file:
@@ -112,7 +112,7 @@ class TestIndex:
         done = run("index", "run", "--json")
 
         assert done.code == 1
-        assert json.loads(done.out)["error"] == "Words are indexed, meaning is not: no weights"
+        assert json.loads(done.out)["error"] == "Words are indexed, embeddings are not: no weights"
 
     def test_another_process_is_at_it(self, run, world, shop, monkeypatch):
         from indexer.writer import only_writer
@@ -199,7 +199,7 @@ class TestDemo:
     def test_whoever_has_seen_it_is_told_how_to_go_on_with_their_own_sessions(self, run):
         done = run("demo")
 
-        assert "These sessions are gone again. On your own," in done.err
+        assert "The example sessions are deleted. Try your own," in done.err
         assert re.findall(r"^  (smart-fork \w+)", done.err, re.MULTILINE) == ["smart-fork find", "smart-fork setup"]
 
     def test_it_can_be_kept_and_read_by_programs(self, run):

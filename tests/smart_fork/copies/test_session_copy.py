@@ -352,7 +352,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
     claude_session.write_text(claude_session.read_text().replace('"a4"', '"b4"'))
     before = snapshot(claude_session.parent)
 
-    with pytest.raises(ForkRefused, match="has changed while it was read"):
+    with pytest.raises(ForkRefused, match="changed during reading"):
         session_copy.write_copy(
             READERS["claude"], session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
         )

@@ -40,7 +40,7 @@ def test_a_turn_with_results_of_two_calls_names_the_one_that_stays():
     gone = closure(turns, {"a"})
 
     assert {"a", "r"} == gone
-    assert [CutWarning("r", "holds the result of y, whose call stays in turn b")] == verify(turns, gone)
+    assert [CutWarning("r", "holds the result of y, but its call stays in turn b")] == verify(turns, gone)
     assert [] == verify(turns, {"a", "b", "r"})
 
 
@@ -52,8 +52,8 @@ def test_a_plan_checks_what_goes_with_what_was_named_and_not_only_that():
     planned = plan(session, {"a"})
 
     assert [] == verify(turns, {"a"})
-    assert (CutWarning("r", "holds the result of y, whose call stays in turn b"),) == planned.warnings
-    with pytest.raises(Refused, match="whose call stays in turn b"):
+    assert (CutWarning("r", "holds the result of y, but its call stays in turn b"),) == planned.warnings
+    with pytest.raises(Refused, match="but its call stays in turn b"):
         refuse(planned)
 
 

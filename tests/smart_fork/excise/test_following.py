@@ -144,7 +144,7 @@ def test_a_branch_that_says_it_itself_is_named(world, shop):
         [one["path"] for one in done["left"]],
         [one["path"] for one in done["followed"]],
     )
-    assert "of its own" in done["left"][0]["reason"]
+    assert "contain the cut text" in done["left"][0]["reason"]
     assert not check(first)["ok"]
 
 

@@ -139,12 +139,12 @@ def test_where_no_transcript_is_named_it_is_the_newest_of_the_agent_that_is(home
     assert codex_session == located(None, "codex")
     assert default_cursor_path() == located(None, "cursor")
     codex_session.unlink()
-    with pytest.raises(NotFound, match="There is no transcript of Codex"):
+    with pytest.raises(NotFound, match="No transcript of Codex"):
         located(None, "codex")
 
 
 def test_only_a_file_with_several_conversations_lists_them(claude_session):
-    with pytest.raises(Usage, match="There is one conversation in each file of claude"):
+    with pytest.raises(Usage, match="One file has one conversation with claude"):
         cutter("claude").conversations(claude_session)
 
 

@@ -170,7 +170,7 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
         assert turn.raw in raws or turn.id in outcome["relinked"] or turn.id.startswith("line-")
     assert {one.reason.split()[2] for one in broken_links(after)} <= gaps
     assert {one.reason for one in dangling(after.turns)} <= {one.reason for one in dangling(session.turns)} | {
-        f"holds the result of {one}, which no turn before calls" for one in duplicated(list(session.turns))
+        f"holds the result of {one}, which no earlier turn calls" for one in duplicated(list(session.turns))
     }
     assert not path.read_bytes() or path.read_bytes().endswith(b"\n")
     again = plan(after, set(outcome["removed"]) & {turn.id for turn in after.turns if not turn.id.startswith("line-")})

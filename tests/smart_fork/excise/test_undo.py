@@ -61,7 +61,7 @@ def test_the_command_says_all_that_was_put_back_and_fails_where_something_was_no
     assert 1 == undone.code
     assert before[:2] == contents(family[:2])
     assert [f"Restored {path} from" in undone.out for path in family] == [True, True, False, False]
-    assert f"not restored: {family[2]}: The session has gone on since" in undone.err
+    assert f"not restored: {family[2]}: The session continued after the cut" in undone.err
     assert f"not restored: {family[3]}: it no longer exists" in undone.err
     assert not family[3].exists()
 
@@ -147,18 +147,18 @@ def test_verify_is_content_with_a_call_that_its_agent_has_left_unanswered(world,
 def test_codex_s_header_only_goes_when_it_is_insisted_on_and_verify_says_what_is_broken(codex_session):
     before = codex_session.read_bytes()
 
-    with pytest.raises(Refused, match="without turn 0, its header, Codex cannot load the session any more"):
+    with pytest.raises(Refused, match="without turn 0, its header, Codex can no longer load the session"):
         cut(Request(str(codex_session), ids=("0",)))
     dry = cut(Request(str(codex_session), ids=("0",), dry_run=True))
 
-    assert ["without turn 0, its header, Codex cannot load the session any more"] == [
+    assert ["without turn 0, its header, Codex can no longer load the session"] == [
         one["reason"] for one in dry["warnings"]
     ]
     assert before == codex_session.read_bytes()
     cut(Request(str(codex_session), ids=("0",), force=True))
     found = check(str(codex_session))
     assert not found["ok"]
-    assert "no session_meta" in found["dangling"][0]["reason"]
+    assert "not session_meta" in found["dangling"][0]["reason"]
 
 
 # -- Cursor

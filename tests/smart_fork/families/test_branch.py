@@ -150,7 +150,7 @@ def test_a_session_in_which_an_answer_is_being_written_is_refused(any_session, h
     assert "Branched conversation" not in branch(SESSION, at=0)["title"]
     age(path, 3600)
     made = branch(SESSION)
-    assert ["What the agent had not finished is not in the branch"] == made["warnings"]
+    assert ["The unfinished answer is not in the branch"] == made["warnings"]
     assert "one more" not in Path(made["path"]).read_text()
 
 
@@ -292,7 +292,7 @@ def test_what_belongs_to_the_session_comes_with_it(claude_session, home):
     copied = home / ".claude/file-history" / made["session_id"]
     assert {"a@v1"} == set(snapshot(copied))
     assert {"tool-results/1.txt"} == set(snapshot(Path(made["path"]).with_suffix("")))
-    assert ["2 earlier versions of files are gone: /rewind cannot bring them back"] == made["warnings"][1:]
+    assert ["2 earlier versions of files are gone: /rewind cannot restore them"] == made["warnings"][1:]
     kept = [r for r in records(made["path"]) if r["type"] == "file-history-snapshot"]
     assert ["u1"] == [r["messageId"] for r in kept]
 
@@ -383,7 +383,7 @@ def test_a_caller_s_own_session_that_is_not_written_down_is_at_work(home):
     with pytest.raises(ForkRefused, match=REFUSED) as caught:
         branch(SESSION, clock=clock, caller_session_id=SESSION)
 
-    assert "has just begun" in caught.value.hint
+    assert "no log yet" in caught.value.hint
     assert 2 < clock.slept < 5
 
 
@@ -493,7 +493,7 @@ def test_a_session_that_was_forked_from_one_that_is_gone(home, repo):
     write_log(codex_path(home, SESSION), codex_records(SESSION, repo, ["third"], start=9, history_base=base))
     before = everything(home)
 
-    with pytest.raises(NotFound, match="forked from is gone"):
+    with pytest.raises(NotFound, match="parent session is gone"):
         branch(SESSION)
 
     assert before == everything(home)

@@ -126,7 +126,7 @@ def test_a_branch_as_another_agents_is_told_of_it_and_of_its_family(world, shop)
     assert (first, 1) == (branched.parent.session_id, branched.at)
     assert branched.resume_command.endswith(f"codex resume {branched.session_id}")
     assert f"claude --resume {first}" in branched.resume_original
-    assert any("Codex is told of this session of Claude Code" in one for one in branched.warnings)
+    assert any("of this Claude Code session" in one for one in branched.warnings)
     assert [(0, "claude", first), (1, "codex", branched.session_id)] == told(first)
 
 

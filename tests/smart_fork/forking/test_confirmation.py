@@ -114,7 +114,7 @@ def test_a_program_that_never_hears_is_told_of(plan):
 
     assert found.untold
     assert HEARS_SECONDS <= clock.slept < HEARS_SECONDS + 2
-    assert "The prompt could not be typed: type it yourself. See: tmux attach" == remark(
+    assert "The prompt could not be typed. Type it yourself. See: tmux attach" == remark(
         plan, Started(attach="tmux attach"), found
     )
 
@@ -124,7 +124,7 @@ def test_nothing_is_typed_into_a_question(plan):
     found, _ = wait_for(plan, place)
 
     assert ([], []) == (place.pasted, place.keys)
-    assert "Its prompt has not been typed." in remark(plan, Started(), found)
+    assert "Its prompt was not typed." in remark(plan, Started(), found)
 
 
 def test_a_program_that_does_not_take_what_is_typed_is_told_of(plan):

@@ -30,7 +30,7 @@ def test_an_agent_that_ends_before_it_has_taken_the_prompt_is_an_error(launch, s
     with pytest.raises(ProgramFailed) as caught:
         launch(source, processes)
 
-    assert f"{source.agent} ended before it had taken its prompt{how}: Something went wrong" == caught.value.message
+    assert f"{source.agent} ended before it took its prompt{how}: Something went wrong" == caught.value.message
     assert str(processes.started[0]["log"]) in caught.value.hint
     assert 0 == clock.slept
     with Registry() as registry:
@@ -116,14 +116,14 @@ def test_one_that_could_not_reach_its_model_has_taken_nothing(launch, claude_ses
 
     processes.on_start = refuse
 
-    with pytest.raises(ProgramFailed, match="ended before it had taken its prompt"):
+    with pytest.raises(ProgramFailed, match="ended before it took its prompt"):
         launch(source_of("claude", claude_session, repo), processes)
 
 
 ENDINGS = {
-    "exit 0": ("go on", "it had taken its prompt", " (exit status 0)"),
+    "exit 0": ("go on", "it took its prompt", " (exit status 0)"),
     "sleep 1; exit 3": (None, "it was ready", " (exit status 3)"),
-    "kill -9 $$": ("go on", "it had taken its prompt", " (killed by SIGKILL)"),
+    "kill -9 $$": ("go on", "it took its prompt", " (killed by SIGKILL)"),
 }
 
 

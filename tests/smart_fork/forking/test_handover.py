@@ -187,7 +187,7 @@ def test_no_agent_is_given_another_ones_log_as_it_is(world, shop):
     session = read(world.claude(shop, *SAID))
     spec = WorkerSpec("fork", "codex", source_of(session), Options("go", place="process"))
 
-    with pytest.raises(ForkRefused, match="cannot be forked with Codex as it is") as refused:
+    with pytest.raises(ForkRefused, match="cannot be forked with Codex") as refused:
         fork(spec)
 
     assert "--as codex" in refused.value.hint
@@ -228,8 +228,8 @@ def test_what_is_too_much_for_the_others_model_is_told_from_an_exchange_on(world
     assert (3, 5) == (forked.handed.exchanges, forked.handed.earlier)
     assert "step 5 of the work" == words(copy)[0]
     raw = READERS["codex"].read(copy.source_path, keep_raw=True).session.turns[0].raw.decode()
-    assert "… 5 exchanges left out here." in raw
-    assert f"They are in session {parent} from message 0 on: smart-fork shows them." in raw
+    assert "… 5 exchanges dropped here." in raw
+    assert f"They are in session {parent}, from message 0: smart-fork shows them." in raw
     assert "step 0 of the work" not in raw
     assert forked.handed.tokens < 2_000
 
@@ -290,9 +290,9 @@ def test_the_state_of_the_repository_at_the_cut_is_told(world, monkeypatch):
     session = read(parent)
     said = handover(session, len(session.turns) - 1, "codex").said[0].text
 
-    assert "Edited, and not seen to be committed by then: late.py." in said
+    assert "Edited, and probably uncommitted then: late.py." in said
     assert "early.py" not in said
-    assert f"It was at commit {head[:10]} on branch main then." in said
+    assert f"The repository was then at commit {head[:10]} on branch main." in said
 
 
 @pytest.mark.usefixtures("played")
@@ -331,8 +331,8 @@ def test_a_worker_of_another_agent_than_the_sessions_is_told_of_it(world, shop, 
 
     assert not isinstance(started, NotSpawned)
     assert list(SAID) == words(read(started.session_id))
-    assert "Codex is told of this session of Claude Code: 3 exchanges" in " ".join(started.warnings)
-    with pytest.raises(ForkRefused, match="cannot go on with codex") as refused:
+    assert "Codex receives 3 exchanges of this Claude Code session" in " ".join(started.warnings)
+    with pytest.raises(ForkRefused, match="cannot be resumed by codex") as refused:
         spawn([asked | {"resume_session_id": parent, "prompt": "go on"}])
     assert "fork_from" in refused.value.hint
 
@@ -345,7 +345,7 @@ def test_the_command_hands_over_and_says_what_was_told(world, shop, run):  # noq
     refused = run("fork", parent, "now the tests", "--as", "emacs")
 
     assert 0 == done.code
-    assert "Codex is told of this session of Claude Code: 3 exchanges" in done.err
+    assert "Codex receives 3 exchanges of this Claude Code session" in done.err
     assert "codex exec" in done.out
     assert 0 != refused.code
     assert "emacs" in refused.err

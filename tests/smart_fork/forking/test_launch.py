@@ -145,7 +145,12 @@ def test_what_cannot_work_is_refused_before_anything_is_made(launch, source, hom
     bad = {
         "gone": (source.__class__(agent, NEW, home / "no.jsonl", source.cwd), {}, NotFound, "gone"),
         "no directory": (source, {"cwd": home / "no"}, NotFound, "No such directory"),
-        "no cwd": (source.__class__(agent, SESSION, source.source_path, ""), {}, ForkRefused, "not known where"),
+        "no cwd": (
+            source.__class__(agent, SESSION, source.source_path, ""),
+            {},
+            ForkRefused,
+            "its directory is unknown",
+        ),
         "no prompt": (source, {"prompt": None}, Usage, "needs a prompt"),
         "place": (source, {"place": "moon"}, Usage, "Unknown place"),
         "id": (source.__class__(agent, "../x", source.source_path, source.cwd), {}, Usage, "Invalid source"),
@@ -251,7 +256,7 @@ def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
     assert forked.terminal_id in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
     assert forked.worker_id in private_tmux("list-windows", "-a", "-F", "#{window_name}")
     assert not silent.confirmed
-    assert "does not show a line to type in yet" in silent.warnings[0]
+    assert "shows no input line yet" in silent.warnings[0]
 
 
 @agents
@@ -351,7 +356,7 @@ def test_what_was_started_stands_whatever_cannot_be_noted_of_it(launch, source, 
 
     assert 1 == len(processes.started)
     assert any(home.rglob(f"*{forked.new_session_id}.jsonl"))
-    assert ["It was started, but that could not be noted: the disk is full"] == [
+    assert ["It was started, but the register of workers failed: the disk is full"] == [
         one for one in forked.warnings if "Forked after" not in one
     ]
     with Registry() as registry:

@@ -121,9 +121,9 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
 @agents
 def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(world, parent, played, agent):
     engine = Engine(world.model)
-    with pytest.raises(NotFound, match=f"No passage of {parent} answers that: the chance is 0.00") as refused:
+    with pytest.raises(NotFound, match=f"No passage of {parent} answers that: its score is 0.00") as refused:
         fork_at_match(parent, "zanzibar pancakes", engine, Options(place="process"))
-    assert "Without `match` all of it is forked" in refused.value.hint
+    assert "fork all of it without `match`" in refused.value.hint
 
     least = Spending(Wanted("match"), "zanzibar pancakes", engine=engine)
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
@@ -140,7 +140,7 @@ def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_l
 
     kept = fork_session(parent, Options("go on", place="process"), dry_run=True, budget=asked)
 
-    assert "nothing fits: the chance is 0.00" in " ".join(kept.warnings)
+    assert "nothing fits: the best score is 0.00" in " ".join(kept.warnings)
     assert "answers" not in {one.why for one in kept.selection.exchanges[:-1]}
     assert not any("match" in one.option for one in kept.ways)
 

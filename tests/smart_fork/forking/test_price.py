@@ -77,7 +77,7 @@ def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):
 
 def test_a_price_is_said_in_words():
     assert price_in_words(ForkPrice(90_000, 90_000, cached=True)) == (
-        "It loads about 90,000 tokens, which its model may still have in its cache"
+        "It loads about 90,000 tokens, which may still be cached"
     )
     assert (
         price_in_words(ForkPrice(4_000, 90_000)) == "It loads about 4,000 of 90,000 tokens, probably no longer cached"
@@ -117,8 +117,8 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
         "  whole session              90,000 tokens  used 2 min ago, may still be in its model's cache",
         "  --at 4                      4,000 tokens  used 2 h ago, probably no longer cached",
         "  --at match                  2,000 tokens  used 2 d ago, probably no longer cached",
-        "  --at 1                        900 tokens  when it was sent is not known",
-        "  --budget match                900 tokens  in another form, in no cache",
+        "  --at 1                        900 tokens  last use unknown",
+        "  --budget match                900 tokens  another form, not cached",
     ] == [*ways_in_words(compared)][1:]
 
 

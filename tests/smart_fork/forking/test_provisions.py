@@ -98,7 +98,7 @@ def test_without_a_login_nothing_starts_and_what_is_missing_is_named(given, home
         given()
 
     assert (
-        "Nothing was started: Claude Code is not logged in here: ANTHROPIC_API_KEY, which your own environment has had, "
+        "Nothing was started: Claude Code is not logged in here: ANTHROPIC_API_KEY, which your environment had, "
         "is not set, and your login shell (sh) does not set it"
     ) == refused.value.message
     assert "claude auth login" in refused.value.hint
@@ -128,7 +128,7 @@ def test_an_agent_that_is_logged_in_starts_and_what_is_missing_is_said(given, as
 
     (said,) = given().notes
 
-    assert "starts with what it finds: ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR, which your own" in said
+    assert "starts with the login that it finds: ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR, which your" in said
     assert said.endswith("does not set them")
 
 

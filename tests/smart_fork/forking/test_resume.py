@@ -131,7 +131,7 @@ def test_a_session_that_is_being_written_to_is_left_alone(agent, old):
     world = world_of(agent, FakeProcesses(), clock=clock)
     os.utime(old, (clock.now() - FRESH_SECONDS + 1,) * 2)
 
-    with pytest.raises(ForkRefused, match="seems to be open elsewhere: its log was written to just now") as caught:
+    with pytest.raises(ForkRefused, match="seems to be open elsewhere: its log changed just now") as caught:
         session_to_resume(SESSION, world=world)
     assert "--force" in caught.value.hint
     assert session_to_resume(SESSION, force=True, world=world)

@@ -106,8 +106,8 @@ def test_nothing_is_forked_where_nothing_fits_and_the_answer_says_how_to_do_it_a
     assert "forked_session" not in answer
     assert 2 == answer["count"] == len(answer["results"])
     assert answer["results"][0]["score"] < 0.3
-    assert answer["error"].startswith("Nothing was forked: the chance that the best session")
-    assert answer["error"].endswith(", and 0.30 is the least.")
+    assert answer["error"].startswith("Nothing was forked: the best score")
+    assert answer["error"].endswith(", below 0.30.")
     assert "smart-fork fork ID" in answer["hint"]
     assert "--min-score" in answer["hint"]
 
@@ -147,7 +147,7 @@ def test_where_what_fits_cannot_be_forked_what_does_not_fit_is_not_taken_instead
     answer = ask(world, shop, min_score=world.find(RETRY, shop)["results"][1]["score"] + 0.01, auto_fork=True)
 
     assert forks.calls == []
-    assert f"{two[0]} fits, and cannot be forked: " in answer["error"]
+    assert f"{two[0]} fits but cannot be forked: " in answer["error"]
 
 
 def test_an_index_beyond_the_results_is_said_with_the_results(world, shop, two, forks):

@@ -71,7 +71,10 @@ REFUSED = {
     ": Session not found: 0000000000": ({"fork_from": "0000000000"}, NotFound),
     ": No claude session to continue in": ({"continue_session": True}, NotFound),
     ": Only a fork can have a worktree": ({"resume_session_id": SESSION, "worktree": True, "force": None}, Usage),
-    ": A claude session cannot go on with codex": ({"resume_session_id": SESSION, "agent_type": "codex"}, ForkRefused),
+    ": A claude session cannot be resumed by codex": (
+        {"resume_session_id": SESSION, "agent_type": "codex"},
+        ForkRefused,
+    ),
     ": No message 99": ({"fork_from": SESSION, "at": 99}, NotFound),
 }
 
@@ -251,7 +254,7 @@ def test_claude_forks_nothing_where_no_session_is_named(played, order):
     (result,) = run(played, order(fork_session=True))
 
     assert "new" == result["kind"]
-    assert "fork_session says nothing where no session is named" == result["warnings"][0]
+    assert "fork_session is ignored without resume_session_id or continue_session" == result["warnings"][0]
     assert "--fork-session" not in played.started[0]["argv"]
 
 
@@ -273,7 +276,7 @@ def test_all_together_are_waited_for_hardly_longer_than_one_fork_is(played, orde
 
     least = CONFIRM_SECONDS + 2 * LEAST_SECONDS
     assert least <= clock.slept < least + 1
-    assert all(any("has not taken the prompt in 20 seconds" in text for text in one["warnings"]) for one in results)
+    assert all(any("did not take the prompt within 20 seconds" in text for text in one["warnings"]) for one in results)
     assert [False] * 3 == [one["confirmed"] for one in results]
 
 

@@ -172,7 +172,7 @@ def test_a_tab_that_is_gone_and_an_odd_key_are_refused(iterm2, running):
     assert PLACE.screen(gone, running, ENV) is None
     with pytest.raises(ForkRefused, match="closed"):
         PLACE.paste(gone, "x", running, ENV)
-    with pytest.raises(ForkRefused, match="Not a key"):
+    with pytest.raises(ForkRefused, match="Unknown key"):
         PLACE.press(TAB, "C-c", running, ENV)
     PLACE.close(gone, running, ENV)
 

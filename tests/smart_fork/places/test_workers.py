@@ -234,5 +234,5 @@ def test_a_place_is_chosen_by_name_or_by_what_is_installed(monkeypatch, home):
 @pytest.mark.parametrize("said", ["", "%7", "no window", "%7 x"])
 def test_tmux_that_does_not_say_which_window_it_opened_is_a_failure(worker, repo, said):
     """F-119: nothing is taken for a window that is none."""
-    with pytest.raises(ProgramFailed, match="did not say which window"):
+    with pytest.raises(ProgramFailed, match="did not name the new window"):
         TmuxPlace().start(plan_of(["a", "b"], repo), worker, FakeProcesses({"tmux": (0, said)}), os.environ)

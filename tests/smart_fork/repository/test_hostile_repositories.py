@@ -222,7 +222,7 @@ def test_a_worktree_that_now_leads_to_another_repository_is_not_compared(repo, m
     (made.path / ".git").symlink_to(other)
 
     for _ in range(2):
-        with pytest.raises(SmartForkError, match="git is not run in"):
+        with pytest.raises(SmartForkError, match="smart-fork does not run git in"):
             difference(made.path, made.base, PROCESSES)
         (made.path / ".git").unlink(missing_ok=True)  # without any it would be taken for the repository around it
 

@@ -92,7 +92,7 @@ def test_changes_that_were_carried_over_are_kept_too_and_called_so(repo):
     (repo / "README.md").write_text("changed")
     made = create_worktree(repo, "x", PROCESSES, with_changes=True)
 
-    assert_kept(made, "has 1 uncommitted or new file, as they were carried over")
+    assert_kept(made, "has 1 uncommitted or new file, as copied at the start")
     (made.path / "README.md").write_text("changed again")
     assert_kept(made, "has 1 uncommitted or new file; ")
     git(made.path, "checkout", "README.md")
@@ -117,7 +117,7 @@ def test_what_is_ignored_is_not_kept(made):
 
 def test_commits_are_kept_until_another_branch_or_a_remote_has_them(made, repo, home):
     commit(made.path)
-    assert_kept(made, "has 1 commit that no other branch has")
+    assert_kept(made, "has 1 commit on no other branch")
     git(home, "init", "-q", "--bare", "remote.git")
     git(repo, "remote", "add", "origin", str(home / "remote.git"))
     git(made.path, "push", "-q", "origin", "HEAD:elsewhere")
@@ -199,7 +199,7 @@ def test_the_branch_of_a_worktree_that_is_gone_is_kept_with_its_commits(made, re
     commit(made.path)
     git(repo, "worktree", "remove", str(made.path))
 
-    assert_kept(made, "has 1 commit that no other branch has")
+    assert_kept(made, "has 1 commit on no other branch")
 
 
 def test_a_moved_worktree_is_left_where_it_is(made, home):
@@ -242,7 +242,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
     said = remove_if_saved(path, branch, made.base, PROCESSES)
 
     assert said
-    assert "left alone" in said
+    assert "stays" in said
     assert os.path.lexists(path)
     assert there == snapshot(repo)
     assert refs == git(repo, "for-each-ref")
@@ -252,7 +252,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
 def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
     said = remove_if_saved(made.path, branch, made.base, PROCESSES)
 
-    assert "left alone" in str(said)
+    assert "stays" in str(said)
     assert made.path.exists()
     assert "main" in git(repo, "branch")
 

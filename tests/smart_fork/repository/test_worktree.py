@@ -111,7 +111,7 @@ def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     empty = home / "empty"
     empty.mkdir()
     git(empty, "init", "-q")
-    with pytest.raises(ForkRefused, match="no commit yet"):
+    with pytest.raises(ForkRefused, match="No commit yet"):
         create_worktree(empty, None, PROCESSES)
     git(home, "init", "-q", "--bare", "bare.git")
     for inside in ("bare.git", "bare.git/hooks"):

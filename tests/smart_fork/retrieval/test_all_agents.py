@@ -21,7 +21,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 OTHER = ("rename the changelog", "It is called HISTORY.md now")
 ASKED = {"client": "codex-mcp-client", "intent": RETRY}
 NOTICE = (
-    "No session of Codex fits, so those of Claude Code were searched as well: "
+    "No session of Codex fits, so sessions of Claude Code were searched too: "
     "a fork of one of these starts Claude Code, not Codex"
 )
 
@@ -70,7 +70,7 @@ def test_where_nobody_elses_are_found_either_that_is_said(world: World, shop):
     found = answer(world, client="codex-mcp-client", intent="xylophone quartz")
 
     assert {own} >= {hit["session_id"] for hit in found["results"]}
-    assert "No session of Codex fits; the other agents' sessions were searched as well" == found["agents_notice"]
+    assert "No session of Codex fits; other agents' sessions were searched too" == found["agents_notice"]
 
 
 def test_the_index_of_a_result_means_the_same_when_it_is_forked(world: World, shop, monkeypatch):

@@ -46,15 +46,15 @@ def store():
     ("counts", "left", "rate", "last", "said"),
     [
         ((100, 100), 0, 0.0, "", ""),
-        ((1000, 404), 0, 5.0, "", "The index is 40 % embedded; the rest is being done in the background, about 1 min 59 s."),
-        ((1000, 400), None, 0.0, "", "The index is 40 % embedded; the rest is being done in the background."),
+        ((1000, 404), 0, 5.0, "", "The index is 40 % embedded; the rest continues in the background, about 1 min 59 s."),
+        ((1000, 400), None, 0.0, "", "The index is 40 % embedded; the rest continues in the background."),
         ((1000, 400), 0, 0.0, '{"seconds": 10.0, "embedded": 100}',
-         "The index is 40 % embedded; the rest is being done in the background, about 1 min 0 s."),
+         "The index is 40 % embedded; the rest continues in the background, about 1 min 0 s."),
         ((1000, 400), 0, 0.0, '{"seconds": {}, "embedded": null}',
-         "The index is 40 % embedded; the rest is being done in the background."),
-        ((0, 0), 3, 0.0, "", "3 logs are still to be read; the rest is being done in the background."),
+         "The index is 40 % embedded; the rest continues in the background."),
+        ((0, 0), 3, 0.0, "", "3 logs are not read yet; the rest continues in the background."),
         ((10, 9), 3, 1.0, "",
-         "3 logs are still to be read and the index is 90 % embedded; the rest is being done in the background, about 1 s."),
+         "3 logs are not read yet and the index is 90 % embedded; the rest continues in the background, about 1 s."),
     ],
 )  # fmt: skip
 def test_one_line_says_how_far_it_is_who_does_the_rest_and_how_long_that_takes(
@@ -73,7 +73,7 @@ def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
     complete = find(request, Engine(world.model, unfinished=lambda _: None)).as_json()
 
     assert "background_notice" not in without
-    assert "The index is 0 % embedded; the rest is being done in the background." == begun["background_notice"]
+    assert "The index is 0 % embedded; the rest continues in the background." == begun["background_notice"]
     assert "background_notice" not in complete
 
 

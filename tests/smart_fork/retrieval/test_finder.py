@@ -431,7 +431,7 @@ class TestOtherScripts:
         world.model.model = f"{DEFAULT_MODEL}@0"
         world.claude(shop, RETRY, DONE)
 
-        assert "Say it in English" in world.find("повторять загрузку", shop)["language_notice"]
+        assert "Add English phrasings" in world.find("повторять загрузку", shop)["language_notice"]
 
     @pytest.mark.parametrize(
         ("theirs", "asked", "said"),
@@ -469,7 +469,7 @@ def test_a_pointer_into_another_repository_finds_nothing_of_it_and_the_answer_sa
     own = world.claude(forged, RETRY, DONE)
 
     assert ([own], [secret]) == (world.ids(RETRY, forged), world.ids(RETRY, shop))
-    assert "does not say that" in world.find(RETRY, forged)["project_notice"]
+    assert "does not point back" in world.find(RETRY, forged)["project_notice"]
     assert "project_notice" not in world.find(RETRY, shop)
 
 

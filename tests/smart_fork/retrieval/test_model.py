@@ -47,7 +47,7 @@ def test_it_is_loaded_once_for_all_who_ask():
 def test_nobody_waits_longer_than_allowed_and_later_it_answers():
     slow = Slow()
     model = BackgroundModel(slow, 0.0)
-    with pytest.raises(ModelUnavailableError, match="still being loaded"):
+    with pytest.raises(ModelUnavailableError, match="still loading"):
         model.embed(["x"])
     with pytest.raises(ModelUnavailableError):
         _ = model.dimensions

@@ -35,13 +35,13 @@ PLACES: dict[str, str] = {
 #: How a file among the logs can be odd, and what is said of it.
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "NULs without an end": (lambda path: sparse(path, HUGE), "no line break in 64 MiB"),
-    "a few NULs": (lambda path: path.write_bytes(b"\0" * 5000), "nothing but blanks and NULs"),
-    "line breaks": (lambda path: path.write_bytes(b"\n" * 300_000), "nothing but blanks and NULs"),
-    "another language": (lambda path: path.write_bytes(b"no JSON\n" * 100), "no line is a record"),
+    "a few NULs": (lambda path: path.write_bytes(b"\0" * 5000), "only blanks and NUL bytes"),
+    "line breaks": (lambda path: path.write_bytes(b"\n" * 300_000), "only blanks and NUL bytes"),
+    "another language": (lambda path: path.write_bytes(b"no JSON\n" * 100), "no line is a valid record"),
     "a FIFO": (os.mkfifo, "a FIFO"),
     "a folder": (Path.mkdir, "a folder"),
     "a device": (lambda path: path.symlink_to("/dev/zero"), "a device"),
-    "a dangling link": (lambda path: path.symlink_to("gone"), "a link that leads nowhere"),
+    "a dangling link": (lambda path: path.symlink_to("gone"), "a broken link"),
 }
 odd = pytest.mark.parametrize("kind", ODD)
 

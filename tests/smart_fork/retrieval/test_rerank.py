@@ -127,7 +127,7 @@ def untrained(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "has not learned")]
+    "made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "was not trained")]
 )
 @pytest.mark.full
 def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tmp_path, made):

@@ -65,7 +65,7 @@ def test_where_a_lower_score_stands_above_a_higher_one_the_answer_says_why(world
 
     assert [hit["session_id"] for hit in answer["results"]] == [good, left]
     assert answer["results"][0]["score"] < answer["results"][1]["score"]
-    assert "better to fork" in answer["order_notice"]
+    assert "better outcome" in answer["order_notice"]
 
 
 def test_a_session_that_is_likelier_by_more_stays_first_whatever_became_of_it(world, shop):
@@ -146,7 +146,7 @@ def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
     found = an_answer(*(a_hit(score, str(score)) for score in (0.28, 0.31, 0.1)))
 
     assert [hit.score for _, hit in fitting(found, 1, None).hits] == [0.31]
-    with pytest.raises(Exception, match=r"is 0\.31, and 0\.50"):
+    with pytest.raises(Exception, match=r"is 0\.31, below 0\.50"):
         fitting(found, 1, 0.5)
 
 

@@ -151,7 +151,7 @@ def test_words_that_are_gone(settled):
     change("DELETE FROM session_words WHERE rowid = 1")
 
     assert {"words"} == wrong(settled)
-    assert "1 sessions of part 1 cannot be found by their words" == told(settled, "words")
+    assert "1 sessions of part 1 are missing from the word index" == told(settled, "words")
 
 
 def test_an_export_that_was_changed_and_one_that_is_missing(settled, shop):
@@ -168,7 +168,7 @@ def test_what_is_left_of_a_forgotten_session(settled):
     (state_home() / "forgotten.jsonl").write_text('["claude", "x", "now"]\n')
     export_path("claude", "x").write_text("secret")
 
-    assert "1 of forgotten sessions are still there" in told(settled, "exports")
+    assert "1 exports of forgotten sessions are still there" in told(settled, "exports")
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_vectors_that_are_cut_or_overwritten(settled, vectors):
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages have no vector where it should be"),
+        ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages lack their vector"),
         ("UPDATE vectors_chunks SET rowids = zeroblob(1024)", "that are no vectors of passages of its part"),
         ("UPDATE vectors_rowids SET chunk_offset = chunk_offset + 1", "that are no vectors of passages of its part"),
         ("DELETE FROM vectors_vector_chunks00", "has 0 bytes"),
-        ("DELETE FROM vectors_chunks", "vectors are where there are none"),
+        ("DELETE FROM vectors_chunks", "vectors belong to no passage"),
         ("DROP TABLE vectors_rowids", "no such table: vectors_rowids"),
     ],
 )
@@ -243,10 +243,7 @@ def test_logs_that_came_went_or_are_passed_over(settled, shop):
 
     assert f"1 logs are not in the index yet: {new}" in said
     assert f"1 logs that the index speaks of are gone: {gone}" in said
-    assert (
-        f"1 logs of those are not kept as a copy either, so that their sessions can be found and not forked: {gone}"
-        in said
-    )
+    assert f"1 logs of those have no kept copy: their sessions can be found, but not forked: {gone}" in said
     assert all(check.ok or check.optional for check in checked(settled)["logs"])
 
 

@@ -82,7 +82,7 @@ def asked_with(tools: list[types.Tool], reference: str, own: str, root: Path) ->
 def foreign(served, world, shop):
     """Another project with a session, a worker and a forgotten session; and a session of our own, all indexed."""
     theirs = world.repository("other")
-    session = world.claude(theirs, RETRY, DONE, session_id=f"a{uuid.uuid4()}"[:36])  # its beginning is no number
+    session = world.claude(theirs, RETRY, DONE, session_id=f"a{uuid.uuid4()}"[:36])  # its beginning is not a number
     own = world.claude(shop, "Paint the door", "The door is red.")
     with Registry() as registry:
         worker = registry.add(

@@ -232,12 +232,12 @@ def test_whoever_asks_beside_the_service_goes_on_when_the_token_is_changed(annou
         assert [] == servers(agent)
 
 
-@pytest.mark.parametrize("how", ["is another version", "has another token", "refuses", "has other settings"])
+@pytest.mark.parametrize("how", ["has another version", "has another token", "refuses", "has other settings"])
 def test_a_service_that_is_not_the_same_any_more_is_asked_no_more(announced, world, shop, how, monkeypatch):
     knows = world.claude(shop, RETRY, DONE)
     with front(shop) as agent:
         agent.call("list_sessions")
-        if how == "is another version":
+        if how == "has another version":
             monkeypatch.setattr("smart_fork.service.app.own_version", lambda: "9.9")
         elif how == "has another token":
             monkeypatch.setattr("smart_fork.service.token.Token.__call__", lambda _: "0" * 64)

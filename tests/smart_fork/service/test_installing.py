@@ -364,7 +364,7 @@ class TestBoth:
         monkeypatch.setattr(installation.os, "geteuid", lambda: 0)
         monkeypatch.setenv("SUDO_USER", "me")
 
-        with pytest.raises(SmartForkError, match="not to root"):
+        with pytest.raises(SmartForkError, match="not for root"):
             install(keeper, settings(home))
         assert [] == list(home.rglob("*"))
 

@@ -57,7 +57,7 @@ def test_an_address_that_is_not_this_machines_is_not_called_a_port_that_is_taken
 @pytest.mark.parametrize("host", NAMES)
 def test_an_address_that_nobody_can_ask_for_is_refused(home, host):
     """A request under any other name than ours is refused, so that nobody could reach it there."""
-    with pytest.raises(Usage, match="no address that a client can ask for"):
+    with pytest.raises(Usage, match="not an address that clients can use"):
         serve(host, allow_remote=True)
 
 

@@ -330,7 +330,7 @@ def test_the_page_of_a_fork_never_says_that_one_runs_which_has_ended(served, wor
     text = said.read().decode()
     if not answers:
         assert 400 == said.status
-        assert "claude ended before it had taken its prompt (exit status 3): Invalid API key" in text
+        assert "claude ended before it took its prompt (exit status 3): Invalid API key" in text
         assert 404 == served.get(f"/forked/{form}")[0]
         return
     assert 303 == said.status, text

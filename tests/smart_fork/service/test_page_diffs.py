@@ -177,7 +177,7 @@ def test_each_of_a_family_says_what_it_has_for_itself_and_the_best_to_fork_is_ma
     said = {one: re.sub(r"\s+", " ", re.sub("<[^>]*>", "", row)) for one, row in shown.items()}
     assert ("edited cache.py" in said[first], "edited since" in said[first]) == (True, False)
     assert "tests passed · edited since &lt;b&gt;.py, b.py, c.py and 1 more" in said[fork]
-    assert ("edited" in said[deeper], "nothing was asked there since" in said[unasked]) == (False, True)
+    assert ("edited" in said[deeper], "no prompts since" in said[unasked]) == (False, True)
     assert [fork] == [one for one, text in said.items() if "the best of these to fork" in text]
 
 
@@ -196,7 +196,7 @@ def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
         words in text for words in ("Make it larger &lt;i&gt;", "Drop it", "by the first alone", "size = 2 # &lt;b&gt;")
     )
     assert ["It holds two.", "Gone."] == re.findall(r"(?:removed|added): </span>(It holds two\.|Gone\.)", text)
-    assert "Nothing of its own." in compared_with(first, fork)
+    assert "No exchange of its own." in compared_with(first, fork)
     assert all("Choose two different" in compared_with(*two) for two in ((fork, fork), (fork, "nobody")))
     assert "They share" not in served.get(f"/family/claude/{fork}")[1]
 

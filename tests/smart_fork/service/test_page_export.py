@@ -29,7 +29,7 @@ def test_a_file_loads_nothing_runs_nothing_and_has_all_that_was_done(run, world,
     again, text = run("export", session, "--html", str(file), "--json"), file.read_text()
 
     tags = Tags(text).found
-    assert (0, 2, True) == (made.code, again.code, "There is a file already" in again.out), made.err
+    assert (0, 2, True) == (made.code, again.code, "The file exists" in again.out), made.err
     assert text == file.read_text()
     assert 0 == run("export", session, "--html", str(file), "--force").code
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)

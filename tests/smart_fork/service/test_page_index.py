@@ -76,7 +76,7 @@ def test_turns_are_cut_out_after_they_were_shown_and_the_index_page_undoes_it_in
     assert inside
     assert 303 == send(served, "/undo", **form_in(inside[0]))[0]
     assert before == [path.read_bytes() for path in (log, *others)]
-    assert "Nothing was cut out of a session." in served.get("/index")[1]
+    assert "No cuts yet." in served.get("/index")[1]
 
 
 def form_in(text: str) -> dict[str, str]:

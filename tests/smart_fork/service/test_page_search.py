@@ -25,10 +25,10 @@ def test_where_nothing_fits_the_page_says_so_and_offers_other_words_and_a_new_se
 
     text = served.get(path, q=STRANGE, project=str(shop))[1]
 
-    assert "Nothing fits: the likeliest session has a chance of " in heading(text)
+    assert "Nothing fits. The best score is " in heading(text)
     assert "the likeliest first" not in text
-    assert "Say in other words" in text
-    assert 'project=%2A">look in all projects' in text
+    assert "in other words" in text
+    assert 'project=%2A">search all projects' in text
     assert f"smart-fork new --project {shop} '{STRANGE}'" in html.unescape(re.sub("<[^>]+>", "", text))
     assert 'class="hits"' not in text, "with a button that stands out"
     assert 4 == text.count("/session/claude/")

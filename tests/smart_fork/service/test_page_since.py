@@ -57,7 +57,7 @@ def test_a_session_that_goes_on_says_so_and_shows_what_is_new(served, world, sho
         False,
         True,
     )
-    assert "New since you looked: 2 messages" in after
+    assert "New messages: 2 messages" in after
     assert 204 == served.answer("GET", shown(served, one)[1]).status, "the new page has another mark"
 
 

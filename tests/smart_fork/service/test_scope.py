@@ -183,7 +183,7 @@ def test_a_cut_follows_into_copies_in_the_clients_projects_only(served, world, s
     assert [here] == [one["path"] for one in cut.structured_content["followed"]], cut
     assert before == Path(there).read_bytes()
     assert there not in cut.model_dump_json()
-    assert "may not ask about" in cut.structured_content["remains"][-1]
+    assert "may not read" in cut.structured_content["remains"][-1]
 
 
 @pytest.mark.parametrize("above", ["/", "~", "~/.."])

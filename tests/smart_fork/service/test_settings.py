@@ -196,7 +196,7 @@ def test_the_program_is_that_of_this_python_else_that_on_path(bare, home):
 
 
 def test_without_a_program_there_is_nothing_to_install(bare):
-    with pytest.raises(ProgramMissing, match="no smart-fork command") as caught:
+    with pytest.raises(ProgramMissing, match="No installed smart-fork command") as caught:
         own_program(bare, "/nowhere/python")
     assert "uv tool install" in caught.value.hint
 

@@ -46,7 +46,7 @@ def test_a_token_that_is_not_only_ours_is_not_used(home, kind):
 def test_the_token_of_somebody_else_is_not_used(home, monkeypatch):
     token()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(TokenUnsafe, match="not your own"):
+    with pytest.raises(TokenUnsafe, match="belongs to another user"):
         token()
 
 

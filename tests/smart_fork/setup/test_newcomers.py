@@ -131,7 +131,7 @@ def test_the_doctor_says_what_is_gone(setup, newcomer, monkeypatch, tmp_path):
     monkeypatch.setattr("smart_fork.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes", "--agent", newcomer.name)
     (check,) = run_each({"set-up": drift.checks})
-    assert (False, True) == (check.ok, "which is gone" in check.detail)
+    assert (False, True) == (check.ok, "which no longer exists" in check.detail)
 
     (tmp_path / "gone").write_text("")
     newcomer.hooks.path().unlink()

@@ -237,9 +237,9 @@ def test_out_of_settings_that_have_changed_since_only_ours_is_taken(setup, world
     assert "new" in tomllib.loads(codex.read_text())
     assert "my own words" == skill.read_text()
     said = " ".join(removed.err.split())
-    assert said.count("has changed since: only our entry was taken out") == 2
+    assert said.count("has changed since: only smart-fork's entry was removed") == 2
     assert "with its changes" in said
-    assert "you have changed it" in said
+    assert "you changed it" in said
 
 
 def test_what_cannot_be_undone_is_said_and_stays_in_the_ledger(setup, world):
@@ -309,7 +309,7 @@ def test_what_was_put_there_by_hand_is_named(setup, world):
 
     removed = setup("--remove")
 
-    assert "put there by hand" in removed.err
+    assert "manually added" in removed.err
     assert "smart-fork setup hooks --remove" in removed.err
 
 
@@ -395,7 +395,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
     (check,) = run_each({"set-up": drift.checks})
 
     assert (False, False) == (check.ok, check.optional)
-    assert "which is gone" in check.detail
+    assert "which no longer exists" in check.detail
 
 
 _KILLED = """

@@ -86,4 +86,4 @@ def test_a_command_that_is_gone_has_failed(world, tmp_path):
 
 
 def test_where_nothing_is_registered_the_trial_has_failed(world):
-    assert "no server of ours" in try_server(CLAUDE).error
+    assert "no smart-fork server" in try_server(CLAUDE).error

@@ -102,7 +102,7 @@ def test_an_agent_that_never_asks_needs_no_rule(setup, world):
     full(world.home)
     shown = setup("--dry-run", "--agent", "codex", "--allow-reading")
 
-    assert "Codex asks for no tool that only reads" in shown.out
+    assert "Codex does not ask before read-only tools" in shown.out
     assert None is registration_of("codex").allowing(tool_permission.tools())
 
 
@@ -118,7 +118,7 @@ def test_out_of_settings_that_have_changed_since_only_our_rules_are_taken(setup,
 
     left = json.loads(path.read_text())
     assert (["Bash(ls:*)", "Bash(make:*)"], "other") == (left["permissions"]["allow"], left["model"])
-    assert "only our rules were taken out" in " ".join(removed.err.split())
+    assert "only smart-fork's rules were removed" in " ".join(removed.err.split())
 
 
 def test_json_is_documented(setup, world):
@@ -137,7 +137,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     _, recall = run_each({"set-up": drift.checks})
 
     assert ("recall", True) == (recall.name, recall.optional)
-    assert "spoke in 0 of 0 new sessions; no service runs" in recall.detail
+    assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail
     assert "--no-recall" in recall.next_step
 
 

@@ -45,12 +45,12 @@ def test_the_next_part_of_a_conversation_is_one_by_itself(again):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"permissionMode": "bypassPermissions"}, "Record 2 has something in it that is not shared"),
-        ({"type": "file-history-snapshot"}, "Record 2 has something"),
+        ({"permissionMode": "bypassPermissions"}, "Record 2 contains a field that is not shared"),
+        ({"type": "file-history-snapshot"}, "Record 2 contains a field"),
         ({"uuid": "u1"}, "Record 2 is not read again"),
         ({"uuid": None}, "Record 2 is not read again"),
         ({"isSidechain": True}, "Record 2 is not read again"),
-        ({"sessionId": "x"}, "Record 2 has something"),
+        ({"sessionId": "x"}, "Record 2 contains a field"),
     ],
     ids=str,
 )
@@ -82,7 +82,7 @@ def test_records_of_an_agent_that_is_not_shared_are_refused():
     ids=str,
 )
 def test_of_codex_nothing_is_taken_that_tells_the_model_what_to_do(record):
-    with pytest.raises(Unshareable, match="Record 2 has something"):
+    with pytest.raises(Unshareable, match="Record 2 contains a field"):
         check("codex", [encode(message("user", "one")), encode(record), encode(message("assistant", "done"))])
 
 

@@ -50,7 +50,7 @@ def test_up_to_the_last_finished_turn_goes(home, root):
 
 
 def test_a_session_without_an_answer_is_not_pushed(home, root):
-    with pytest.raises(ForkRefused, match="no answer and no result"):
+    with pytest.raises(ForkRefused, match="no answer and no tool result"):
         prepare(claude(home, root, user("u1", None, "one")), "claude", root)
 
 
@@ -65,7 +65,7 @@ def test_what_a_person_has_forgotten_is_not_pushed(home, root):
 def test_nothing_goes_of_sub_agents(home, root):
     log = claude(home, root, *(r | {"teamName": "x"} for r in one_call(use("t", "Bash", command="ls"), "a.py")))
 
-    with pytest.raises(NotSent, match="sub-agents"):
+    with pytest.raises(NotSent, match="Sub-agents"):
         prepare(log, "claude", root)
 
 
@@ -127,7 +127,7 @@ def test_of_codex_nothing_goes_that_the_program_said_or_that_it_may_do(home, roo
     assert ["message", "token_count", None, "function_call", "function_call_output", "message"] == kinds
     assert [] == records[2]["payload"]["replacement_history"]
     assert "private" not in json.dumps(records)
-    assert out.left_out["records that are no conversation"] == 5
+    assert out.left_out["records outside the conversation"] == 5
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -237,7 +237,7 @@ def test_a_link_in_its_place_is_not_followed(home, root):
 def test_a_folder_in_its_place_stops_everything_and_is_said_to_be_none(home, root):
     (root / ".smartforkignore").mkdir()
 
-    with pytest.raises(Usage, match="smartforkignore is no file"):
+    with pytest.raises(Usage, match="smartforkignore is not a file"):
         prepare(claude(home, root, *one_call(use("t1", "Bash", command="ls"), "x")), "claude", root)
 
 
@@ -256,11 +256,11 @@ def test_images_are_left_out_unless_they_are_asked_for(home, root):
     )
     out, records = sent(log, root)
 
-    note = {"type": "text", "text": "[image left out: png, 123 kB]"}
+    note = {"type": "text", "text": "[image dropped: png, 123 kB]"}
     assert [{"type": "text", "text": "look"}, note] == records[0]["message"]["content"]
     assert [note] == records[2]["message"]["content"][0]["content"]
-    assert "[image left out: png, 300 bytes]" == records[2]["toolUseResult"]
-    assert "a cat: [image left out: gif, 90 bytes]" == records[3]["message"]["content"][0]["text"]
+    assert "[image dropped: png, 300 bytes]" == records[2]["toolUseResult"]
+    assert "a cat: [image dropped: gif, 90 bytes]" == records[3]["message"]["content"][0]["text"]
     assert 4 == out.left_out[IMAGES]
     assert PNG in sent(log, root, images=True)[1][0]["message"]["content"]
 
@@ -277,8 +277,8 @@ def test_of_codex_as_well(home, root):
     )  # fmt: skip
     out, records = sent(log, root, "codex")
 
-    assert {"type": "input_text", "text": "[image left out: jpeg, 300 bytes]"} == records[0]["payload"]["content"][1]
-    assert ["[image left out: jpeg, 300 bytes]"] == records[1]["payload"]["images"]
+    assert {"type": "input_text", "text": "[image dropped: jpeg, 300 bytes]"} == records[0]["payload"]["content"][1]
+    assert ["[image dropped: jpeg, 300 bytes]"] == records[1]["payload"]["images"]
     assert "cat.png" not in json.dumps(records)
     assert 2 == out.left_out[IMAGES]
 
@@ -381,7 +381,7 @@ def test_encrypted_reasoning_stays_and_one_that_tells_a_secret_goes_with_it(home
 def test_an_id_that_looks_like_a_secret_stops_everything(home, root):
     log = claude(home, root, *one_call(use(GITHUB, "Bash", command="ls"), "x"))
 
-    with pytest.raises(Unshareable, match=r"Record 2: .* in id"):
+    with pytest.raises(Unshareable, match=r"Record 2: .* masked: id"):
         prepare(log, "claude", root)
 
 
@@ -400,8 +400,8 @@ def test_own_patterns_are_masked_and_what_is_allowed_is_not(home, root):
     [
         ("[team]\nredacts = []", 'unknown key "redacts" in [team]. Known: never, redact, allow, auto_fork'),
         ("[team]\nredact = 'x'", "redact must be a list of texts"),
-        ("[team]\nredact = ['[']", "is no pattern"),
-        ("[team]\nredact = ['x*']", "nothing at all"),
+        ("[team]\nredact = ['[']", "is not a pattern"),
+        ("[team]\nredact = ['x*']", "the empty text"),
         ("[team]\nallow = [3]", "allow"),
         ("[team]\nauto_fork = 'yes'", "auto_fork"),
         ("team = 3", "team must be a section, not 3"),

@@ -44,8 +44,8 @@ def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
     assert "files     ./src/up.py" in text
     assert "masked    1 github-token" in text
     assert "retry, token [REDACTED:github-token]" in text
-    assert "withheld  what calls gave back of keys/a.pem" in text
-    assert "left out  2 calls of withheld files, 1 image" in text
+    assert "withheld  tool results from keys/a.pem" in text
+    assert "dropped   2 calls of withheld files, 1 image" in text
     assert not {GITHUB, "LEAK", "\x1b"} & {word for word in (GITHUB, "LEAK", "\x1b") if word in text}
 
 
@@ -62,7 +62,7 @@ def test_as_json_it_says_the_same(out):
 def test_making_public_what_was_private_is_asked_once_more(out):
     public = TO._replace(visibility="public")
 
-    assert "by everybody in the project" in "\n".join(preview(out, public, created=False).lines())
+    assert "by all members of the project" in "\n".join(preview(out, public, created=False).lines())
     assert (QUESTION, PUBLISH) == preview(out, public, created=False).questions()
     assert (QUESTION,) == preview(out, public, created=True).questions()
     assert (QUESTION,) == preview(out, public._replace(before="public"), created=False).questions()

@@ -61,10 +61,10 @@ def block(record):
         (2, lambda record: block(record).update(signature="c2lm"), "Record 3 would have another id or signature"),
         (3, lambda record: block(record).update(tool_use_id="x"), "Record 4 would have another id or signature"),
         (4, lambda record: record.update(uuid="x"), "Record 6 would have another id or signature"),
-        (4, lambda record: record["message"].update(content=GITHUB, x=1), "Record 5 has something"),
-        (4, lambda record: record.update(isMeta=True, type="user"), "Turn 4 of what would be sent is not as it is here"),
-        (1, lambda record: record["message"].update(content=f"[REDACTED:x] {GITHUB}"), "Record 2 would be masked further"),
-        (2, lambda record: record["message"]["content"].pop(), "Turn 2 of what would be sent"),
+        (4, lambda record: record["message"].update(content=GITHUB, x=1), "Record 5 contains a field"),
+        (4, lambda record: record.update(isMeta=True, type="user"), "Turn 4 would change on the way"),
+        (1, lambda record: record["message"].update(content=f"[REDACTED:x] {GITHUB}"), "Record 2 would be masked again"),
+        (2, lambda record: record["message"]["content"].pop(), "Turn 2 would change on the way"),
     ],
 )  # fmt: skip
 def test_what_is_another_than_here_is_refused_and_named(log, root, position, change, said):
@@ -75,7 +75,7 @@ def test_what_is_another_than_here_is_refused_and_named(log, root, position, cha
 def test_a_record_that_is_missing_is_noticed_where_it_holds_a_turn(log, root):
     out = prepare(log, "claude", root)
     left = {name: getattr(out, name)[:2] + getattr(out, name)[3:] for name in ("records", "numbers", "here")}
-    with pytest.raises(Unshareable, match=r"Turn .* result of t|no turn before calls"):
+    with pytest.raises(Unshareable, match=r"Turn .* result of t|no earlier turn calls"):
         check(replace(out, **left))
 
 

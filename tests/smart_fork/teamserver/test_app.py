@@ -306,11 +306,11 @@ def test_another_version_of_the_protocol_is_refused(ask, below):
 WRONG = {
     b"": "The request is not JSON.",
     b"nonsense": "The request is not JSON.",
-    b"[]": "The request is not what it has to be.",
-    b'{"segments": 1}': "segments is not what it has to be.",
-    b'{"segments": [], "evil": 1}': "evil is not known in this version of the protocol.",
+    b"[]": "The request has an invalid value.",
+    b'{"segments": 1}': "segments has an invalid value.",
+    b'{"segments": [], "evil": 1}': "evil is unknown in this version of the protocol.",
     b"{}": "segments is missing.",
-    b'{"segments": ["x"]}': "segments.0 is not what it has to be.",
+    b'{"segments": ["x"]}': "segments.0 has an invalid value.",
 }
 
 

@@ -30,7 +30,7 @@ def test_an_invitation_is_good_once(db, name):
 
     assert (name, "write") == (who, scope)
     assert name == auth.known(db, token).name
-    with pytest.raises(NotAuthenticated, match="This invitation is not good"):
+    with pytest.raises(NotAuthenticated, match="This invitation is invalid"):
         auth.login(db, invitation, "laptop")
 
 

@@ -195,7 +195,7 @@ def test_a_folder_with_other_things_is_not_used(unmade, account):
 def test_a_folder_that_others_may_read_is_not_used(unmade):
     unmade.folder.mkdir(mode=0o755)
 
-    with pytest.raises(Usage, match="is not a folder of"), Embedded(unmade):
+    with pytest.raises(Usage, match="does not belong to"), Embedded(unmade):
         pass
 
 
@@ -212,7 +212,7 @@ def test_somebody_elses_folder_is_not_taken_for_the_socket(unmade, account, open
     unmade.folder.mkdir()
     unmade.sockets.symlink_to(elsewhere)
 
-    with pytest.raises(Usage, match="is not a folder of"):
+    with pytest.raises(Usage, match="does not belong to"):
         account.make(unmade.sockets)
 
 
@@ -259,7 +259,7 @@ def test_root_has_to_name_a_user(monkeypatch):
     assert "--run-as USER" in refused.value.hint
     with pytest.raises(Usage, match="does not run as root"):
         Account.named("root")
-    with pytest.raises(Usage, match="There is no user 'nemo'"):
+    with pytest.raises(Usage, match="No user 'nemo'"):
         Account.named("nemo")
 
 

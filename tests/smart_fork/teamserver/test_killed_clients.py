@@ -155,7 +155,7 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
         refused = other.do("team", "login", address, invitation, "--json")
         assert [] == machine.team("list")["sessions"]
         assert "begun" not in json.loads(tokens.read_text())
-        assert (4, True) == (refused.code, "This invitation is not good" in refused.out)
+        assert (4, True) == (refused.code, "This invitation is invalid" in refused.out)
         if ended:
             break
         tokens.unlink()
@@ -174,7 +174,7 @@ def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out
             break
         again = alice.do("team", "excise", "cut", "1-2", session, "--yes")
         assert before - 2 == len(team.stored(session))
-        assert ("withdrawn before" in again.err) == (there < before)
+        assert ("already withdrawn" in again.err) == (there < before)
         lost += there < before
 
     assert lost

@@ -39,7 +39,7 @@ def test_of_one_s_own_the_first_messages_too(alice):
     session = READERS["codex"].read(Path(made["files"][0])).session
     assert [PROMPT, ANSWER] == [turn.text for _, turn in session.messages]
     assert {pushed["alias"]} == set(alice.tracking()["aliases"])
-    assert_refused(alice, 2, "--platform says how it is written here, and --no-pull that it is not",
+    assert_refused(alice, 2, "--platform writes the session here, and --no-pull does not",
                    "branch", "--platform", "codex", "--no-pull")  # fmt: skip
 
 

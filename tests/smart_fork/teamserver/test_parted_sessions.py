@@ -142,7 +142,7 @@ def test_a_push_with_nothing_new_says_to_pull_where_somebody_else_has_pushed(ali
     refused = alice.do("team", "push", "--yes")
     alice.team("pull", pushed["alias"])
 
-    assert (9, True) == (refused.code, f"smart-fork team pull {pushed['alias']} takes the new records" in refused.err)
+    assert (9, True) == (refused.code, f"smart-fork team pull {pushed['alias']} gets the new records" in refused.err)
     assert alice.team("push")["up_to_date"]
 
 

@@ -122,7 +122,7 @@ def test_what_was_said_after_the_list_was_shown_is_not_sent(alice, team, four, m
     monkeypatch.setattr("typer.confirm", confirm)
     done = alice.do("team", "push", "--all")
 
-    assert (1, True) == (done.code, "It was continued after it was shown." in done.err)
+    assert (1, True) == (done.code, "It continued after the preview." in done.err)
     assert {2} == {records for *_, records in shared_by(team, "alice")}
 
 

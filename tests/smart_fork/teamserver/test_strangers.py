@@ -24,7 +24,7 @@ def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing
 
     refused = alice.do("team", "push", "--public")
 
-    assert (2, True) == (refused.code, "Cannot ask: this is not a terminal" in refused.err)
+    assert (2, True) == (refused.code, "Cannot ask: no terminal" in refused.err)
     assert "private" == alice.team("show", pushed["session_id"])["session"]["visibility"]
     assert "public" == alice.team("push", "--public", "--yes")["visibility"]
 
@@ -120,7 +120,7 @@ def test_what_is_written_for_outside_of_the_project_is_not_tracked_and_hinders_n
     assert 2 == alice.do("team", verb, pushed["session_id"], "--into", str(outside)).code
     done = alice.team(verb, pushed["session_id"], "--into", str(outside), "--yes")
 
-    assert (None, True) == (done["alias"], any("outside of this project" in one for one in done["warnings"]))
+    assert (None, True) == (done["alias"], any("outside this project" in one for one in done["warnings"]))
     assert str(outside) in done["resume_command"]
     assert pushed["files"] == alice.tracking()["aliases"][pushed["alias"]]["files"]
     assert alice.team("pull", pushed["session_id"])["up_to_date"]
@@ -140,7 +140,7 @@ def second_clone(alice, team):
 def test_what_has_no_answer_yet_is_not_pushed_and_it_is_said_why(alice):
     session = session_of(alice, "claude", PROMPT)
 
-    assert_refused(alice, 1, f"Nothing to push: {session} has no answer and no result of a call yet.", "push", session)
+    assert_refused(alice, 1, f"Nothing to push: {session} has no answer and no tool result yet.", "push", session)
 
 
 def test_what_her_own_agent_wrote_is_neither_cut_nor_said_to_be_when_it_is_withdrawn(alice, bob):

@@ -92,5 +92,5 @@ def test_a_database_that_cannot_be_reached_is_told_how_its_address_is_written():
 
 
 def test_what_is_no_address_of_a_database_is_said_to_be_none(tmp_path):
-    with pytest.raises(ProgramFailed, match="That is no database to connect to"), at_hand(tmp_path, "nonsense dsn"):
+    with pytest.raises(ProgramFailed, match="That is not a database address"), at_hand(tmp_path, "nonsense dsn"):
         pass

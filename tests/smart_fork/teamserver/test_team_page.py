@@ -34,7 +34,7 @@ SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")
 
 @pytest.fixture
 def hers(alice, team, monkeypatch):
-    """A session of Alice's that everybody in the project may read, and find."""
+    """A session of Alice's that all members of the project may read, and find."""
     monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
     log = alice.world.claude(alice.repository, *SAID)
     edit(alice.world.log_of(log), f"{alice.repository}/docs.md")
@@ -209,7 +209,7 @@ def test_a_session_that_its_owner_goes_on_with_says_so_to_who_reads_it(alice, bo
     assert "2 new messages" in told
     assert f'href="{look}#more"' in told
     before, _, after = now.partition('id="more"')
-    assert ("Written." in text + before, "Written." in after, "New since you looked: 2 messages" in after) == (
+    assert ("Written." in text + before, "Written." in after, "New messages: 2 messages" in after) == (
         False,
         True,
         True,

@@ -23,7 +23,7 @@ SAID = ("add retry with backoff to the uploader", "It retries five times.", HOST
 
 @pytest.fixture
 def hers(alice):
-    """A session of Alice's that everybody in the project may read."""
+    """A session of Alice's that all members of the project may read."""
     return alice.team("push", alice.world.claude(alice.repository, *SAID), "--yes", "--public")["session_id"]
 
 

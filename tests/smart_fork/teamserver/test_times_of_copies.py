@@ -82,6 +82,6 @@ def test_a_dry_run_of_a_teammate_s_session_prints_a_command_that_can_be_given(al
 
     assert 0 == shown.code, shown.err
     assert f"smart-fork fork {pushed} 'do the same'" in shown.out
-    assert "this runs: " in shown.out + shown.err
+    assert "then runs: " in shown.out + shown.err
     assert "<its id>" in shown.out + shown.err
     assert [] == list(bob.home.glob(".claude/**/*.jsonl"))

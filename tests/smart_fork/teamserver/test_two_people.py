@@ -111,7 +111,7 @@ def test_of_two_machines_that_go_on_the_second_is_told_that_it_has_advanced(alic
     go_on(alice, pushed["files"][0], "claude", "and the tests", "They pass.")
 
     assert_refused(alice, 9, "The remote session has advanced (2 -> 4 records).", "push", "--yes")
-    assert_refused(alice, 9, "It has gone on here: 2 records are not pushed.", "pull", pushed["session_id"])
+    assert_refused(alice, 9, "It continued here: 2 records are not pushed.", "pull", pushed["session_id"])
 
 
 def test_a_push_whose_answer_was_never_seen_is_gone_on_with(alice):
@@ -138,7 +138,7 @@ def test_what_was_pushed_and_has_changed_here_is_refused(alice):
     refused = alice.do("team", "push", "--yes")
     forced = alice.team("push", "--yes", "--force")
 
-    assert (9, True) == (refused.code, "Pushed records have changed here since" in refused.err)
+    assert (9, True) == (refused.code, "Pushed records have changed here" in refused.err)
     assert forced["session_id"] != pushed["session_id"]
 
 
@@ -155,7 +155,7 @@ def test_of_a_tracked_session_that_was_cut_here_the_alias_stays_and_says_so_and_
     forced = alice.team("push", "retry", "--yes", "--force")
 
     assert ("changed", 9) == (state, refused.code)
-    assert "Pushed records have changed here since" in refused.err
+    assert "Pushed records have changed here" in refused.err
     assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == [one["text"] for one in there["messages"]]
     assert [PROMPT, ANSWER] == [one["text"] for one in alice.team("show", forced["session_id"])["messages"]]
     assert forced["session_id"] != pushed["session_id"]
@@ -217,7 +217,9 @@ def test_another_project_s_session_is_not_pushed_here(alice):
     elsewhere.mkdir()
     session = alice.world.claude(elsewhere, PROMPT, ANSWER)
 
-    assert_refused(alice, 1, f"That session is another project's: it worked in {elsewhere}", "push", session, "--yes")
+    assert_refused(
+        alice, 1, f"That session belongs to another project. It worked in {elsewhere}", "push", session, "--yes"
+    )
 
 
 def test_a_tracking_file_that_the_repository_brings_is_not_believed(alice):

@@ -82,7 +82,7 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
     )  # fmt: skip
 
     refused = alice.do("team", "excise", "cut", "3-4", pushed["session_id"], "--yes", "--json")
-    assert f"Nothing is cut out of sessions of {title_of(agent)}" in refused.out
+    assert f"Cutting is not possible in sessions of {title_of(agent)}" in refused.out
     assert "--everywhere" in refused.out
     alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
 

@@ -97,9 +97,9 @@ def test_the_unfinished_end_is_named_before_and_after_it_was_left_off(alice):
     seen = alice.team("push", session, "--dry-run")
     pushed = alice.team("push", session, "--yes")
 
-    assert f"left off  {named}" in shown.out
+    assert f"not sent  {named}" in shown.out
     assert (named, 3) == (seen["left_off"], pushed["pushed_records"])
-    assert [f"It ends with its last complete pair. Left off: {named}."] == pushed["warnings"]
+    assert [f"It ends with its last complete pair. Dropped: {named}."] == pushed["warnings"]
 
 
 def test_of_what_an_agent_does_now_the_calls_that_have_not_ended_stay_here(alice):

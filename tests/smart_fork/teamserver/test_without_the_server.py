@@ -42,7 +42,7 @@ def test_the_status_says_what_is_known_here_and_that_the_rest_is_not(alice, shar
     assert ("ahead", 2, None, True) == (one["state"], one["ahead"], one["behind"], bool(one["seen"]))
     assert "The server does not answer" in told["server_error"]
     assert (0, True) == (shown.code, "ahead, 2 ahead" in shown.out)
-    assert "Newer changes are unknown" in shown.err
+    assert "It may be out of date" in shown.err
 
 
 def test_the_list_has_the_sessions_that_are_tracked_here(alice, shared, cut_off):

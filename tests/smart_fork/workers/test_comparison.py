@@ -125,7 +125,7 @@ def test_what_is_not_known_is_said(fleet, shop, world):
         "Its changes are not known: it has no worktree of its own",
     ) == one.notes
     assert "ended" == two.state
-    assert ("It has no session of its own yet", "Its changes are not known: its worktree is gone") == two.notes
+    assert ("It has no session yet", "Its changes are not known: its worktree is gone") == two.notes
     with pytest.raises(NotFound, match="No such worker"):
         compare(["nobody"], PROCESSES)
 

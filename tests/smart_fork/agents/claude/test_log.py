@@ -242,7 +242,7 @@ def test_why_a_log_is_no_session(home):
     assert skipped(claude_log(home)) == "no conversation"
     assert skipped(claude_log(home, {"type": "file-history-snapshot"})) == "no conversation"
     assert skipped(claude_log(home, user("x1", None, "task", isSidechain=True))) == "only sub-agent records"
-    assert skipped(claude_log(home, user("u1", None, "<command-name>/clear</command-name>"))) == "nobody asked anything"
+    assert skipped(claude_log(home, user("u1", None, "<command-name>/clear</command-name>"))) == "it has no prompt"
 
 
 TITLE = [

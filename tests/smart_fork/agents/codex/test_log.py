@@ -357,7 +357,7 @@ def test_sub_agents_and_review_threads_are_no_sessions(home, about):
 
 
 def test_a_session_that_was_never_used_is_none(home):
-    assert skipped(codex_log(home, ONE, meta(ONE))) == "nobody asked anything"
+    assert skipped(codex_log(home, ONE, meta(ONE))) == "it has no prompt"
 
 
 def test_logs_are_discovered_at_all_depths_and_located_by_id(home, monkeypatch):

@@ -113,7 +113,7 @@ def test_a_long_result_is_shortened_with_what_its_screen_shows(home):
     copy = copied(session, last, excerpt=Excerpt(frozenset(range(last + 1)), last, {}, (), frozenset({2, 6})))
 
     short, view = (one["data"]["result"] for one in of_kinds(copy) if one["type"] == "tool.execution_complete")
-    assert "characters left out of this copy" in short["content"]
+    assert "characters dropped from this copy" in short["content"]
     assert {"content": "retry = 1\n"} == view
     sizes = [(one.characters, one.short) for one in CopilotCopier().live(session) if one.number == 2]
     assert all(size > 1000 > short for size, short in sizes)

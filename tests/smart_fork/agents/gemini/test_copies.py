@@ -127,7 +127,7 @@ def test_a_session_that_was_rewound_meanwhile_is_not_copied(home):
     with session.source_path.open("a") as file:
         file.write(json.dumps({"$rewindTo": session.turns[-1].id}) + "\n")
 
-    with pytest.raises(ForkRefused, match="has changed while it was read"):
+    with pytest.raises(ForkRefused, match="changed during reading"):
         copied(session, len(session.turns) - 1, new())
 
 

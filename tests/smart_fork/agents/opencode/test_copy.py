@@ -84,7 +84,7 @@ def test_what_was_taken_back_is_not_copied_and_a_summary_is(path):
 def test_a_session_that_changes_while_it_is_read_is_not_copied(path):
     read = session(path, TOOLS)
     change(path, "DELETE FROM message WHERE id = ?", read.turns[0].id)
-    with pytest.raises(ForkRefused, match="changed while it was read"):
+    with pytest.raises(ForkRefused, match="changed during reading"):
         list(OpenCodeCopier().up_to(read, 5, NEW))
 
     change(path, "DELETE FROM session WHERE id = ?", TOOLS)
@@ -183,8 +183,8 @@ def test_a_long_result_is_shortened_with_what_its_screen_shows(path):
     made = distilled(path, (TOOLS, {0, 1, 2}, {}))
 
     (short,) = [one["state"] for one in made["messages"][1]["parts"] if one["type"] == "tool"]
-    assert "characters left out of this copy" in short["output"]
-    assert ("characters left out of this copy" in short["metadata"]["preview"], 0) == (True, short["metadata"]["exit"])
+    assert "characters dropped from this copy" in short["output"]
+    assert ("characters dropped from this copy" in short["metadata"]["preview"], 0) == (True, short["metadata"]["exit"])
     sizes = [(one.characters, one.short) for one in OpenCodeCopier().live(session(path, TOOLS)) if one.number == 1]
     assert all(size > 2000 and small < 1000 for size, small in sizes)
 

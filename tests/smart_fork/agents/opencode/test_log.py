@@ -255,7 +255,7 @@ def test_a_database_that_cannot_be_read_is_said_to_be_one_with_what_to_do(path, 
     path.write_bytes(whole)
     change(path, "ALTER TABLE part RENAME TO piece")
 
-    told = is_unread(reader, path, "or of a newer version")
+    told = is_unread(reader, path, "or its format is newer")
 
     assert told in " ".join(run("agents").out.split())
 

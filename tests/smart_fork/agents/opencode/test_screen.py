@@ -49,7 +49,7 @@ def test_a_permission_that_is_asked_for_is_a_question():
 
 def test_nothing_is_cut_out_of_its_sessions(home):
     make()
-    with pytest.raises(ForkRefused, match="Nothing is cut out of sessions of OpenCode") as refused:
+    with pytest.raises(ForkRefused, match="Cutting is not possible in sessions of OpenCode") as refused:
         located(TOOLS)
 
     assert "which its running programs write to. Fork it" in refused.value.hint

@@ -60,7 +60,7 @@ def test_without_any_it_is_not_told_but_said_what_to_do(home, named):
     named(".config/opencode/opencode.json", ["not an object"])
     named(".local/state/opencode/model.json", {"recent": "none"})
 
-    with pytest.raises(ForkRefused, match="which model OpenCode works with") as refused:
+    with pytest.raises(ForkRefused, match="No model of OpenCode is known") as refused:
         copied(home)
 
-    assert "Ask it something once" in refused.value.hint
+    assert "Use OpenCode once" in refused.value.hint

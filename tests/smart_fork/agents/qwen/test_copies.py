@@ -137,7 +137,7 @@ def test_a_log_that_was_rewritten_meanwhile_is_refused(home):
     session = read_qwen(path)
     qwen_log(home, linked("user", "u1", None, "one"))
 
-    with pytest.raises(ForkRefused, match="has changed while it was read"):
+    with pytest.raises(ForkRefused, match="changed during reading"):
         copied(session, 1, new())
 
 

@@ -140,7 +140,7 @@ def test_after_a_rewinding_nothing_of_what_it_left_is_remembered(home):
         linked("user", "u2", "a1", "two"),
         linked("system", "w", None, subtype="rewind"),
     ]
-    assert QwenAdapter().read(qwen_log(home, *records)).skipped == "nobody asked anything"
+    assert QwenAdapter().read(qwen_log(home, *records)).skipped == "it has no prompt"
 
     session = conversation(*records, linked("user", "u3", "w", "three"), home=home)
 
