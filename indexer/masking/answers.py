@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
-from indexer.masking.values import is_alone
+from indexer.masking.values import is_alone, is_hard
 from indexer.patterns import late
 
 #: A line has one of these in small letters below which a secret may stand,
-_NAMED = (b"pass", b"pw", b"secret", b"token", b"key")
+_NAMED = (b"pass", b"auth", b"pw", b"secret", b"token", b"key")
 #: or one of those, by a whole word of it.
 _BY_WORD = {
     b"op": b"op read",
@@ -29,6 +29,9 @@ _ALONE = late(
     r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: )|- )?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
 )
+#: A name and a password, each in its line, and nothing else: what programs read from files of such names.
+_TWO_LINES = late(r"\r?\n[\w.@+-]{2,64}\r?\n([^\s]{6,64})[ \t]*(?=\r?\n(?:[$#%>]|\s*\n|```)|\s*\Z)")
+_AUTH_FILE = late(r"(?i)\b(?:cat|type|less|more|head|bat)\b[^\n|]*(?:auth|pass|cred|login|secret)[\w.-]*$")
 _NAMES_ONE = (
     r"(?:pass(?:w(?:or)?ds?|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
     r"kennwort|contrase\w{1,2}a|senha|wachtwoord)"
@@ -55,7 +58,8 @@ _PRINTS = late(
 #: What is called a secret and stands above it, with or without a colon.
 _IS_CALLED = late(
     rf"(?i)(?:^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}|[^\n]*?\b){_NAMES_ONE}(?: \([^()\n]{{1,60}}\)|"
-    rf" [^\n:=]{{0,60}})?[*`]{{0,2}}:[*`]{{0,2}}$|"
+    rf" [^\n:=]{{0,60}})?[*`]{{0,2}}[:?][*`]{{0,2}}$|"
+    rf"^[^\n]{{0,12}}[>$#] [^\n]*[.\w-]{_NAMES_ONE}[\"')\]]{{0,3}}$|"
     rf"^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}(?:[a-z]+_)*{_NAMES_ONE}$"
 )
 #: What is said of a secret and is none.
@@ -72,6 +76,13 @@ def answers_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Sp
     places = sorted(place for literal in there for place in positions_of(lower, literal))
     for start, end in lines_at(lower, places):
         found = _ALONE.match(text, end) if end - start < 500 else None
+        if (
+            end - start < 500
+            and (two := _TWO_LINES.match(text, end))
+            and _AUTH_FILE.search(text, start, end)
+            and is_hard(two[1])
+        ):
+            yield Span(two.start(1), PHRASE, two.end(1), "password")
         if found is None or placeholder(found[2]) or monotone(found[2]) or not is_alone(found[2]):
             continue
         line = text[start:end].strip()

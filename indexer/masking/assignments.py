@@ -6,8 +6,21 @@ import re
 import string
 from collections.abc import Collection, Iterator
 
-from indexer.masking.spans import HIDDEN, NAME, Span
-from indexer.masking.values import Form, SecretValue, is_alone, is_hard, is_identity, is_secret, is_uuid
+from indexer.masking.nouns import STEM_WORDS, Noun
+from indexer.masking.spans import HIDDEN, NAME, Span, placeholder
+from indexer.masking.values import (
+    Form,
+    SecretValue,
+    is_alone,
+    is_hard,
+    is_identity,
+    is_number,
+    is_secret,
+    is_sentence,
+    is_thrown_together,
+    is_uuid,
+    is_worded,
+)
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
@@ -19,16 +32,11 @@ STEMS = {
     b"key": "api-key",
     b"_pat": "token",
 }
-#: The same of which a text has a whole word.
-STEM_WORDS = {
-    **dict.fromkeys((b"cred", b"creds", b"credential", b"credentials"), "secret"),
-    **dict.fromkeys((b"clave", b"mdp"), "password"),
-    **dict.fromkeys((b"salt", b"seed", b"pepper"), "token"),
-}
 #: How a name may go on behind "pass".
 _PASS_ENDS = late(
-    r"(?i)(?:w(?:or)?d|wort|_?phrase|code)?\d?"
-    r"(?:[_.-]?(?:base64|b64|value|plain|text|clear|new|old|default|prod|dev|test|staging|live|\d{1,2}))?"
+    r"(?i)(?:w(?:or)?d|wort|_?phrase|code|e)?\d?"
+    r"(?:[_.-]?(?:base64|b64|value|plain|text|clear|new|old|default|prod|dev|test|staging|live|bdd?|db|root|"
+    r"admin|\d{1,2}))?"
 )
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 #: A name that ends in "key" is that of a secret only after one of these.
@@ -68,7 +76,7 @@ _OPEN_KEYS = late(
 )
 #: What tokens that are identifiers tell apart.
 _TELLS_APART = late(
-    r"(?i)(?:page|next|request|continuation|cursor|csrf|xsrf|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|"
+    r"(?i)(?:page|next|request|continuation|cursor|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|"
     r"fencing|trace)[_-]?token"
 )
 #: A header's name of several words.
@@ -95,7 +103,7 @@ _OBJECT = (
 #: What is taken where nothing is assigned.
 _ELSE = (
     r"[\])}]{0,3}+[ \t]{0,4}+(?:\|\|=?|\?\?=?|\?:|or)[ \t]{0,4}+(?=\\{0,3}[\"'`])|"
-    r"\){0,2}\.(?:unwrap_or|or_?else|get_?or_?else|or|ifempty)\((?=\\{0,3}[\"'])|"
+    r"\)[ \t]{0,2}=[ \t]{0,2}(?=[\"'])|\){0,2}\.(?:unwrap_or|or_?else|get_?or_?else|or|ifempty)\((?=\\{0,3}[\"'])|"
     r"\){0,2}\.unwrap_or_else\(\|_?\|[ ]?(?=\\{0,3}[\"'])|\)(?:[ ]?\{)?[ ]{0,2}(?=[\"'])"
 )
 #: What makes bytes, or a secret, of a string.
@@ -116,6 +124,7 @@ _SEPARATOR = late(
     r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
     r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
     rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
+    rf"[ \t]{{1,4}}@(?=\")|"
     r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
     r",[ \t]{0,24}+(?:default(?:_?[vV]alue)?\s{0,2}[=:]\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
     r"[ \t]{0,24}\|[ \t]{0,2}(?:default|d)\([ ]?(?=\\{0,3}[\"'])|[ \t]{0,24}\|[ \t]{1,4}|[ \t]{1,24}+|"
@@ -123,7 +132,12 @@ _SEPARATOR = late(
     r"(?:>(?:\s{0,8}<(?i:value)>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
     r"(?:[bfruNE]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
 )
-_BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
+#: Words that make a password: with a digit or a sign, or as programs for mail give them.
+_WORDED = late(r"[a-z]{4}(?: [a-z]{4}){3}|(?=[^\n]*(?:[0-9]| [#&+*@] ))\S{2,20}(?: \S{1,20}){1,5}")
+#: What a value becomes.
+_INSTEAD = late(r"[\"'][ ]{0,2}(?:->|=>)[ ]{0,2}[\"']([^\"'\n]{4,256})[\"']")
+_ENDS_WORDS = late(r"[ \t]*(?:$|[\n;,)}]|[a-z_]+ -)")
+_BARE = late(rf"[^\s\"'`\\<>\u3001\u3002\uff0c{HIDDEN}]{{1,4096}}+")
 _INSIDE = {
     '"': late(rf"(?:[^\"\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
     "'": late(rf"(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
@@ -157,7 +171,8 @@ _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
 _ACCOUNT = late(
-    r"(?im:^)[ \t]{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|access_key_id)[ ]?=|"
+    r"(?im:^)[ \t]{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|"
+    r"access_key_id)[ ]?=|(?im:^)[ \t]{0,8}(?:wi-?fi|ssid|network|wlan)[^\n]{0,40}[:=]|"
     r"(?im:^|[{,])\s{0,8}[\"'](?:account|user(?:_?name)?|client_?id|login|email)[\"']\s{0,4}:"
 )
 _WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
@@ -178,21 +193,37 @@ def assignments_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterato
             yield from _of_stem(text, lower, stem, kind)
 
 
+def assigned_to(text: str, noun: Noun) -> Iterator[Span]:
+    """The same where the name is written with letters of which `lower` has nothing."""
+    return _named(text, noun.start, noun.end, noun.kind)
+
+
 def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
     position = lower.find(stem)
     while position >= 0:
         end = position + len(stem)
         if _may_name(text, lower, stem, position):
-            match = _SEPARATOR.match(text, end)
-            if (
-                match
-                and (match["sep"].strip() or match["quote"] or _may_set(text, position, match))
-                and (value := _value_at(text, match))
-            ):
-                yield from _assigned(text, position, match, value, kind)
+            for span in _named(text, position, end, kind):
+                yield span
                 # Names inside a very long value are not looked at: each would read the same characters again.
-                end = value.end() if value.end() - value.start() > 256 else end
+                end = span.end if span.end - span.start > 256 else end
         position = lower.find(stem, end)
+
+
+def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
+    """What is assigned to the name whose telling part is between two positions."""
+    match = _SEPARATOR.match(text, end)
+    if (
+        match
+        and (match["sep"].strip() or match["quote"] or _may_set(text, position, match))
+        and (value := _value_at(text, match))
+    ):
+        if kind == "password" and (words := _words_at(text, match, value)):
+            yield Span(match.end(), NAME, words, kind)
+        for span in _assigned(text, position, match, value, kind):
+            yield span
+            if match["quote"] and (instead := _INSTEAD.match(text, span.end)):
+                yield Span(instead.start(1), NAME, instead.end(1), kind)
 
 
 def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
@@ -242,6 +273,24 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
     return inside.match(text, match.end())
 
 
+def _words_at(text: str, match: re.Match[str], value: re.Match[str]) -> int:
+    """Where a password of several words ends that stands in quotes; 0 where it is none."""
+    quote = match["quote"]
+    if not quote or len(quote) > 1 or text[value.end() : value.end() + 1] != " ":
+        return 0
+    end = text.find(quote, value.end(), match.end() + 80)
+    words = text[match.end() : max(end, 0)]
+    if (
+        "\n" in words
+        or not _WORDED.fullmatch(words)
+        or not is_worded(words)
+        or is_sentence(words)
+        or placeholder(words)
+    ):
+        return 0
+    return end if _ENDS_WORDS.match(text, end + 1) or (match["sep"] == "=" and text[match.start() - 1].isupper()) else 0
+
+
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
     """The span of the assigned value, if it is a secret."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
@@ -257,7 +306,10 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     called = f"{_word_before(text, name_start)}{name}"
     if suffix and _ABOUT.search(suffix) and not _is_secret_id(text, name, name_start, value[0]):
         return
-    if not _names(called, text[stem : match.end("suffix")], kind, match) and not _is_of_an_account(text, called, match):
+    word = text[stem : match.end("suffix")]
+    if not (
+        _names(called, word, kind, match) or _is_of_an_account(text, called, match) or _is_key(called, word, value[0])
+    ):
         return
     form = _form(text, name, name_start, match, value)
     if form is None:
@@ -300,8 +352,8 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
         if name == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
             return False
         lower = word.lower()
-        return lower.startswith(("pwd", "pw", "clave", "mdp")) or _PASS_ENDS.fullmatch(word[4:]) is not None
-    if kind != "api-key":
+        return not lower.startswith("pass") or _PASS_ENDS.fullmatch(word[4:]) is not None
+    if kind != "api-key" or not word.lower().startswith("key"):
         return True
     before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.:")
     if before.encode("ascii", "replace").endswith(_KEY_OWNERS):
@@ -311,6 +363,14 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
     if match["sep"].strip() == ":" and _HEADER.fullmatch(name):
         return True
     return _UPPER_NAME.fullmatch(name) is not None and "_" in name and match["sep"].strip() in ("=", ":")
+
+
+def _is_key(name: str, word: str, value: str) -> bool:
+    """Whether a key of whatever it is of says by its value that it lets somebody in."""
+    if word.lower() != "key" or len(name) == len(word) or _OPEN_KEYS.search(name):
+        return False
+    value = value.rstrip(",;)")
+    return is_uuid(value) or (is_number(value) and len(value) != 40) or (len(value) >= 12 and is_thrown_together(value))
 
 
 def _form(  # noqa: PLR0912 - one case for each way to write it
@@ -332,7 +392,8 @@ def _form(  # noqa: PLR0912 - one case for each way to write it
     if separator.strip() in ("->", "-->") and _line_before(text, name_start).strip(" \t*`|-"):
         return None  # two names in a row of other things
     if separator.strip() == "|":
-        row = _line_before(text, name_start).strip(" `*") == "|" and _CELL_ENDS.match(text, value.end())
+        first = _line_before(text, name_start).strip(" `*")
+        row = (first == "|" and _CELL_ENDS.match(text, value.end())) or (not first and after in ("", "\n", "\r"))
         return (words, "entry") if row and is_hard(words) else None
     if (
         separator[:1] == ":"

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
-from indexer.masking.spans import PHRASE, Span, monotone, placeholder
-from indexer.masking.values import is_mixed, is_strong, is_told, looks_random
+from indexer.masking.spans import PHRASE, Span, monotone, placeholder, positions_of
+from indexer.masking.values import is_mixed, is_strong, is_thrown_together, is_told, looks_random
 from indexer.masking.view import View
 from indexer.patterns import late
 
-#: Of these a text has one in which there is such a block: words, and in tables literals.
-_TABLE = (b"|--", b"| --", b"|:-", b"| :-", b"-+-")
-BLOCK_SIGNS, BLOCK_WORDS = (
-    _TABLE,
-    (
-        b"kind",
-        b"insert",
-        b"value",
-        b"codes",
-        b"backup",
-        b"recovery",
-        b"digos",
-        b"recoverycodes",
-        b"backupcodes",
-        b"wiederherstellungscodes",
-    ),
+#: Of these words a text has one in which there is such a block.
+BLOCK_WORDS = tuple(
+    b"kind insert value codes backup recovery digos recoverycodes backupcodes wiederherstellungscodes".split()
 )
-_COLUMNS = (
-    *(b",password", b"password,", b";passw", b"password;", b"secret,", b"token,"),
-    *(b"\tpassword", b"password\t", b"\ttoken", b"\tsecret", b"  token\n", b"  password\n", b"  secret\n"),
+#: Before and behind the heading of a column that has secrets.
+_BEFORE_HEADING, _BEHIND_HEADING = (
+    late(rb"(?:^|[,;|\t\n]|  )[\"'*` ]{0,3}[a-z_ ]{0,12}\Z"),
+    late(rb"[a-z]{0,8}[\"'*` ]{0,2}(?=[,;|\t\r\n]|  |\Z)"),
 )
-
+_HEADINGS = (b"pass", b"pwd", b"secret", b"token", b"key")
 #: What a numbered listing, a difference or a quotation begins each line with.
 _PREFIX = late(r"(?m:^)(?:[ \t]{0,8}\d{1,6}(?:\u2192|\t|: ?|\|)|[+>-] ?(?=\S)|[\w./-]{1,80}:\d{1,6}:)")
 #: So much around a sign is one document.
@@ -45,9 +34,12 @@ _ENTRY = late(
 _JSON_DATA = late(r"\"(?:stringD|d)ata\"\s{0,8}:\s{0,8}\{([^{}]{1,20000})\}")
 _JSON_ENTRY = late(r":\s{0,8}\"([^\"\n]{4,})\"")
 _NAMED = late(
-    r"(?i)(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|secret|token|(?:api|access|private)[ _-]?key|contrase\w{1,2}a|"
+    r"(?i)(?:[a-z]+[ _-]){0,2}(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|secret|token|(?:api|access|"
+    r"private)[ _-]?key|contrase\w{1,2}a|"
     r"kennwort|senha|mot de passe|wachtwoord)(?: ?\(\w{1,20}\))?"
 )
+_LONG_WORD = late(r"[A-Za-z0-9+/_-]{30,}={0,2}")
+_HEADING = late(r"(?i)pass|pwd|secret|token|key|contrase|kennwort|senha|mot de|wachtwoord")
 _RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
 #: Cells that only blanks part.
 _CELL = late(r"\S+(?: \S+)*")
@@ -109,9 +101,7 @@ def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str],
     secret, password = b"secret" in signs, b"pass" in signs
     if secret and b"kind" in signs:
         yield _kubernetes
-    if (secret or password or b"token" in signs) and (
-        any(sign in signs for sign in _TABLE) or any(column in lower for column in _COLUMNS)
-    ):
+    if any(_heads(lower, sign) for sign in _HEADINGS if sign in signs):
         yield _tables
     if password and b"insert" in signs:
         yield _rows
@@ -119,6 +109,14 @@ def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str],
         yield _neighbors
     if any(sign in signs for sign in BLOCK_WORDS[3:]):
         yield _codes
+
+
+def _heads(lower: bytes, sign: bytes) -> bool:
+    """Whether such a word is the heading of a column."""
+    return any(
+        _BEHIND_HEADING.match(lower, place + len(sign)) and _BEFORE_HEADING.search(lower, max(0, place - 18), place)
+        for place in positions_of(lower, sign)
+    )
 
 
 def _span(match: re.Match[str], group: int, kind: str) -> Span:
@@ -146,42 +144,68 @@ def _kubernetes(text: str) -> Iterator[Span]:
 
 
 def _tables(text: str) -> Iterator[Span]:
-    """Cells below a heading that says so, in Markdown and in comma-separated values."""
-    position, separator, columns, before = 0, "", list[int](), ""
+    """Cells below a heading that says so: in Markdown, parted by commas or tabs, or one below the other."""
+    separator, columns, position = "", list[_Column](), 0
     for line in text.splitlines(keepends=True):
-        if separator and separator in line:
+        if separator and separator in line.strip() and not _RULE.fullmatch(line.strip()):
             yield from _cells(line, position, separator, columns)
-        else:
-            separator = ""
-            if before and _RULE.fullmatch(line.strip()) and "|" in before:
-                separator, columns = "|", _telling(before.split("|"))
-            elif not any(c in line for c in "(){}=:") and (mark := _mark(line)) in line:
-                columns = _telling(_parted(line, mark))
-                separator = mark if columns else ""
-        before, position = line, position + len(line)
+        elif not _RULE.fullmatch(line.strip()) or not columns:
+            separator, columns = "", []
+        if not columns and not any(c in line for c in "(){}=:") and _HEADING.search(line):
+            separator = _mark(line)
+            parted = _parted(line, separator)
+            columns = [column for column in parted if _is_heading(column.text)] if len(parted) > 1 else []
+        position += len(line)
+
+
+def _is_heading(cell: str) -> bool:
+    return _NAMED.fullmatch(cell.strip(" \t\r\n\"'*`")) is not None
+
+
+class _Column(NamedTuple):
+    """A cell of a heading, and where the next one begins."""
+
+    number: int
+    text: str
+    start: int
+    end: int
 
 
 def _mark(line: str) -> str:
     """What parts the cells of a line."""
-    return next((mark for mark in (";", "\t", "  ") if mark in line), ",")
+    return next((mark for mark in ("|", ";", "\t", "  ") if mark in line.strip()), ",")
 
 
-def _parted(line: str, separator: str) -> list[str]:
-    return _CELL.findall(line) if separator == "  " else line.split(separator)
+def _parted(line: str, separator: str) -> list[_Column]:
+    if separator == "  ":
+        found = list(_CELL.finditer(line))
+        ends = [*(cell.start() for cell in found[1:]), len(line)]
+        return [
+            _Column(number, cell[0], cell.start(), end)
+            for number, (cell, end) in enumerate(zip(found, ends, strict=True))
+        ]
+    cells, start = list[_Column](), 0
+    for number, cell in enumerate(line.split(separator)):
+        cells.append(_Column(number, cell, start, start + len(cell)))
+        start += len(cell) + 1
+    return cells
 
 
-def _telling(cells: list[str]) -> list[int]:
-    return [number for number, cell in enumerate(cells) if _NAMED.fullmatch(cell.strip(" \t\r\n\"'*`"))]
-
-
-def _cells(line: str, position: int, separator: str, columns: list[int]) -> Iterator[Span]:
+def _cells(line: str, position: int, separator: str, columns: list[_Column]) -> Iterator[Span]:
     cells = _parted(line, separator)
-    for number in columns:
-        if number < len(cells) and _is_cell(value := cells[number].strip(" \t\r\n\"'*`")):
-            start = position + line.index(
-                value, 0 if separator == "  " else sum(len(cell) + 1 for cell in cells[:number])
-            )
-            yield Span(start, PHRASE, start + len(value), "password")
+    for column in columns:
+        if separator == "  ":
+            there = [cell for cell in cells if cell.start < column.end and cell.start + len(cell.text) > column.start]
+        else:
+            there = cells[column.number : column.number + 1]
+        for cell in there[:1]:
+            value = cell.text.strip(" \t\r\n\"'*`")
+            if _is_cell(value):
+                start = position + line.index(value, cell.start)
+                yield Span(start, PHRASE, start + len(value), "password")
+    for word in _LONG_WORD.finditer(line):  # cells that do not stand below their headings
+        if is_thrown_together(word[0]):
+            yield Span(position + word.start(), PHRASE, position + word.end(), "secret")
 
 
 def _is_cell(value: str) -> bool:
@@ -263,7 +287,7 @@ def _cookies(text: str) -> Iterator[Span]:
 def _rows(text: str) -> Iterator[Span]:
     """Values of a column that says so."""
     for insert in _INSERT.finditer(text):
-        columns = _telling(insert[1].split(","))
+        columns = [number for number, cell in enumerate(insert[1].split(",")) if _is_heading(cell)]
         for row in _ROW.finditer(text, insert.start(2), insert.end(2)) if columns else ():
             fields = list(_FIELD.finditer(text, row.start(1), row.end(1)))
             for number in columns:

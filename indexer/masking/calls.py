@@ -35,15 +35,21 @@ CALLS = by_sign(
     _called(
         "hashpw|crypt|password|hash::make|hash::check|bcrypt.hash|bcrypt.hashsync|bcrypt.compare|argon2.hash", 0, "hard"
     ),
+    _called("client|restclient|client.new|api|apiclient", "0,1", "key", "api-key", "client restclient api apiclient"),
     _called("cookieparser|cookiesession", 0, "long", "secret"),
     _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "hard", "secret", "jwt"),
     _called("getconnection", 2),
     _called("passwordencoder.encode|encoder.encode", 0, words="passwordencoder encoder"),
     _called("basic_auth|basicauth", 1, words="basic basicauth"),
-    _called("fernet|secretkeyspec", 0, "long", "secret"),
-    _called("signwith", 1, "long", "secret"),
-    _called("hmac.new", 0, "long", "secret", "hmac"),
-    _called("hmac", 1, "long", "secret", "hmac createhmac"),
+    _called(
+        "fernet|secretkeyspec|aes.new|aesgcm|secretbox|chacha20poly1305|hmac.new|signwith|createcipheriv|"
+        "createdecipheriv|createhmac|hmac|hash_hmac|openssl_encrypt|openssl_decrypt",
+        "0,2",
+        "long",
+        "secret",
+        "fernet secretkeyspec aes aesgcm secretbox chacha20poly1305 hmac signwith createcipheriv "
+        "createdecipheriv createhmac hash openssl",
+    ),
     _called("create_superuser|create_user|createuser", "1,2", "hard", words="superuser createuser"),
     _called("wifi.begin", 1, "worded", words="wifi"),
 )

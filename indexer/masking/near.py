@@ -1,33 +1,83 @@
-"""Strange words right behind a word that tells of a secret, whatever stands between: what nobody writes as a word."""
+"""Strange words near a word that tells of a secret, whatever stands between: what nobody writes as a word."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
+from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
 from indexer.masking.spans import HIDDEN, NEAR, Span, monotone, placeholder, positions_of
-from indexer.masking.values import is_strange
+from indexer.masking.values import is_made_up, is_number, is_strange, is_thrown, is_thrown_together, is_uuid
 from indexer.patterns import late
 
 #: What tells of a secret, by how it begins.
-_SIGNS = (b"pass", b"pw", b"secret", b"token", b"key", b"auth", b"kennwort", b"senha", b"wachtwoord", b"clave", b"mdp")
-_KEY_OWNERS = "api|access|secret|private|auth|signing|encryption|account|isakmp|decryption|validation|master"
+NEAR_WORDS = tuple(b"shared login log pat wifi wi wlan ssid connect sequelize share".split())
+_SIGNS = (b"pass", b"pw", b"secret", b"token", b"key", b"auth", *NEAR_WORDS, *STEM_WORDS)
+_KEY_OWNERS = (
+    "api|global|license|admin|access|secret|private|auth|signing|encryption|account|isakmp|decryption|validation|master"
+)
 _TELLS = late(
-    r"(?i)(?:pass(?:w(?:or)?ds?|wort|phrases?|code)?|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|kennwort|mdp|"
-    r"clave|senha|wachtwoord|"
-    r"secrets?|tokens?|(?<![a-z0-9])auth|"
+    r"(?i)(?:pass(?:w(?:or)?ds?|wort|phrases?|code)?|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|"
+    r"secrets?|tokens?|(?<![a-z0-9])(?:auth|pat|log ?in|wi-?fi|wlan|ssid|connect(?=\()|sequelize(?=\()|"
+    r"share(?:d-key)?)|"
+    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in STEM_WORDS)})|"
     rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)(?![A-Za-z0-9+/])"
 )
 #: So far behind it, in so many pieces.
 _REACH, _PIECES, _LONGEST = 80, 8, 128
-_PIECE = late(rf"[^\s\"'`,;<>()\[\]{{}}=|\u201c-\u201f\u2018-\u201b{HIDDEN}]{{8,{_LONGEST}}}+")
+_NO_LINE = late(r"\n|\. |; ")
+_TOLD_BEFORE = late(
+    r"(?i)(?:(?<![a-z])(?:use|using|with|to|is|was|as|mit|avec|con|com|usa|nutze|nimm|utilise)[ ]|=)[\"'`]?"
+    rf"([^\s\"'`,;<>()\[\]{{}}=|{HIDDEN}]{{8,128}}+)[\"'`]?(?=[\s,)])"
+)
+_PIECE = late(
+    rf"[^\s\"'`,;<>()\[\]{{}}=|"
+    rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]{{8,{_LONGEST}}}+"
+)
 _DIGIT = late(rb"[0-9]")
+#: What says right before a value that it is the one, and how far away what is called so may be.
+_SAID = late(
+    r"(?i)(?:[:=\u2192\uff1a]|->|=>|[ ](?:is|was|are|to|ist|lautet|est|es|\u00e9|\u00e8|er|\u00e4r|je|on|je|to))"
+    r"[ \t\"'`*(]{0,6}\Z"
+)
+_NEAR = 60
+_BARE_TOKEN = late(r"(?i)(?:^|[^\w]|[^a-z][ _-])tokens?\Z")
+_ONLY_SAID = late(r"(?:[ _]?[iI][dD])?[\"'`]?[ \t]{0,24}(?:[:=]|is|->|=>|\u2192)?[ \t]{0,4}[\"'`]?")
+_LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
+#: What tells one key from another.
+_ID_OF_KEY = late(r"(?i)keys?[ _-]?id")
+_COMMENT, _HEAD = late(r"[\"'`);, ]{0,6}[ ](?:#|//|--)"), late(r"[:({\[=]$")
+_LONGEST_KEY, _SUM = 600, 40  # a sum of git is no key
+_KEY_WORD = late(r"[A-Za-z0-9+/_-]{20,}+={0,2}")
+_KEY_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+#: What says in a line that a key is in it, and what says that something else is.
+_KEEPS = late(
+    r"(?i)pass(?:w|_|-|\b|phrase|code)|pwd|secret|token(?!i)|keys?(?![a-z])|(?<![a-z])auth(?!or)|bearer|credential|"
+    r"signing|hmac|jwt|cipher|crypt(?!ed)|webhook|api|_session(?:_[a-z0-9]{1,40})?(?=[\"']?\s?[=:])|"
+    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in STEM_WORDS)})(?![a-z])"
+)
+_KEEPS_NUMBER = late(
+    r"(?i)passw|pwd|secret|bearer|credential|signing|hmac|jwt|cipher|webhook|(?:[a-z]_|\w )token|"
+    r"(?:api|access|auth|private|encryption|master|license|app|account|integration|write|admin)[ _-]?key(?!s)"
+)
+_INTRODUCES, _COLOUR = late(r"[:=?({\[]"), late(r"\d{1,3}m")
+_OTHER = late(
+    r"(?i)public|publish|(?<![a-z])pub(?:key)?(?![a-z])|fingerprint|sha-?\d|digest|checksum|integrity|hash|md5|"
+    r"uuid|guid|"
+    r"(?<![a-z])ids?(?![a-z])|(?<=[a-z])I[dD]s?(?![a-z])|version|cache|commit|revision|rev-parse|refs/|https?://\S*$|"
+    r"etag|request|trace|cursor|next|page|csrf|xsrf|nonce|ENC\[|certificate|data:|base64,|\bh1:|ssh-|AAAA|arn:|"
+    r"primary|websocket|"
+    r"foreign|object|vault:v\d|secure:|encrypted|ciphertext|domainkey|idempoten|node_modules|tokeniz|address|"
+    r"account_id|\.(?:js|css|png|jpe?g|svg|woff2?|wasm|lock)\b|"
+    r"example|kid\b|thumbprint|signature\W|module|chunk|container|image|font|snapshot|volume|model"
+)
 #: What makes something else of a piece: a call, a name, an address.
 _BEHIND, _BEFORE = frozenset("(=["), frozenset("$@/\\&")
 #: What is said of a secret in a line and is none.
 _ABOUT = late(
     r"(?i)public|\bpub\b|fingerprint|sha-?\d|digest|checksum|integrity|\bhash\b|md5|identifier|version|cache|"
     r"commit|rev-parse|refs/|"
-    r"\bsha\b|://|ENC\[|certificate"
+    r"\bsha\b|ENC\[|certificate|arn:|(?:page|next|continuation|cancel\w*|request|sync|lease)[ _-]?token|"
+    r"(?:idempot\w+|session|dedup\w*)[ _-]?key"
 )
 
 
@@ -36,14 +86,29 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Sp
     for sign in _SIGNS:
         done = 0
         for place in positions_of(lower, sign) if sign in signs else ():
-            if place >= done and (found := _TELLS.match(text, place)):
-                for start, end in _pieces(text, lower, found.end()):
-                    done = end
-                    yield Span(start, NEAR, end, "secret")
+            if place >= done and (found := _TELLS.match(text, place)) and not _ID_OF_KEY.match(text, place):
+                for span in _pieces(text, lower, found.end(), told=sign in STEM_WORDS and sign not in ENGLISH):
+                    done = span.end
+                    yield span
+                yield from _told_before(text, place)
 
 
-def _pieces(text: str, lower: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Where strange words are in the line behind a position."""
+def _told_before(text: str, position: int) -> Iterator[Span]:
+    """A word right before, in the same sentence, of which it is said that it is the one."""
+    for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
+        start = position - len(piece.string) + piece.start(1)
+        value = piece[1].rstrip(".:")
+        if is_strange(value) and not placeholder(value) and not _ABOUT.search(_line(text, position)):
+            yield Span(start, NEAR, start + len(value), "secret")
+
+
+def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
+    """The same behind a word of which `lower` has nothing."""
+    return _pieces(text, lower, noun.end, told=True)
+
+
+def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> Iterator[Span]:
+    """Strange words in the line behind a position."""
     stop = position + _REACH
     if not _DIGIT.search(lower, position, stop + _LONGEST):
         return
@@ -55,12 +120,90 @@ def _pieces(text: str, lower: bytes, position: int) -> Iterator[tuple[int, int]]
         if (
             text[piece.end() : piece.end() + 1] not in _BEHIND
             and text[piece.start() - 1] not in _BEFORE
-            and is_strange(value.rpartition(":")[2])
+            and (
+                is_strange(last := value.rpartition(":")[2])
+                or (told and is_made_up(value))
+                or _is_told(text, position, piece.start(), last)
+            )
+            and "//" not in value
             and not placeholder(value)
             and not monotone(value)
             and not _ABOUT.search(_line(text, position))
         ):
-            yield piece.start(), piece.start() + len(value)
+            yield Span(piece.start(), NEAR, piece.start() + len(value), "secret")
+
+
+def _is_told(text: str, position: int, start: int, value: str) -> bool:
+    """Whether it is said that this is the secret, which is all small or all large letters, and no sum of a file."""
+    if is_uuid(value):
+        return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(text[:position][-24:])
+    return is_thrown(value) and start - position < _NEAR and _SAID.search(text, position, start) is not None
+
+
+def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
+    """Long words that are thrown together, in a line that tells of a secret, or below one; `starts` are in them."""
+    done = 0
+    for start in starts:
+        if start < done:
+            continue
+        begin = start
+        while begin > done and plain[begin - 1] in _KEY_BYTES:
+            begin -= 1
+        word = _KEY_WORD.match(text, begin)
+        if word is None:
+            continue
+        done = word.end()
+        value = word[0].rstrip("=")
+        number = is_number(value)
+        if text[begin - 1 : begin] == "[" and _COLOUR.match(value):  # the other reading has it
+            continue
+        if len(value) > _LONGEST_KEY or not (number or is_thrown_together(value)):
+            continue
+        if not monotone(value) and not placeholder(value) and _in_company(text, begin, done, number=number):
+            yield Span(begin, NEAR, done, "secret")
+
+
+def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
+    """Whether the line of a key says that it is one, or the line above where little else is beside it."""
+    first = max(text.rfind("\n", max(0, begin - 200), begin) + 1, begin - 200, 0)
+    last = text.find("\n", end, end + 100)
+    before, behind = text[first:begin], text[end : last if last >= 0 else end + 100]
+    if (
+        before[-1:] in ("/", ".", "#")
+        or behind[:1] in ("/", "(")
+        or _OTHER.match(text, begin)
+        or _OTHER.search(before)
+        or _OTHER.search(behind)
+    ):
+        return False
+    keeps = _KEEPS_NUMBER if number else _KEEPS
+    if (keeps.search(before) and end - begin != _SUM) or (
+        _KEEPS.search(behind) and (not number or _COMMENT.match(behind))
+    ):
+        return True
+    if _is_below(text, first, before, behind):
+        return True
+    if number or len(before) + len(behind) > 40 or not first:
+        return False
+    above = text[max(0, first - 160) : first].rstrip().split("\n")[-_LINES_ABOVE:]
+    return (
+        any(_KEEPS.search(line) and _INTRODUCES.search(line) for line in above)
+        and not any(map(_OTHER.search, above))
+        and not any(map(_ONLY_KEY.search, above))
+    )
+
+
+def _is_below(text: str, first: int, before: str, behind: str) -> bool:
+    """Whether a value of a block stands there, of whose head it is said."""
+    if len(before) + len(behind) > 40 or not first:
+        return False
+    indent = len(before) - len(before.lstrip())
+    for line in reversed(text[max(0, first - 600) : first].rstrip().split("\n")):
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            return (
+                _HEAD.search(line.rstrip()) is not None and _KEEPS.search(line) is not None and not _OTHER.search(line)
+            )
+    return False
 
 
 def _line(text: str, position: int) -> str:

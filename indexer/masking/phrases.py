@@ -15,7 +15,17 @@ _PASSWORD_FILE = (
     Phrase(
         "password",
         ":5432:|:6432:|:*:",
-        r"(?m:^)\s{0,8}[^\s:#]{1,256}:(?:\d{4,5}|\*):[^\s:]{1,128}:[^\s:]{1,128}:([^\s:]{3,256}+)(?m:$)",
+        r"(?m:^)\s{0,8}[^\s:#]{1,256}:(?:\d{4,5}|\*):[^\s:]{1,128}:[^\s:]{1,128}:((?:[^\s:\\]|\\.){3,256}+)(?m:$)",
+    ),
+)
+_DIALLED = (
+    Phrase(
+        "password",
+        " *",
+        rf"(?m:^)\s{{0,8}}\"?[\w.@-]{{1,64}}\"?[ \t]+(?:\*|"
+        rf"\"?[\w.-]{{1,64}}\"?)[ \t]+(?:{QUOTE})?([^\s\"'{HIDDEN}]{{6,128}}+)(?:{QUOTE})?"
+        r"[ \t]+\*[ \t]*(?m:$)",
+        "strong",
     ),
 )
 _SALTED = (
@@ -35,7 +45,7 @@ _WORDS = (
         "recovery-phrase",
         "mnemonic|phrase|seed|wallet",
         rf"(?i:mnemonic|seed|recovery|wallet)(?i:[ _-]?(?:phrase|words))?(?:{QUOTE})?"
-        rf"(?:\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{QUOTE})?|\s{{1,4}}(?:{QUOTE}))"
+        rf"(?:\s{{0,4}}(?:[:=(]|is:?)\s{{0,4}}(?:{QUOTE})?|\s{{1,4}}(?:{QUOTE}))"
         r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8})",
         reach=300,
     ),
@@ -89,8 +99,6 @@ _PAIRED = (
 PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"auth": (
         Phrase("authorization", "digest ", r"Digest [^\n]{0,400}?response=\\{0,3}\"([0-9a-f]{32,64})"),
-        Phrase("signature", "aws4-hmac", r"AWS4-HMAC[^\n]{0,400}?Signature=([0-9a-f]{64})"),
-        Phrase("authorization", "auth ", r"AUTH (?:PLAIN|LOGIN)\s+([A-Za-z0-9+/]{12,}={0,2})", "mixed"),
         Phrase("npm-token", "authident", rf"npmAuthIdent:\s+(?:{QUOTE})?[\w.-]{{1,64}}:([^\s\"']{{4,128}})"),
         Phrase(
             "github-token",
@@ -101,7 +109,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "authorization",
             "authorization",
-            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}(?:[:=,]|=>)\s{0,4}\\{0,3}[\"'`]?"
+            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}(?:[:=,]|=>)\s{0,4}[bfru]?\\{0,3}[\"'`]?"
             r"(?i:basic|bearer|token|digest|apikey|api-key|ssws|bot|key|oauth|splunk|geniekey|negotiate)"
             r"\s{1,4}(?:token=\\?\"?|(?!username=))([A-Za-z0-9._~+/=:|%-]{8,}+)",
         ),
@@ -119,16 +127,10 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "pair",
         ),
         *_PAIRED,
-        Phrase("ngrok-token", "authtoken ", r"ngrok\s[^\n]{0,80}?authtoken\s+([A-Za-z0-9_]{40,}+)"),
-        Phrase("snyk-token", "snyk auth", rf"snyk auth\s+({IDENTITY})"),
         Phrase("authorization", "basic ", r"(?i:(?<![a-z])basic)\s{1,4}([A-Za-z0-9+/]{8,}+={0,2})", "pair"),
     ),
     b"creds": _PAIRED,
     b"bearer": (
-        Phrase("authorization", "bearer", r"(?i:bearer)\s{1,4}([^\s\"'`\\]{8,200})(?=\\{0,3}[\"'`])", "chosen"),
-        Phrase(
-            "authorization", "bearer", r"(?i:bearer)\s?[\"']\s{0,2}[+.]\s{0,2}[\"']([A-Za-z0-9._~+/=-]{16,}+)", "random"
-        ),
         Phrase(
             "authorization",
             "bearer",
@@ -141,7 +143,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "://",
             rf"://[^\s/:@\"'`<>\[\]{{}}\\{HIDDEN}]{{0,128}}:([^\s/\"'`<>\[\]{{}}\\{HIDDEN}]{{1,256}})@",
         ),
-        Phrase("password-in-url", "://", r"://([A-Za-z0-9_-]{20,256}+)@", "random"),
+        Phrase("password-in-url", "://", r"://([A-Za-z0-9_-]{20,256}+)(?::[\w-]{0,20})?@", "random"),
         Phrase(
             "webhook",
             "hooks.zapier.com|maker.ifttt.com",
@@ -165,15 +167,15 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "cookie", "session=", r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}session=([A-Za-z0-9%+/=_.-]{32,}+)", "opaque"
         ),
-        Phrase(
-            "sonar-token",
-            "sonar.login",
-            rf"sonar\.login(?:{QUOTE})?\s{{0,4}}[:=,]\s{{0,4}}(?:{QUOTE})?([0-9a-f]{{40}})",
-        ),
         *_SIGNATURE,
         Phrase(
             "api-key", "key=|appid=|app_id=|auth=", r"[?&](?:auth|key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"
         ),
+    ),
+    b"rtmp": (Phrase("api-key", "rtmp", r"rtmps?://[^\s\"']{4,80}/([A-Za-z0-9_-]{16,}+)(?![/\w])", "any"),),
+    b"azurewebsites": (Phrase("api-key", "code=", r"[?&]code=([A-Za-z0-9_%/+-]{40,}+={0,2})"),),
+    b"334 u": (  # an exchange with a server of mail
+        Phrase("password", "334 u", r"334 UGFzc3dvcmQ6\s{1,4}(?:\S{1,4} )?([A-Za-z0-9+/]{8,}+={0,2})", whole=True),
     ),
     b"&sig": _SIGNATURE,
     b"-signature=": (Phrase("signature", "-signature=", r"X-(?:Amz|Goog)-Signature=([0-9a-f]{64,}+)"),),
@@ -220,24 +222,11 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
         Phrase(
             "cookie",
             "cookie",
-            r"(?<![a-z0-9])[a-z0-9_.-]{0,40}(?i:sess|sid|auth|token|jwt|"
-            r"remember)[A-Za-z0-9_.-]{0,40}=([^\s;,\"'\\]{16,}+)",
+            r"(?<![\w.%&?-])(?!_ga|_gid|_fb|__utm|_hj|ajs_|amp_|mp_)[\w.%-]{1,80}=([^\s;,\"'\\(]{16,}+)",
             "random",
         ),
     ),
     b"pass": (
-        Phrase(
-            "password",
-            "pass",
-            rf"(?i:pass(?:word)?)(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})"
-            rf"([a-z]{{4}}(?: [a-z]{{4}}){{3}})(?:{QUOTE})",
-        ),
-        Phrase(
-            "password",
-            "word is|code is|phrase is|word was|wort ist",
-            rf"(?i:pass(?:word|code|phrase|wort) (?:is|was|ist))[ :]{{1,2}}(?:{QUOTE})?([^\s\"'`,]{{6,64}})",
-            "mixed",
-        ),
         Phrase(
             "password",
             "pass",
@@ -284,16 +273,18 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"secret": (
         Phrase("secret", "aws configure", rf"aws configure set\s+aws_(?:secret_access_key|session_token)\s+{VALUE}"),
     ),
-    b"token": (
-        Phrase("token", "aws configure", r"aws configure set\s+aws_session_token\s+[\"']?([A-Za-z0-9+/=]{40,}+)"),
-    ),
+    b"token": (),
     b"sqlplus": (
         Phrase(
             "password",
-            "sqlplus|sqlldr",
-            r"(?:sqlplus|sqlldr)\s+(?:-\w+\s+)*[\"']?[\w.$-]{1,64}/([^\s@\"'/]{3,128})(?=@|[\"']|\s|$)",
+            "sqlplus|sqlldr|expdp|impdp",
+            r"(?:sqlplus|sqlldr|expdp|impdp)\s+(?:-\w+\s+)*[\"']?[\w.$-]{1,64}/([^\s@\"'/]{3,128})(?=@|[\"']|\s|$)",
         ),
     ),
+    b"@//": (Phrase("password", "connect", r"(?i:connect)\s+[\w.$-]{1,64}/([^\s@\"'/]{3,128})@//"),),
+    b"l2tpd": _DIALLED,
+    b"pptpd": _DIALLED,
+    b"client": _DIALLED,
     b"identified": (
         Phrase(
             "password",
@@ -301,7 +292,6 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"(?i:identified\s+(?:with\s+[\w'\"]{{1,60}}\s+)?by)\s+(?i:password\s+|"
             rf"values\s+)?(?:{QUOTE})([^\s\"'`\\]{{3,256}})(?:{QUOTE})",
         ),
-        Phrase("password", "identified by", r"IDENTIFIED BY\s+([^\s\"'`;,.()]{6,256}+)", "mixed"),
     ),
     b":5432:": _PASSWORD_FILE,
     b":6432:": _PASSWORD_FILE,
@@ -311,12 +301,12 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"phrase": _WORDS,
     b"key": (
         Phrase(
+            "heroku-key", "heroku", r"(?i:heroku)[^\n]{0,60}?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
+        ),
+        Phrase(
             "vault-key",
             "unseal key",
             r"(?i:unseal key)s?(?: \d)?(?: \(\w{1,10}\))?\s{0,4}[:=]\s{0,4}([A-Za-z0-9+/=]{40,}+)",
-        ),
-        Phrase(
-            "heroku-key", "heroku", r"(?i:heroku)[^\n]{0,60}?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
         ),
     ),
     b"</": (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, by_sign
+from indexer.masking.phrase import QUOTE, VALUE, Phrase, by_sign
 from indexer.masking.spans import HIDDEN, SHAPE, Span, monotone
 from indexer.patterns import late
 
 _CRYPT = late(
-    r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy])\$"
-    r"(?:[A-Za-z0-9./+=,_-]{1,64}\$){0,4}[A-Za-z0-9./+=_-]{20,}+)"
+    r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy]|krb5\w{2,8}|DCC2)\$"
+    r"(?:[A-Za-z0-9./+=,_#*@-]{1,64}\$){0,4}[A-Za-z0-9./+=_$-]{20,}+)"
 )
 #: What is written or given to somebody else: to a program that takes secrets, or into a file of that name.
 _GIVEN = (
@@ -70,14 +70,6 @@ PRINTED = by_sign(
         words="pbkdf2 scrypt sha256",
     ),
     Phrase(
-        "secret",
-        "master.key",
-        r"master\.key[\"']?\s{0,3}[:=]?\s{1,3}([0-9a-f]{32})(?![0-9a-f])",
-        begins=True,
-        words="master",
-    ),
-    Phrase("token", "##[debug]=>", r"##\[debug\]=> '([^'\n]{8,200})'", "random", words="debug"),
-    Phrase(
         "password",
         "community",
         r"(?:snmp-server community|r[ow]community6?)[ \t]+(\S{6,64})(?: (?:RO|RW|ro|rw|view|\d)|\s*$)",
@@ -89,17 +81,6 @@ PRINTED = by_sign(
         "wandb",
         r"wandb(?: login\s+(?:--?\w[\w=-]*\s+){0,3}|\.login\([^)\n]{0,60}key=[\"'])([0-9a-f]{40})",
         words="wandb",
-    ),
-    Phrase(
-        "token",
-        "vault login|--access-token",
-        r"(?:vault login|--access-token)[ =][\"']?([A-Za-z0-9._-]{16,}+)",
-        "random",
-        words="vault doctl",
-    ),
-    Phrase("npm-token", "_authtoken ", r"_auth[Tt]oken\s+[\"']?([A-Za-z0-9+/=_-]{16,}+)", words="authtoken"),
-    Phrase(
-        "password", "--from-literal=", r"--from-literal=[\w.-]{1,60}=[\"']?([^\s\"']{6,256})", "hard", words="literal"
     ),
     Phrase("password", "mysqladmin", rf"mysqladmin[^\n]{{0,120}}? password {VALUE}", "strong", words="mysqladmin"),
     Phrase("password", "net user ", rf"net user \S{{1,64}} {VALUE}", "strong", words="net"),
@@ -129,7 +110,6 @@ PRINTED = by_sign(
         rf"ansible-vault encrypt_string\s+(?:--?\S+\s+){{0,6}}?[\"']([^\"'\n{HIDDEN}]{{4,256}})[\"']",
         words="encrypt",
     ),
-    Phrase("password", "wpa_passphrase", r"wpa_passphrase\s+\S{1,64}\s+[\"']([^\"'\n]{8,63})[\"']", words="wpa"),
     Phrase(
         "secret",
         "<<<|<(echo|<(printf",
@@ -164,14 +144,6 @@ PRINTED = by_sign(
         r"activation)[^\n]{0,40}?[ :='\"`]([A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7})(?![A-Za-z0-9-])",
         "random",
         words="license licence serial product activation",
-    ),
-    Phrase(
-        "token",
-        "code=|samlresponse=|assertion=",
-        r"(?:[?&]|^)(?:code(?=[^\n]{20,600}?(?:grant_type|redirect_uri|state=|client_id))|SAMLResponse|"
-        r"assertion)=([A-Za-z0-9%._/+-]{20,}+)",
-        "random",
-        words="code samlresponse assertion",
     ),
     Phrase(
         "password",
@@ -251,20 +223,43 @@ PRINTED = by_sign(
         "told",
         words="static smtp",
     ),
-    Phrase("password", ">", r"(?m:^)\s{0,8}user \S{1,64} on >([^\s\"']{4,128})", words="user"),
+    Phrase("password", ">", r"(?i:(?:set)?user) \S{1,64} on [^>\n]{0,80}>([^\s\"']{4,128})", words="user setuser"),
+    Phrase(
+        "password", "auth ", r"(?m:(?:^|> ))AUTH (?:[\w.-]{1,40} )?([^\s\"']{8,128}+)[ \t]*(?m:$)", "hard", words="auth"
+    ),
+    Phrase(  # a name and a password in an option
+        "password",
+        " -",
+        r"\s-{1,2}(?i:auth|user|credentials?|login|userpass|creds)[ =][\"']?[\w.@-]{1,64}:([^\s\"'/]{6,128}+)",
+        "hard",
+        words="auth user credential credentials login userpass creds",
+    ),
+    Phrase(  # the only option that is written so
+        "password",
+        " -p ",
+        r"\s-P '([^'\n]{6,64})'",
+        "hard",
+    ),
+    Phrase(
+        "password",
+        "login |auth test |<<< ",
+        r"(?:(?i:login|auth test) \S{1,64}|<<<) '([^'\n]{6,64})'",
+        "hard",
+        words="login auth password",
+    ),
+    Phrase(  # a name and a password before a machine
+        "password",
+        "@",
+        r"(?<![\w/:.])[\w.+-]{2,64}:([^\s:@/\"']{6,64}+)@[\w-]{1,60}\.[\w.-]{2,60}(?![\w@])",
+        "told",
+        words="register sip smtp relay account",
+    ),
     Phrase("password", "yes ", rf"\byes {VALUE}\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)", words="passwd smbpasswd"),
     Phrase(
         "password",
         "echo ",
         rf"\(echo {VALUE}\s*;[^\n)]{{0,80}}\)\s*\|\s*(?:sudo )?(?:passwd|smbpasswd)",
         words="passwd smbpasswd",
-    ),
-    Phrase(
-        "password",
-        "bundle config",
-        r"bundle config(?: set| --\w+)*\s\S{3,80}\s[\w.-]{1,64}:([^\s\"']{6,128})",
-        "told",
-        words="bundle",
     ),
     Phrase(
         "password",
@@ -303,34 +298,12 @@ PRINTED = by_sign(
         words="chpasswd",
     ),
     Phrase(
-        "token",
-        "tokens",
-        rf"tokens?\s{{0,4}}\{{[^{{}}]{{0,200}}?=\s{{0,4}}\"({IDENTITY})\"",
-        begins=True,
-        words="tokens",
-    ),
-    Phrase(
-        "password-hash",
-        "password_hash|passwordhash|password-hash",
-        rf"password[_-]?hash(?:{QUOTE})?\s{{0,4}}[:=]\s{{0,4}}(?:{QUOTE})?([A-Za-z0-9+/=$.]{{20,}}+)",
-        "random",
-        begins=True,
-        words="password passwordhash",
-    ),
-    Phrase(
         "password",
         "new value|new password|new secret",
         r"(?i:new (?:value|password|secret)):\s{1,4}(\S{8,128})",
         "hard",
         begins=True,
         words="value password secret",
-    ),
-    Phrase(
-        "password",
-        'name="',
-        r"name=\\{0,3}\"\w{0,40}(?i:pass|secret|token)\w{0,40}\\{0,3}\"(?:\s|\\[rn]){2,8}([^\s\"\\]{4,256})",
-        begins=True,
-        words="disposition",
     ),
     Phrase(
         "password",

@@ -24,6 +24,7 @@ BEYOND_ASCII = {
     word: "".join(c if c.isascii() else "?" for c in word).encode()
     for word in (
         "\u043e\u043a\u0435\u043d",
+        "\u9a8c\u8bc1\u7801",
         *("\u0430\u0440\u043e\u043b", "\u5bc6\u7801", "\u5bc6\u78bc", "\u53e3\u4ee4", "\u30d1\u30b9\u30ef\u30fc\u30c9"),
         *("\ube44\ubc00\ubc88\ud638", "as\u0142o", "\u00f6senord", "\u1eadt kh\u1ea9u", "\u015fifre"),
     )
@@ -46,7 +47,7 @@ _IS = (
 _ENDS = rf"\s\"'`,;<>{HIDDEN}"
 #: What is no word: a letter and a digit. A full stop behind it is the sentence's.
 _TOLD = (
-    rf"(?:{QUOTE}|\*\*)?((?=[^{_ENDS}]{{0,62}}?[0-9])(?=[^{_ENDS}]{{0,62}}?[A-Za-z])"
+    rf"(?:{QUOTE}|\*\*|[\u00ab\u201e\u201c\u300c] ?)?((?=[^{_ENDS}]{{0,62}}?[0-9])(?=[^{_ENDS}]{{0,62}}?[A-Za-z])"
     rf"[^{_ENDS}(\[{{][^{_ENDS}]{{4,62}}[^{_ENDS}.:)\]*\\])"
 )
 _GAP = rf"(?:[^\n.;!?={HIDDEN}]|\.(?=\w)){{0,80}}?"
@@ -87,9 +88,14 @@ _TYPED = (
     rf"write)\(\s{{0,4}})(?:{QUOTE})([^\"'`\s\\{HIDDEN}]{{4,128}})(?:{QUOTE})\s{{0,4}}[,)]"
 )
 #: Numbers that let somebody in.
+_LETS_IN = (
+    r"verif|confirm|best\w{1,2}tig|sicherheit|zugang|secur|s\w{1,2}curit|segur|sicurezz|acc[e\u00e8]s|login|log-in|"
+    r"sign-in|auth|time|einmal|2fa|mfa|sms|pin|otp|unlock|entsperr|door|gate|alarm|lock|entry|safe|building"
+)
 _PIN = (
-    r"(?<!\w)(?:PIN|pin)(?: code)?|(?<=(?i:code)\s)(?i:pin)|(?<!\w)(?i:passcode|otp)|"
-    r"(?i:(?:lock|door|gate|alarm|entry|safe|building|verification|security|login|time|2fa)[ ]code)"
+    r"(?<!\w)(?:PIN|pin|OTP|TAN)(?: code)?|(?<=(?i:code)\s)(?i:pin)|(?<!\w)(?i:passcode|otp)|"
+    rf"(?i:(?:{_LETS_IN})\w{{0,12}}[ -]?code|c(?:ode|\u00f3digo|odigo|odice) d(?:e|i|'|"
+    rf"o)[ ]?(?:la )?(?:{_LETS_IN})\w{{0,12}})"
 )
 #: A password that is told, in whatever order.
 _PASSWORDS = (
@@ -115,6 +121,14 @@ _PASSWORDS = (
         rf"our|my|its|das|sein) )?(?:\w+ ){{0,2}}{_NOUN}",
         "told",
         words="password passwort passphrase passcode",
+    ),
+    Phrase(
+        "password",
+        "password|passwort",
+        rf"(?i:passwor[dt])[^\n:{HIDDEN}]{{0,60}}:[ \t]{{1,4}}(?=[^\s\"'`])([^\s{HIDDEN}]{{8,64}}+)[ \t]*(?:\n|\Z)",
+        "dense",
+        begins=True,
+        words="password passwort",
     ),
     Phrase(
         "password",
@@ -163,10 +177,11 @@ _OTHERS = (
     Phrase(
         "password",
         " / ",
-        r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:use|with|as|try|is|mit|avec|con|"
+        r"(?i:(?<![a-z])(?:(?:log-?in|wi-?fi|wlan|user|account)\s{0,2}[:=]|(?:(?:logged |log |sign )?in as|user|"
+        r"account|use|with|as|try|is|mit|avec|con|"
         r"com)))\s{1,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
         "hard",
-        words="login wifi wi wlan user account use try mit avec",
+        words="logged login wifi wi wlan user account use try mit avec",
     ),
     Phrase(
         "token",
@@ -183,22 +198,6 @@ _OTHERS = (
         "told",
         begins=True,
         words="u user",
-    ),
-    Phrase(
-        "api-key",
-        " key",
-        rf"{_after('this|the|my|your|our|new|prod|live|test')} (?i:key)\b(?: for [^\n.:]{{1,30}})?"
-        r":\s{1,2}([A-Za-z0-9_-]{24,}+)(?![\w.(/])",
-        "opaque",
-        begins=True,
-        words="key",
-    ),
-    Phrase(
-        "password",
-        "log in with|login with|sign in with|anmelden mit",
-        rf"(?i:log-?in|log in|sign in|anmelden) (?:with|mit) [\w.@+-]{{2,64}}\s?[/:]\s?(?!/){_TOLD}",
-        "told",
-        words="log login sign anmelden",
     ),
     Phrase(
         "api-key",
@@ -224,17 +223,16 @@ _OTHERS = (
             "opaque",
             begins=True,
         )
-        for kind, noun in (("token", "(?i:token)"), ("secret", "(?<=[a-z] )(?i:secret)"))
+        for kind, noun in (("token", "(?<!page_)(?i:token)"), ("secret", "(?<=[a-z] )(?i:secret)"))
     ),
     Phrase(
         "password",
-        "pin|passcode|lock code|zugangscode|door code|gate code|alarm code|entry code|safe code|building code|"
-        "verification code|security code|login code|time code|2fa code|otp",
-        rf"(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|de) [^\n.]{{1,30}})?"
-        rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?) (\d{{4,8}})(?!\d|[.:]\d)",
-        begins=True,
-        words="pin passcode unlock zugangscode door gate alarm entry safe building verification security login time "
-        "2fa otp",
+        "pin|passcode|code|digo|codice|otp|tan ",
+        rf"(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|pour|para) [^\n.]{{1,30}})?"
+        rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?|(?<=OTP)|(?<=TAN)) [\"']?(\d{{4,8}})(?!\d|[.:]\d)|"
+        r"(?<![\w.])(?:[A-Z]-)?(\d{4,8}) (?i:is|ist|est|es) (?i:your|ihr|dein|votre|ton|tu|"
+        r"su) [^\n.]{0,40}?(?i:code|c\u00f3digo)",
+        words="pin passcode code codes digo codice otp tan zugangscode sicherheitscode tigungscode",
     ),
 )
 #: By a literal that a text has in which some of these are.

@@ -8,13 +8,14 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from indexer.masking.answers import ANSWER_WORDS, answers_in
-from indexer.masking.assignments import STEM_WORDS, STEMS, assignments_in
-from indexer.masking.blocks import BLOCK_SIGNS, BLOCK_WORDS, blocks_in
+from indexer.masking.assignments import STEMS, assigned_to, assignments_in
+from indexer.masking.blocks import BLOCK_WORDS, blocks_in
 from indexer.masking.commands import commands_in
 from indexer.masking.encoded import texts_in
 from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
-from indexer.masking.near import strange_in
+from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
+from indexer.masking.nouns import STEM_WORDS, nouns_in
 from indexer.masking.phrase import found_at
 from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, phrases_in
 from indexer.masking.printed import hashes_in
@@ -22,6 +23,7 @@ from indexer.masking.prose import ABROAD, BEYOND_ASCII
 from indexer.masking.signs import Signs, words_of
 from indexer.masking.spans import HIDDEN, SHAPE, Span, lines_at
 from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
+from indexer.masking.values import is_hard, is_key_pair
 from indexer.masking.view import View, joined, other_readings
 from indexer.patterns import late
 
@@ -29,10 +31,12 @@ _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: Of these a text has one if it says something of secrets, however it is written: no escape hides them all.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
 #: Of these it has one if words tell of a secret in it.
-_SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *BLOCK_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
+_SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
 #: The same by whole words.
-_WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *STEM_WORDS))
+_WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *NEAR_WORDS, *STEM_WORDS))
 _TAB = 9
+#: Shorter ones may be words; of so many it is looked for them elsewhere in the text.
+_LEAST_KNOWN, _MOST_KNOWN, _MANY = 12, 500, 100
 #: Base64 of base64 is looked into, not further.
 _DEPTH = 2
 
@@ -41,7 +45,11 @@ def redact(text: str) -> str:
     """`text` with every secret in it replaced. Doing it again changes nothing."""
     # A second round sees what only a mask beside it made into a secret of its own. It ends: each round hides more.
     while spans := spans_of(text):
+        found = [text[span.start : span.end] for span in spans if _LEAST_KNOWN <= span.end - span.start < _MOST_KNOWN]
         text = hidden(text, spans)
+        for secret in dict.fromkeys(found[:_MANY]):  # what is one in one place is one everywhere
+            if secret in text and is_hard(secret):
+                text = text.replace(secret, f"{MARK}secret]")
     return text
 
 
@@ -65,9 +73,11 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     spans += blocks_in(text, read.lower, read.signs, tabs=any(read.plain[at - 1] == _TAB for at in read.tokens if at))
     if depth < _DEPTH:
         for start, end, said in texts_in(read.plain, read.tokens):
+            if is_key_pair(said):
+                spans.append(Span(start, SHAPE, end, "secret"))
             spans += [Span(start, SHAPE, end, inside.kind) for inside in spans_of(said, depth + 1)[:1]]
     if reading := joined(text, read.plain, read.tokens, is_begun):
-        spans += _read_as(reading)
+        spans += _read_as(reading, whole=False)
     ascii_only = text.isascii()
     if not ascii_only:
         spans += _abroad(text, read.plain)
@@ -99,10 +109,13 @@ def _looked_at(text: str) -> _Text:
     return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs)
 
 
-def _read(read: _Text) -> list[Span]:
+def _read(read: _Text, *, whole: bool = True) -> list[Span]:
     """Where secrets are in a text that is read in one way; nothing is looked for of which there is no sign."""
     text, lower, signs = read.text, read.lower, read.signs
-    spans = list(tokens_in(text, read.plain, read.runs, read.tokens)) if read.tokens else []
+    spans = list[Span]()
+    if read.tokens:
+        spans += tokens_in(text, read.plain, read.runs, read.tokens)
+        spans += keys_in(text, read.plain, read.tokens) if whole else ()
     spans += hashes_in(text, lower)
     if signs:
         spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
@@ -110,12 +123,14 @@ def _read(read: _Text) -> list[Span]:
         spans += strange_in(text, lower, signs)
     if b" -" in lower:
         spans += commands_in(text, lower)
+    for noun in nouns_in(text) if not text.isascii() else ():
+        spans += [*assigned_to(text, noun), *strange_behind(text, lower, noun)]
     return spans
 
 
-def _read_as(reading: View) -> Iterator[Span]:
+def _read_as(reading: View, *, whole: bool = True) -> Iterator[Span]:
     """Where secrets are in a text that is read in another way."""
-    for span in _read(_looked_at(reading.text)):
+    for span in _read(_looked_at(reading.text), whole=whole):
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)
 

@@ -16,6 +16,9 @@ _STANDS_FOR = late(
     r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|"
     r"todo|replace|undefined|"
     r"/.*\.[a-z]{2,5}$|^\{[\w.()\[\]\"' !:]*\}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
+    r"(?-i:^[A-Z_]*(?:PASSWORD|PASSPHRASE|SECRET|TOKEN|KEY|HERE)[A-Z_]*$)|"
+    r"^\[\w{1,20}\]$|^vault:v\d:|^Ag[A-D][A-Za-z0-9+/]{50}|^(?:pk_(?:live|test)_|pk\.eyJ|phc_|sb_publishable_|"
+    r"G-|GTM-)|"  # to be shown to everybody
     r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"
 )
 

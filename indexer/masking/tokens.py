@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from indexer.masking.spans import SHAPE, Span, changes, lines_at, monotone
+from indexer.masking.spans import NEAR, SHAPE, Span, changes, lines_at, monotone
+from indexer.masking.values import is_number, is_thrown_together
 from indexer.masking.vendors import VENDORS
 
 _TOKEN = "[A-Za-z0-9_-]"  # noqa: S105 - a class of characters
@@ -73,14 +74,29 @@ _AT_A_RUN = (
     ("password-hash", r"md5[0-9a-f]{32}(?![A-Za-z0-9_-])"),
     ("k3s-token", r"K10[0-9a-f]{64}::[a-z]{2,10}:[0-9a-f]{32}"),
 )
-_RANDOM = 20
-#: Whoever's it is: a word that says so, and what is made by chance.
-_SAYS_SO = (
-    r"(?:[A-Za-z][A-Za-z0-9]{0,11}[_.-]){0,3}?(?:sk|pat|api[_-]?key|key|secret|token|tok|live|oauth|access|"
-    r"refresh|priv|private|uat|"
-    r"bearer|webhook|signing|sec)[_-](?:[a-z0-9]{1,6}[_-]){0,2}(?:(?=[A-Za-z]{0,20}[0-9])(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])"
-    r"[A-Za-z0-9]{20,}+|(?=[0-9]{0,20}[a-f])(?:[0-9a-f]{32}|[0-9a-f]{48}|[0-9a-f]{64}))(?![A-Za-z0-9_.-])"
+_RANDOM, _RANDOM_ALONE, _SUM = 20, 32, 40
+#: Whoever's it is: a short word, and what is thrown together behind it,
+_PREFIXED = (
+    r"((?:[a-z][a-z0-9]{1,11}|[A-Z][A-Z0-9]{1,11}|[A-Z][a-z]{1,9})(?:[_.~-][A-Za-z0-9]{1,10}){0,3})[_.~-]"
+    r"([A-Za-z0-9_-]{20,}+)(?![A-Za-z0-9_/(]|[.-]\w)"
 )
+#: which may be shorter, or a number, where the word says that it is secret,
+_SAYS_SO = (
+    r"(?i)(?:^|[_.~-])(?:sk|ak|rk|at|rt|\w*pat|api[_-]?key|\w*key|\w*secret|\w*token|tok|live|oauth|access|"
+    r"refresh|priv|private|uat|bearer|webhook|signing|sec|svc\w*|hook)(?:[_.~-][a-z0-9]{1,6}){0,2}$"
+)
+#: and is none behind these: what is told apart, and what everybody may see.
+_OPEN = (
+    r"(?i)(?:^|[_.~-])(?:msgs?|message|resp|rs|fc|req|call|toolu|tool|srvtoolu|chatcmpl|cmpl|gen|run|cs|evt|"
+    r"event|files?|"
+    r"batch|ftjob|thread|asst|step|users?|org|team|proj|project|sess|session|conv|turn|item|cus|sub|pi|ch|in|price|"
+    r"prod|acct|seti|pm|ep|app|node|chunk|vendor|main|index|static|sha\d*|md5|h1|id|uuid|page|cursor|next|trace|span|"
+    r"etag|img|image|asset|cache|pk|pub|public|phc|publishable|agent|task|job|build|deploy|dpl|ver|doc|bundle|module|"
+    r"css|src|snap|vol|vpc|i|ami|eni|subnet|sg|arn|key-id|client|oauth2|ga|gtm|ua|g|nix|store|layer|rev|commit|did|"
+    r"tx|block|addr|ssh|data|base64|hash|integrity|nonce|v\d+|woff2?|font|pod|svc|rollout|window|view|cell)$"
+)
+#: An option of one letter before it, with the value behind it.
+_OPTION = r"(?:^|\s)-[tkpasuTKPAS](?:[ =]|(?=[\"']))[\"']?$"
 #: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
 _GLUED = "(?<=[A-Za-z0-9_-])"
 _PATTERNS = (
@@ -99,6 +115,12 @@ _PATTERNS = (
         rf"triggers)/(?:{_TOKEN}{{1,20}}/){{0,3}}{_TOKEN}{{16,}}+",
     ),
     _Pattern("npm-token", (b"_authToken=", b"_authtoken="), r":_auth[Tt]oken=([A-Za-z0-9+/=_-]{16,}+)"),
+    _Pattern(  # beside the id of a key
+        "secret-key",
+        (b"AKIA", b"ASIA", b"DO00", b"LTAI", b"AKID", b"rzp_"),
+        r"(?:A[KS]IA|DO00|LTAI|AKID|rzp_(?:live|test)_)[A-Za-z0-9]{12,32}(?:[^A-Za-z0-9\n][^\n]{0,200}?)?[\s\"',:]"
+        r"((?:[A-Za-z0-9/+]{40}|[A-Za-z0-9/+]{43}|[A-Za-z0-9]{24}|[A-Za-z0-9/+]{100,}+)={0,2})(?![A-Za-z0-9/+])",
+    ),
     _Pattern(
         "twilio-key",
         (b"lient(", b"wilio(", b"search(", b"Api(", b"API(", b"Auth(", b"Session("),
@@ -121,14 +143,27 @@ _PATTERNS = (
         r"(?i:private[ _-]?keys?)[^\n]{0,40}?(0x[0-9a-fA-F]{64})(?![0-9a-fA-F])",
     ),
     _Pattern("wallet-key", (b"allet(", b"rivateKey("), r"(?:allet|rivateKey)\(\s{0,4}[\"'](0x[0-9a-fA-F]{64})[\"']"),
+    _Pattern("twilio-key", (b"AC", b"SK"), r"(?:AC|SK)[0-9a-f]{32}[^\n]{0,80}?[^0-9A-Za-z]([0-9a-f]{32})(?![0-9a-f])"),
+    _Pattern(
+        "wallet-key", (b"_PK", b"_pk"), r"_(?i:pk)[\"']?\s{0,4}[=:]\s{0,4}[\"']?((?:0x)?[0-9a-fA-F]{64})(?![0-9a-fA-F])"
+    ),
     _Pattern("webhook", (b"/private-",), r"/(private-[0-9a-f]{32})/"),
     _Pattern("wallet-key", (b"ccounts",), r"accounts[\"']?\s{0,4}[:=]\s{0,4}\[\s{0,8}[\"'](0x[0-9a-fA-F]{64})[\"']"),
     _Pattern("ceph-key", (b"==",), r"(?<![A-Za-z0-9+/=])(AQ[A-Za-z0-9+/]{36,38}==)"),
     _Pattern("password", (b"{AQAAA",), r"\{(AQAAA[A-Za-z0-9+/=]{30,}+)\}"),
     _Pattern(
         "webhook",
-        (b"/hooks/", b"/webhook", b"/integration/", b"/IncomingWebhook/", b"alchemy.com/", b"infura.io/", b"ankr.com/"),
-        rf"(?:/hooks/|/webhooks?/|/integration/|/IncomingWebhook/|(?:alchemy\.com|infura\.io|ankr\.com)/(?:v\d|"
+        (
+            b"/hook/",
+            b"/hooks/",
+            b"/webhook",
+            b"/integration/",
+            b"/IncomingWebhook/",
+            b"alchemy.com/",
+            b"infura.io/",
+            b"ankr.com/",
+        ),
+        rf"(?:/hooks?/|/webhooks?/|/integration/|/IncomingWebhook/|(?:alchemy\.com|infura\.io|ankr\.com)/(?:v\d|"
         rf"[a-z]{{3,12}})/)({_TOKEN}{{20,}}+)",
     ),
     _Pattern(
@@ -231,20 +266,37 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
             match = _compiled(pattern).match(text, at)
             if match and not monotone(match[0]) and (kind != "wallet-key" or is_wallet_key(match[0])):
                 yield Span(at, SHAPE, _token_end(text, match.end()), kind)
-        if _says_so(text, plain, runs, at):
-            yield Span(at, SHAPE, _token_end(text, at), "token")
+        if _says_so(text, at) or _is_option(text, at):
+            yield Span(at, NEAR, _token_end(text, at), "token")
 
 
-def _says_so(text: str, plain: bytes, runs: bytes, start: int) -> bool:
-    """Whether a word before what is made by chance says that it is secret."""
-    end = runs.find(b" ", start)
-    end = len(runs) if end < 0 else end
-    last = max(plain.rfind(b"_", start, end), plain.rfind(b"-", start, end)) + 1
-    if not last or end - last < _RANDOM or text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
+def _says_so(text: str, start: int) -> bool:
+    """Whether a word before what is made by chance says that it is secret, or nothing else is called so."""
+    if start and text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
         return False
-    if text.startswith("pk_", start):  # to be shown to everybody
+    found = _compiled(_PREFIXED).match(text, start)
+    if found is None:
         return False
-    return changes(text[last:end]) >= 3 and _compiled(_SAYS_SO).match(text, start) is not None
+    word, follows = found.groups()
+    if word.startswith(("pk", "pub")):  # to be shown to everybody
+        return False
+    if _compiled(_SAYS_SO).search(word):
+        return is_thrown_together(follows) or is_number(follows)
+    return (
+        len(follows) >= _RANDOM_ALONE
+        and is_thrown_together(follows)
+        and text[start - 1 : start] not in ("/", ".", "#", "-", "_")
+        and not _compiled(_OPEN).search(word)
+    )
+
+
+def _is_option(text: str, start: int) -> bool:
+    """Whether what begins there is the value of an option of one letter, and made by chance."""
+    if _compiled(_OPTION).search(text, max(0, start - 6), start) is None:
+        return False
+    end = _token_end(text, start)
+    value = text[start:end]
+    return is_thrown_together(value) or (is_number(value) and len(value) != _SUM) if len(value) >= _RANDOM else False
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:

@@ -24,6 +24,8 @@ _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
 _FORMAT = late(r"%[sdif]|\$\{|\$\w+\b|^-|=|[<>(){}|;,]|^[\w.-]+@[\w.-]+$|&&|\*\*|/\w+/")
 #: What programs call things.
 _ID = late(r"[a-z]{2,20}[_-][A-Za-z0-9]+|[A-Za-z]+(?:[_.-][A-Za-z]+)*[_.-]?\d{1,2}")
+#: The sum of something behind its name.
+_SUM_BEHIND = late(r"[a-z][._-][0-9a-f]{32,}$")
 #: Bytes as certificates and fingerprints have them.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
@@ -55,9 +57,19 @@ _NO_PASSWORD = late(
     r"[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
 )
 #: Words and a number, as people make a password of them.
+_LOWER_WORDS = late(r"[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}")
 _TWO_WORDS = late(
-    r"[A-Z][a-z]{2,}(?:[._-][A-Z][a-z]{2,}){1,3}[._-]?\d{2,4}[!?]?|[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}|"
+    r"(?=[a-z._-]{0,40}[A-Z])[A-Za-z][a-z]{2,}(?:[._-][A-Za-z][a-z]{2,}){1,4}[._-]?\d{2,4}[!?]?|"
     r"[a-z]{4,}-[a-z]{4,}\d{2,4}|[a-z]{4,}[A-Z][a-z]{3,}_\d{2,4}"
+)
+#: Signs between other things, and what has them that is no password.
+_SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
+_FORMAT_OR_PATH = late(
+    r"://|\w\(|[\w)]\.[a-z]+\b|^[\w.-]+$|^[</{(\[$]|[\w-]+=[\w\"']|,\w+,|^[\w.-]+@[\w.-]+$|^\W*\w+\W*$"
+)
+#: Words of which one is large, with a sign between them.
+_SEVERAL_WORDS = late(
+    r"(?=[^A-Z]{0,40}[a-z][^A-Z]{0,20}[A-Z]|[A-Z][a-z]+[^A-Za-z])[A-Za-z]{3,}(?:[+&!#.-][A-Za-z]{3,}){1,5}"
 )
 #: What sentences have and chosen words do not.
 _FUNCTION_WORDS = late(
@@ -66,6 +78,7 @@ _FUNCTION_WORDS = late(
     r"nicht|eine?|mit|von|"
     r"les?|la|est|et|ou|une?|du|el|los|es|una|gli|di|con|per|non|uma|da|com|para)(?![^ -])"
 )
+_KINDS = late(r"[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
@@ -89,7 +102,7 @@ class SecretValue:
 def is_secret(value: SecretValue) -> bool:
     """Whether it is one."""
     text = value.text
-    if len(text) < 6 or placeholder(text):
+    if len(text) < 6 or placeholder(text) or value.tells_apart:
         return False
     least = 3 if value.amazon else len(text) // 7
     if len(text) >= 32 and _BASE64.fullmatch(text) and changes(text) >= least:  # it may begin like a path
@@ -97,7 +110,7 @@ def is_secret(value: SecretValue) -> bool:
     if _refers(value):
         return False
     if _UUID.fullmatch(text):
-        return value.form == "literal" or (value.form in ("string", "entry") and not value.tells_apart)
+        return value.form in ("literal", "string", "entry")
     if text.isdigit():
         return value.kind == "password" and value.form != "code"
     if _HEX.fullmatch(text) and len(text) >= 16:
@@ -130,7 +143,7 @@ def is_chosen(text: str) -> bool:
     mixed = is_mixed(text)
     signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
-    if _TWO_WORDS.fullmatch(text) and not _WORDS.search(text):
+    if (_TWO_WORDS.fullmatch(text) or _LOWER_WORDS.fullmatch(text)) and not _WORDS.search(text):
         return True
     return len(text) >= 8 and (signs >= 1 if mixed else signs >= 2 and cases) and not _CLASS.search(text)
 
@@ -142,16 +155,23 @@ def _is_password(text: str, form: Form) -> bool:
     if form in ("string", "entry"):
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not _WORDS.search(text)
+        if _SEVERAL_WORDS.fullmatch(text) and not _WORDS.search(text):
+            return True
         return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
             not _NAME.fullmatch(text)
             or is_chosen(text)
             or looks_random(text)
             or _AMONG_CAPITALS.search(text) is not None
         )
-    if _NAME.fullmatch(text) or _WORDS.search(text):
+    if (_NAME.fullmatch(text) and not (form == "line" and text[-1].isdigit())) or _WORDS.search(text):
         return False
     if form == "line":
-        return mixed or is_tangled(text) or sum(c in _CHOSEN_SIGNS for c in text[1:]) >= 2
+        return (
+            mixed
+            or is_tangled(text)
+            or (signs and _CASES.search(text) is not None)
+            or sum(c in _CHOSEN_SIGNS for c in text[1:]) >= 2
+        )
     return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
 
 
@@ -217,7 +237,7 @@ def is_strange(text: str) -> bool:
         return False
     if _TWO_WORDS.fullmatch(text):
         return True
-    if _ID.fullmatch(text):
+    if _ID.fullmatch(text) or _SUM_BEHIND.search(text):
         return False
     if is_unlike_words(text):
         return True
@@ -225,6 +245,55 @@ def is_strange(text: str) -> bool:
     if not bare.isalnum() or bare.islower() or bare.isupper():
         return False
     return is_mixed(bare) and (changes(bare) >= 3 or _is_jumbled(text))
+
+
+def is_key_pair(said: str) -> bool:
+    """The id of a key and the key, as they are written as base64."""
+    _, colon, key = said.partition(":")
+    return bool(colon) and 16 <= len(key) < 200 and (is_thrown_together(key) or is_strange(key))
+
+
+def is_made_up(text: str) -> bool:
+    """What people make up of words, digits and signs, where it is said that a password follows."""
+    return (
+        len(text) >= 8
+        and is_alone(text)
+        and not _FORMAT.search(text)
+        and (not _ID.fullmatch(text) or sum(map(str.isupper, text)) >= 2)
+        and not _WORDS.search(text)
+        and not is_identity(text)
+        and any(c.isupper() or not c.isalnum() for c in text[1:])
+    )
+
+
+def is_thrown(text: str) -> bool:
+    """What is thrown together of one kind of letters and digits: a long key that no sum of git is."""
+    if _HEX.fullmatch(text):
+        return len(text) >= 32 and is_mixed(text)
+    if _LOWER_WORDS.fullmatch(text):
+        return True
+    return len(text) >= 20 and text.isalnum() and text.isascii() and changes(text) >= 5
+
+
+def is_thrown_together(text: str) -> bool:
+    """Large letters, small letters and digits that follow each other as chance has it: in names they do so rarely."""
+    return (
+        changes(text) >= 2
+        and sum(map(str.isupper, text)) >= 3
+        and not text.isupper()
+        and len(_KINDS.findall(text)) >= 0.4 * len(text)
+    )
+
+
+def is_dense(text: str) -> bool:
+    """A password that a program has made: letters of both kinds with signs or digits among them."""
+    kinds = (any(c.isupper() for c in text), any(c.islower() for c in text), any(c.isdigit() for c in text))
+    return sum(kinds) >= 2 and len(_SIGNS_OF_PASSWORDS.findall(text)) >= 2 and not _FORMAT_OR_PATH.search(text)
+
+
+def is_number(text: str) -> bool:
+    """A long number of base 16, as keys are written."""
+    return len(text) in (32, 40, 48, 64) and is_mixed(text) and _HEX.fullmatch(text) is not None
 
 
 def is_told(text: str) -> bool:
@@ -239,13 +308,18 @@ def is_told(text: str) -> bool:
     )
 
 
+def is_sentence(text: str) -> bool:
+    """Whether words stand there as sentences have them."""
+    return _FUNCTION_WORDS.search(text.lower()) is not None
+
+
 def is_worded(text: str) -> bool:
     """A password, or several words that make one: no sentence."""
     if is_strong(text):
         return True
     words = re.split("[ -]", text)
     if len(words) > 2:
-        return not _FUNCTION_WORDS.search(text.lower()) and not any(map(_WORDS.fullmatch, words))
+        return not is_sentence(text) and not any(map(_WORDS.fullmatch, words))
     return len(text) >= 6 and text.isalpha() and not _WORDS.search(text)
 
 

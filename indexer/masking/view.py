@@ -42,6 +42,8 @@ _LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
 _HAS_ESCAPED = late(rb"\\(?:[\\u/\"]|x1b|033)")
 _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
+#: Between two strings that are made one.
+_SUM, _HAS_SUM = late(r"[\"'] ?[+.] ?[\"'](?=[\w.!-])"), late(rb"[\"'] ?[+.] ?[\"'][\w.!-]")
 _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA])")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
@@ -132,6 +134,8 @@ def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iter
         yield _changed(text, _LISTED, lambda found: " ")  # noqa: ARG005
     if not telling:
         return
+    if _HAS_SUM.search(plain):
+        yield _changed(text, _SUM, lambda found: "")  # noqa: ARG005
     if _HAS_ESCAPED.search(plain):
         yield _changed(text, _ESCAPED, _unescaped)
     if _HAS_ENTITY.search(plain):
