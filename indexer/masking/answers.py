@@ -25,6 +25,8 @@ _BY_WORD = {
     b"credentials": b"credential",
 }
 ANSWER_WORDS = tuple(_BY_WORD)
+#: No line that says so is longer.
+_LONGEST = 500
 _ALONE = late(
     r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: )|- )?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
@@ -70,14 +72,22 @@ _ABOUT = late(
 )
 
 
+def asks_for_one(line: str) -> bool:
+    """Whether a command, or a line, says that a secret follows and nothing else."""
+    last = line.rstrip().rpartition("\n")[2]
+    if len(last) > _LONGEST:
+        return False
+    return bool(_GETS.search(last) or (not _ABOUT.search(last) and (_PRINTS.search(last) or _IS_CALLED.search(last))))
+
+
 def answers_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
     there = [sign for sign in _NAMED if sign in signs] + [said for word, said in _BY_WORD.items() if word in signs]
     places = sorted(place for literal in there for place in positions_of(lower, literal))
     for start, end in lines_at(lower, places):
-        found = _ALONE.match(text, end) if end - start < 500 else None
+        found = _ALONE.match(text, end) if end - start < _LONGEST else None
         if (
-            end - start < 500
+            end - start < _LONGEST
             and (two := _TWO_LINES.match(text, end))
             and _AUTH_FILE.search(text, start, end)
             and is_hard(two[1])
@@ -85,6 +95,5 @@ def answers_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Sp
             yield Span(two.start(1), PHRASE, two.end(1), "password")
         if found is None or placeholder(found[2]) or monotone(found[2]) or not is_alone(found[2]):
             continue
-        line = text[start:end].strip()
-        if _GETS.search(line) or (not _ABOUT.search(line) and (_PRINTS.search(line) or _IS_CALLED.search(line))):
+        if asks_for_one(text[start:end].strip()):
             yield Span(found.start(2), PHRASE, found.end(2), "secret")

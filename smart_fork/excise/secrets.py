@@ -8,11 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from indexer.masking import mask
-from indexer.masking.parts import hidden_in_parts, key_lines, lines_at
+from indexer.masking import knowing, mask
+from indexer.masking.parts import hidden_in_parts, lines_at
 from indexer.masking.secrets import hidden, spans_of
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
+from smart_fork.agents import AGENTS
+from smart_fork.agents.learned import learned
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise.closure import same_records
 from smart_fork.excise.plan import Plan, plan
@@ -52,12 +54,14 @@ def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[in
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
-    keys = set[str]().union(*(key_lines(turn.raw.decode("utf-8", "replace")) for turn in session.turns))
+    work = AGENTS[session.tool].work if session.tool in AGENTS else None
+    keys = frozenset(learned((turn.raw for turn in session.turns), work))
     for position, turn in enumerate(session.turns):
         if turn.inherited or (among is not None and turn.id not in among):
             continue
         raw = before.get(position, turn.raw)
-        new, found, unsigned = _masked(raw, keys, padded=session.padded)
+        with knowing(keys):
+            new, found, unsigned = _masked(raw, keys, padded=session.padded)
         kinds.update(found)
         if unsigned:
             to_cut.add(turn.id)
@@ -129,6 +133,6 @@ def _collecting(
         text = "\n".join(parts)
         if change(text) == text:
             return parts
-        return hidden_in_parts(parts, spans_of(text))
+        return [mask(part) for part in hidden_in_parts(parts, spans_of(text))]
 
     return change, lines

@@ -7,10 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from indexer.masking import Masked, shorten
+from indexer.masking import Masked, knowing, shorten
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
+from smart_fork.agents.learned import learned
 from smart_fork.agents.work import Work
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.families.told import Relative
@@ -82,7 +83,9 @@ class ShownExchanges:
 
     def __iter__(self) -> Iterator[ShownExchange]:
         for entry in self._entries:
-            yield ShownExchange(entry, tuple(self._reading.messages(entry.place - 1)))
+            with knowing(self._reading.known):
+                shown = ShownExchange(entry, tuple(self._reading.messages(entry.place - 1)))
+            yield shown
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -126,12 +129,14 @@ def reading(
     if at is not None and not 0 <= at < len(session.turns):
         last = next((number for number, _ in reversed(session.messages)), 0)
         raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {last}.")
-    told = _Reading(session, at, words, Steps(session, work, begun, thoughts=not whole))
+    known = learned((turn.raw for turn in session.turns), work)
+    told = _Reading(session, at, words, Steps(session, work, begun, thoughts=not whole), known)
     starts = [0] if whole else _starts(told.exchanges)
     asked = bisect_right([one.start for one in told.exchanges], at) - 1 if at is not None else 0
     page = max(0, bisect_right(starts, asked) - 1)
     first, end = starts[page], (*starts[1:], len(told.exchanges))[page]
-    entries = [told.entry(place, here=first <= place < end) for place in range(len(told.exchanges))]
+    with knowing(known):
+        entries = [told.entry(place, here=first <= place < end) for place in range(len(told.exchanges))]
     return ConversationPage(
         ShownExchanges(told, entries[first:end]),
         tuple(entries),
@@ -156,9 +161,12 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 
 
 class _Reading:
-    """A session that is read: `at` is where a link led to, `words` are those of a question."""
+    """A session that is read: `at` is where a link led to, `words` are those of a question, `known` its secrets."""
 
-    def __init__(self, session: Session, at: int | None, words: Sequence[str], steps: Steps) -> None:
+    def __init__(
+        self, session: Session, at: int | None, words: Sequence[str], steps: Steps, known: Sequence[str]
+    ) -> None:
+        self.known = known
         self._session, self._at, self._words = session, at, tuple(words)
         self.exchanges = session.exchanges()
         self._steps, self._points, self._loads = steps, session.branch_points(), session.loads()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.files import replace_file, write_new
-from indexer.masking import NOTHING, knowing
+from indexer.masking import NOTHING
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
@@ -23,7 +23,7 @@ from smart_fork.page.diffs import FileDiff
 from smart_fork.page.quotes import code, in_line, quoted_lines
 from smart_fork.page.renderer import PageValues, written
 from smart_fork.page.statics import OwnStyle, own_style
-from smart_fork.page.steps import PageStep, Steps
+from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
 
 FileFormat = Literal["html", "markdown"]
@@ -71,19 +71,18 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         session = sessions.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
     work = AGENTS[located.agent].work
-    with knowing(Steps(session, work).secrets() if session else ()):
-        read = reading(session, work=work, whole=True) if session else None
-        if form == "html":
-            style = own_style()
-            text = written(
-                "export.html",
-                FilePage(
-                    title=name, agent_type=located.agent, session_id=located.session_id, session=session, reading=read,
-                    export=markdown, style=style,
-                ),
-            )  # fmt: skip
-        else:
-            text = "\n".join(_markdown(name, session, read)) + "\n" if session and read else markdown
+    read = reading(session, work=work, whole=True) if session else None
+    if form == "html":
+        style = own_style()
+        text = written(
+            "export.html",
+            FilePage(
+                title=name, agent_type=located.agent, session_id=located.session_id, session=session, reading=read,
+                export=markdown, style=style,
+            ),
+        )  # fmt: skip
+    else:
+        text = "\n".join(_markdown(name, session, read)) + "\n" if session and read else markdown
     if file is not None:
         _write(file, text, force=force)
     return SessionFile(

@@ -38,7 +38,9 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
         SmartForkError: there is no such session or step, or the session's log is gone, or it is another one by now than
             that of which the address is.
     """
+    from indexer.masking import knowing
     from smart_fork import sessions
+    from smart_fork.agents.learned import learned
     from smart_fork.page.steps import Steps
     from smart_fork.retrieval.results import title
 
@@ -50,16 +52,20 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
     if session is not None:
         check_still(asked.get("seen", ""), session)
     steps = Steps(session, AGENTS[there.agent].work) if session else None
+    known = learned((one.raw for one in session.turns), AGENTS[there.agent].work) if session else ()
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
-    step = next((one for one in told if one.call == call), None)
+    with knowing(known):
+        step = next((one for one in told if one.call == call), None)
     if session is None or steps is None or step is None:
         raise NotFound("No such step in this session", "Open the session again.")
     one = AddressedSession(there.agent, there.session_id)
     back = subagent_link(one, place["name"]) if "name" in place else session_link(one)
+    with knowing(known):
+        body = steps.output(step)
     return OutputPage(
         one=one,
         title=title(session.title) or there.session_id,
         step=step,
-        output=steps.output(step),
+        output=body,
         back=f"{link(back, at=step.number)}#message-{step.number}",
     )

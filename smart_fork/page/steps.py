@@ -13,7 +13,6 @@ from typing import Any, Literal
 import orjson
 
 from indexer.masking import Masked, beginning, mask
-from indexer.masking.parts import answered, key_lines
 from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
@@ -110,18 +109,6 @@ class Steps:
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
 
-    def secrets(self) -> list[str]:
-        """What is secret wherever it is: the lines of private keys, and what commands printed that print secrets."""
-        found, asked = set[str](), dict[str, str]()
-        for turn in self._session.turns:
-            found |= key_lines(turn.raw.decode("utf-8", "replace"))
-            asked |= {one.id: _asked(one.given) for one in self._used(turn.raw).values()} if turn.tool_calls else {}
-            for result in turn.tool_results:
-                back = self._back(result.tool_use_id)
-                if back and (command := asked.get(result.tool_use_id)):
-                    found |= answered(command, status_and_body(back.output)[1])
-        return sorted(found, key=len, reverse=True)
-
     def _thought(self, number: int) -> PageStep | None:
         turn, work = self._session.turns[number], self._work
         if work is None:
@@ -178,14 +165,6 @@ class Steps:
         if record is None or self._work is None:
             return None
         return next((one for one in self._work.gave(record) if one.id == call), None)
-
-
-def _asked(given: Mapping[str, Any] | str) -> str:
-    """A command, or the one that prints the file that was read."""
-    if isinstance(given, str):
-        return given
-    path = given.get("file_path") or given.get("path")
-    return command_of(given) or (f"cat {path}" if isinstance(path, str) else "")
 
 
 def _record(raw: bytes) -> dict[str, Any] | None:

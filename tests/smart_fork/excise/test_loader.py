@@ -370,6 +370,21 @@ def test_thinking_with_a_secret_is_cut_and_not_changed(tmp_path):
     assert ("t1", "u1") == (call["id"], records[1]["parentUuid"])
 
 
+def test_what_a_command_has_printed_as_a_secret_is_masked_wherever_it_is_said(tmp_path):
+    answer = "Harbor" + "#4711x"
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [
+        said("u1", None, "user", "go"),
+        said("a1", "u1", "assistant", [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "cat ~/.vault_pass"}}]),
+        said("r1", "a1", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": answer}], toolUseResult={"stdout": answer}),
+        said("a2", "r1", "assistant", f"It says {answer}"),
+    ])  # fmt: skip
+
+    cut(Request(str(path), secrets=True))
+
+    assert answer not in path.read_text()
+    assert ["u1", "a1", "r1", "a2"] == [json.loads(line)["uuid"] for line in path.read_bytes().splitlines()]
+
+
 def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
     """Also in a hunk that begins in the midst of it."""
     key = [KEY_BEGIN.format("RSA "), *(made_up(64, seed=seed) for seed in range(21, 27)), KEY_END.format("RSA ")]

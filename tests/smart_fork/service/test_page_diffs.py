@@ -258,3 +258,19 @@ def _places(value):
         yield value, name
         if isinstance(inside, dict | list):
             yield from _places(inside)
+
+
+def test_what_a_command_prints_as_a_secret_is_masked_wherever_the_page_shows_it(served, world, shop):
+    answer = "Harbor" + "#4711x"
+    session = world.worked(
+        "claude", shop, "> Look", Did("Bash", {"command": "cat ~/.vault_pass"}, answer), f"It says {answer}",
+        Did("Bash", {"command": "ls"}, f"{answer} is no file\n" * 40),
+    )  # fmt: skip
+    served.get("/", q="look")  # reads the log
+
+    text = served.get(f"/session/claude/{session}")[1]
+    outputs = [served.get(way)[1] for way in re.findall(r'href="(/session/[^"]+/output/[^"]+)"', text)]
+
+    assert "It says [REDACTED:secret]" in text
+    assert answer not in "".join((text, *outputs))
+    assert outputs
