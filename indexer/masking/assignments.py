@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from indexer.masking.nouns import STEM_WORDS, Noun
 from indexer.masking.spans import HIDDEN, NAME, Span, placeholder
@@ -32,6 +33,7 @@ STEMS = {
     b"key": "api-key",
     b"_pat": "token",
 }
+_EVERY_STEM = {**STEMS, **STEM_WORDS}
 #: How a name may go on behind "pass".
 _PASS_ENDS = late(
     r"(?i)(?:w(?:or)?d|wort|_?phrase|code|e)?\d?"
@@ -186,11 +188,10 @@ _UPPER_NAME = late(r"[A-Z][A-Z0-9_]*")
 _COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
 
 
-def assignments_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
+def assignments_in(text: str, lower: bytes, signs: AbstractSet[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the stems."""
-    for stem, kind in (STEMS | STEM_WORDS).items():
-        if stem in signs:
-            yield from _of_stem(text, lower, stem, kind)
+    for stem in _EVERY_STEM.keys() & signs:
+        yield from _of_stem(text, lower, stem, _EVERY_STEM[stem])
 
 
 def assigned_to(text: str, noun: Noun) -> Iterator[Span]:

@@ -227,7 +227,7 @@ _OTHERS = (
     ),
     Phrase(
         "password",
-        "pin|passcode|code|digo|codice|otp|tan ",
+        "pin |pin:|passcode|code: |code i|code was|code lautet|code est|code d|digo de|codice d|otp|tan |is your",
         rf"(?:{_PIN})(?: (?:of|for|on|f\u00fcr|du|pour|para) [^\n.]{{1,30}})?"
         rf"(?::| (?:is|was|ist|est|es|\u00e8|\u00e9|lautet){_NOW}:?|(?<=OTP)|(?<=TAN)) [\"']?(\d{{4,8}})(?!\d|[.:]\d)|"
         r"(?<![\w.])(?:[A-Z]-)?(\d{4,8}) (?i:is|ist|est|es) (?i:your|ihr|dein|votre|ton|tu|"

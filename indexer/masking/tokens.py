@@ -93,7 +93,7 @@ _OPEN = (
     r"prod|acct|seti|pm|ep|app|node|chunk|vendor|main|index|static|sha\d*|md5|h1|id|uuid|page|cursor|next|trace|span|"
     r"etag|img|image|asset|cache|pk|pub|public|phc|publishable|agent|task|job|build|deploy|dpl|ver|doc|bundle|module|"
     r"css|src|snap|vol|vpc|i|ami|eni|subnet|sg|arn|key-id|client|oauth2|ga|gtm|ua|g|nix|store|layer|rev|commit|did|"
-    r"tx|block|addr|ssh|data|base64|hash|integrity|nonce|v\d+|woff2?|font|pod|svc|rollout|window|view|cell)$"
+    r"tx|block|addr|ssh|data|base64|hash|integrity|nonce|v\d+|woff2?|font|pod|svc|window|view|cell)$"
 )
 #: An option of one letter before it, with the value behind it.
 _OPTION = r"(?:^|\s)-[tkpasuTKPAS](?:[ =]|(?=[\"']))[\"']?$"
