@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,26 +107,36 @@ class LightEmbedder:
     def _folder(self) -> Path:
         return packaged_model()
 
-    @cached_property
+    @property
     def _vocabulary(self) -> Vocabulary:
-        from indexer.vocabulary import Vocabulary
+        return _vocabulary_in(self._folder)
 
-        return Vocabulary(self._folder / "tokenizer.json", MAX_TOKENS)
-
-    @cached_property
+    @property
     def _session(self) -> Any:
-        weights = (self._folder / "model.safetensors").resolve()  # onnxruntime follows no link out of the folder
-        try:
-            from indexer.inference import onnxruntime
-        except ImportError as error:
-            raise ModelUnavailableError(f"onnxruntime cannot be imported ({error}); reinstall smart-fork") from error
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # it works in the thread that asks
-        options.log_severity_level = 3  # errors, which are raised as well
-        # The graph is as it is to be run: to look for a better one takes as long as half a question, and finds none.
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights.parent))
-        try:
-            return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise ModelUnavailableError(f"onnxruntime cannot load the packaged model: {error}") from error
+        return _session_in(self._folder)
+
+
+@cache
+def _vocabulary_in(folder: Path) -> Vocabulary:
+    from indexer.vocabulary import Vocabulary
+
+    return Vocabulary(folder / "tokenizer.json", MAX_TOKENS)
+
+
+@cache
+def _session_in(folder: Path) -> Any:
+    weights = (folder / "model.safetensors").resolve()  # onnxruntime follows no link out of the folder
+    try:
+        from indexer.inference import onnxruntime
+    except ImportError as error:
+        raise ModelUnavailableError(f"onnxruntime cannot be imported ({error}); reinstall smart-fork") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # it works in the thread that asks
+    options.log_severity_level = 3  # errors, which are raised as well
+    # The graph is as it is to be run: to look for a better one takes as long as half a question, and finds none.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights.parent))
+    try:
+        return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ModelUnavailableError(f"onnxruntime cannot load the packaged model: {error}") from error

@@ -5,8 +5,19 @@ from __future__ import annotations
 import os
 import sys
 
-#: Commands that end as soon as they have answered.
-_QUICK = frozenset({"find", "fork", "list", "show", "branch", "new", "resume", "continue", "active"})
+TYPE_CHECKING = False  # `typing` takes longer to import than all else here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+#: Commands that a waiting process can run: what people and agents wait for.
+_HANDED_OVER = frozenset(
+    {
+        *("find", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export", "excise", "forget"),
+        *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees"),
+        *("status", "agents", "hook"),
+    }
+)
 #: Commands that ask the index what is worth its tokens.
 _BUDGETED = frozenset({"fork", "branch"})
 
@@ -14,24 +25,42 @@ _BUDGETED = frozenset({"fork", "branch"})
 def main() -> None:
     """Run the command. What agents and shells wait for is decided on before anything large is imported."""
     _open_what_is_closed()
-    if sys.argv[1:2] == ["mcp"]:
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    if command == "mcp":
         from smart_fork.front.first_answers import serve
 
         serve(sys.argv[2:])
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
         _at_once(sys.argv[1:])
-    if sys.argv[1:2] and sys.argv[1] in _QUICK:
-        _expect_little_garbage()
-    if sys.argv[1:2] and sys.argv[1] in _BUDGETED and _has_budget(sys.argv[2:]):
+    if command not in _HANDED_OVER:
+        run(os._exit)
+    from smart_fork.preload.client import run as hand_over
+
+    if (status := hand_over(sys.argv)) is not None:
+        os._exit(status)
+    _expect_little_garbage()
+    if command in _BUDGETED and _has_budget(sys.argv[2:]):
         _begin_with_the_question()
+    run(_end_and_preload)
+
+
+def run(end: Callable[[int], NoReturn]) -> None:
+    """Run the command of `sys.argv` in this process, and `end` it with the command's exit status."""
     from smart_fork.cli import main as command_line
 
     try:
         command_line()
-    except SystemExit as end:
-        if isinstance(end.code, int):
-            _leave(end.code)
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _leave(ended.code, end)
         raise
+
+
+def _end_and_preload(status: int) -> NoReturn:
+    from smart_fork.preload.start import begin
+
+    begin()
+    os._exit(status)
 
 
 def _open_what_is_closed() -> None:
@@ -68,7 +97,7 @@ def _begin_with_the_question() -> None:
     begin()
 
 
-def _leave(status: int) -> None:
+def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
     """End as Python does, but without taking down what was imported: that takes an eighth of the time of a question.
 
     And a thread may still be in the model, whose libraries then abort the process.
@@ -80,7 +109,7 @@ def _leave(status: int) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    end(status)
 
 
 def _at_once(asked: list[str]) -> None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
@@ -305,10 +305,33 @@ class SystemProcesses:
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
         """See `Processes.replace`."""
         try:
+            if _caller is not None:
+                _caller.become(argv, cwd, env)
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
+
+
+class Caller(NamedTuple):
+    """The process for which this one runs a command: its id, and how it becomes another program."""
+
+    pid: int
+    become: Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
+
+
+_caller: Caller | None = None
+
+
+def stand_in(caller: Caller) -> None:
+    """Run a command for another process from here on."""
+    global _caller  # noqa: PLW0603 - a process stands in for one
+    _caller = caller
+
+
+def own_pid() -> int:
+    """Return the id of the process that a person or an agent has started: it is what becomes an agent."""
+    return _caller.pid if _caller is not None else os.getpid()
 
 
 @contextlib.contextmanager

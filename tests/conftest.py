@@ -92,6 +92,7 @@ def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
             patch.delenv(name)
     patch.setenv("HOME", str(home))
     patch.setenv("SMART_FORK_HOME", str(home / ".smart-fork"))
+    patch.setenv("SMART_FORK_PRELOAD", "off")  # each command is the process that a test has started
     patch.setenv("TMUX_TMPDIR", str(home))  # no tmux server of whoever runs the suite, with workers of theirs
     patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     patch.setenv("GIT_CONFIG_NOSYSTEM", "1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -39,6 +38,7 @@ from smart_fork.forking.world import World, world_of
 from smart_fork.given import refuse_empty
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
+from smart_fork.processes import own_pid
 from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.whereabouts import unplaced
@@ -152,7 +152,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             )
             _give_back(attempt, plan, worker)
             if place.replaces:  # nothing of ours is left to say so afterwards
-                _note_running(registry, worker, plan, Started(pid=os.getpid()))
+                _note_running(registry, worker, plan, Started(pid=own_pid()))
             started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
             attempt.succeeded()  # the first step that cannot be taken back
             programs.keep()

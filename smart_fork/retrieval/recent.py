@@ -1,19 +1,27 @@
-"""Recent sessions straight from the logs: no index, no model."""
+"""Recent sessions straight from the logs: no index needed, no model. The index saves reading what has not changed."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from indexer.forgotten import forgotten
 from indexer.last_run import FailedLog
+from indexer.masking import Masked
+from indexer.paths import index_db
 from indexer.project import Project
+from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.lines import changed_at
+from indexer.transcripts.model import AgentName, Origin, Session
+from indexer.versions import VERSION
 from smart_fork.agents.logs import originals_first
+from smart_fork.errors import IndexUnavailable
+from smart_fork.retrieval.index_access import opened
 from smart_fork.snippets import printable
 from smart_fork.whereabouts import belongs, placed
 
@@ -39,11 +47,12 @@ def recent_sessions(
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
     names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
     files = _copies_behind_originals(files, names)
+    files = list(_promising(files, project, names))
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
     odd: list[FailedLog] = []
-    for session in _sessions(_promising(files, project, names), names, odd):
+    for session in _sessions(files, names, odd):
         identity = (session.agent, session.session_id)
         if identity in gone:
             continue
@@ -92,15 +101,58 @@ def _promising(
 
 
 def _sessions(
-    files: Iterator[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
 ) -> Iterator[Session]:
-    for file in files:
+    with ExitStack() as stack:
+        indexed = stack.enter_context(_index()) if files else None
+        seen = indexed.seen([file.location for file in files]) if indexed else {}
+        for file in files:
+            if indexed and (known := _indexed(indexed, seen, adapters[file.agent], file)):
+                yield known
+                continue
+            try:
+                session = adapters[file.agent].glance(file.path)
+            except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
+                log.info("%s is passed over: %s", file.path, error)
+                why = error.strerror if isinstance(error, OSError) else ""
+                odd.append(FailedLog(printable(file.location), printable(why or str(error) or type(error).__name__)))
+                continue
+            if session is not None:
+                yield session
+
+
+@contextmanager
+def _index() -> Iterator[Store | None]:
+    """Yield the index; `None` where there is none that can be read."""
+    with ExitStack() as stack:
         try:
-            session = adapters[file.agent].glance(file.path)
-        except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
-            log.info("%s is passed over: %s", file.path, error)
-            why = error.strerror if isinstance(error, OSError) else ""
-            odd.append(FailedLog(printable(file.location), printable(why or str(error) or type(error).__name__)))
-            continue
-        if session is not None:
-            yield session
+            store = stack.enter_context(opened()) if index_db().exists() else None
+        except IndexUnavailable as error:
+            log.info("the logs are read without the index: %s", error)
+            store = None
+        yield store
+
+
+def _indexed(store: Store, seen: Mapping[str, SeenFile], reader: AgentAdapter, file: LogFile) -> Session | None:
+    """Return the session of a log as the index has it; `None` where the log is not as the index has read it."""
+    if file.within or seen.get(file.location) != (*file.stamp, VERSION):
+        return None
+    row = store.session(file.agent, reader.id_of(file.path))
+    if row is None or row.path != file.location:
+        return None
+    return Session(
+        row.agent,
+        row.session_id,
+        file.path,
+        (),
+        row.cwd,
+        Masked(row.git_branch),
+        Masked(row.title),
+        started=row.started,
+        last_activity=changed_at(file.path),
+        origin=cast("Origin", row.origin),
+        parent_id=row.parent_id,
+        root_id=row.root_id,
+        inferred_from=row.inferred_from,
+        head=row.head,
+    )

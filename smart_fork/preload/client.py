@@ -1,0 +1,179 @@
+"""A command that is handed to a waiting process: with this process's streams, directory, variables and signals.
+
+Standard library only: this is what every command imports first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET
+from _socket import socket as Socket  # noqa: N812 - the same without what `socket` imports for it
+
+from smart_fork.preload.place import is_wanted, socket_path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A process that waits answers immediately.
+SECONDS = 2.0
+#: What comes back: it can run the command, or cannot; how the command ended, or what this process is to become.
+READY, REFUSED, ENDED, BECOMES = b"+", b"-", b"=", b">"
+#: What goes there: begin; a signal by its number; the program could not be started, followed by the error's number.
+GO, FAILED = b"\0", 255
+SIZE = 8
+_MOST = 1 << 16
+_SEPARATOR = b"\0"
+#: Signals that are passed on, by number: HUP, INT, QUIT, USR1, USR2, TERM.
+_PASSED_ON = (1, 2, 3, 10, 12, 15)
+_sent: list[int] = []
+
+
+def run(arguments: Sequence[str]) -> int | None:
+    """Have a waiting process run a command, given as `sys.argv` is, and return its exit status.
+
+    Returns `None` where none can: then nothing has been done.
+    """
+    path = socket_path() if is_wanted() else None
+    if path is None:
+        return None
+    line = Socket(AF_UNIX, SOCK_STREAM)
+    try:
+        line.settimeout(SECONDS)
+        line.connect(path)
+        if line.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8] != os.geteuid().to_bytes(4, sys.byteorder):
+            return None
+        if line.recv(1) != READY:  # before it gets our streams: one that hangs would keep them open
+            return None
+        _hand_over(line, arguments)
+        if line.recv(1) != READY:
+            return None
+        line.settimeout(None)
+        _pass_signals_on(line)
+        line.sendall(GO)
+    except TimeoutError:
+        sys.stderr.write("The preloader does not answer. Running without it.\n")
+        return None
+    except OSError:
+        return None
+    return _outcome(line)
+
+
+def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        package = sys.modules["__main__"].__package__ or ""  # messages name the program by it
+        fields = [package, str(mask), str(os.getpriority(os.PRIO_PROCESS, 0)), str(len(arguments)), *arguments]
+        fields += [f"{name}={value}" for name, value in os.environ.items()]
+        body = packed(fields)
+        streams = [(SOL_SOCKET, SCM_RIGHTS, b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2, here)))]
+        line.sendmsg([len(body).to_bytes(SIZE)], streams)
+        line.sendall(body)
+    finally:
+        os.close(here)
+
+
+def packed(fields: Sequence[str]) -> bytes:
+    """Return `fields` as one message. None of them can have a NUL: they are arguments and variables."""
+    return _SEPARATOR.join(map(os.fsencode, fields))
+
+
+def unpacked(body: bytes) -> list[str]:
+    """Return the fields of a message."""
+    return [os.fsdecode(one) for one in body.split(_SEPARATOR)]
+
+
+def _pass_signals_on(line: Socket) -> None:
+    import signal
+
+    for number in _PASSED_ON:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda given, _: _send(line, given))
+
+
+def _send(line: Socket, number: int) -> None:
+    _sent.append(number)
+    try:
+        line.send(bytes([number]))
+    except OSError:  # it has just ended
+        return
+
+
+def _outcome(line: Socket) -> int:
+    """Return the exit status, or become the program that the command ends in."""
+    while True:
+        try:
+            kind, body = received(line)
+        except OSError:
+            return _killed()
+        if kind == ENDED:
+            return int(body)
+        error = _become(unpacked(body))
+        line.sendall(bytes([FAILED, error.errno or 0]))
+
+
+def _killed() -> int:
+    """End as the process did that ran the command: by the signal that was passed on, if one was."""
+    import signal
+
+    if _sent:
+        signal.signal(_sent[-1], signal.SIG_DFL)
+        os.kill(os.getpid(), _sent[-1])
+    sys.stderr.write("error: The process that ran this command was killed\n  Run the command again.\n")
+    return 1
+
+
+def received(line: Socket) -> tuple[bytes, bytes]:
+    """Return the kind and the body of the next message.
+
+    Raises:
+        ConnectionError: The other side is gone.
+    """
+    kind = exactly(line, 1)
+    return kind, exactly(line, int.from_bytes(exactly(line, SIZE)))
+
+
+def exactly(line: Socket, size: int) -> bytes:
+    """Return the next `size` bytes.
+
+    Raises:
+        ConnectionError: The other side is gone.
+    """
+    said = b""
+    while len(said) < size:
+        part = line.recv(min(size - len(said), _MOST))
+        if not part:
+            raise ConnectionError
+        said += part
+    return said
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    """Return what `received` reads."""
+    return kind + len(body).to_bytes(SIZE) + body
+
+
+def _become(fields: list[str]) -> OSError:
+    """Become that program here: an agent needs the person's terminal. Return why it cannot be started."""
+    import signal
+
+    directory, count, *rest = fields
+    argv, variables = rest[: int(count)], rest[int(count) :]
+    before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
+    handlers = {number: signal.getsignal(number) for number in _PASSED_ON}
+    for number, handler in handlers.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        os.chdir(directory)
+        os.execvpe(argv[0], argv, dict(one.split("=", 1) for one in variables))  # noqa: S606 - no shell
+    except OSError as error:
+        os.fchdir(before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        return error
+    finally:
+        os.close(before)

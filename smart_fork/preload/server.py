@@ -1,0 +1,299 @@
+"""The preloader: a process that has everything imported, and two forks of it that wait for a command each.
+
+A waiting process takes one command, runs it as that command's own process would, and ends. The preloader replaces it.
+No process runs two commands, so no command sees what another one left behind. See docs/decisions/010-preloader.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import os
+import pkgutil
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from indexer.paths import private_dir
+from smart_fork import processes
+from smart_fork.preload.client import (
+    BECOMES,
+    ENDED,
+    FAILED,
+    GO,
+    READY,
+    REFUSED,
+    SIZE,
+    exactly,
+    message,
+    packed,
+    unpacked,
+)
+from smart_fork.preload.peer import credentials, may_ask
+from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
+
+#: Processes that wait: a second one for whoever asks while the first is being replaced.
+WAITING = 2
+#: Without a command for so long, the preloader ends.
+IDLE_SECONDS = 600.0
+#: How often it looks whether its code is still the installed one, and its socket still there.
+LOOK_SECONDS = 20.0
+#: Longer than the arguments and variables that a system lets a program have.
+LONGEST = 8 << 20
+_HANGUP_SECONDS = 5.0
+#: stdin, stdout, stderr and the directory.
+_DESCRIPTORS = 4
+#: Processes of their own, or parts that commands do not use.
+_NOT_LOADED = ("smart_fork.teamserver", "smart_fork.page", "smart_fork.service", "indexer.embedding_process")
+
+
+def main() -> None:
+    """Load everything, listen, and keep processes waiting until nobody asks or the code changes."""
+    path = socket_path()
+    if path is None:
+        return
+    private_dir(Path(folder()))
+    with open(f"{path}.lock", "wb") as lock:  # noqa: PTH123
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # there is one
+            return
+        own = code()
+        _load()
+        _Keeper(_listening(path), path, own).run()
+        for name in (path, f"{path}.lock"):
+            with suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
+
+
+def _load() -> None:
+    """Import what commands use, and load the default model."""
+    import indexer
+    import smart_fork
+
+    for package in (indexer, smart_fork):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.startswith(_NOT_LOADED) and not found.name.endswith("__main__"):
+                with suppress(ImportError):
+                    importlib.import_module(found.name)
+    for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils"):
+        importlib.import_module(name)
+    with suppress(Exception):  # the command says so
+        from indexer.light import LightEmbedder
+
+        LightEmbedder().load()
+    gc.collect()
+    gc.freeze()
+
+
+def _listening(path: str) -> socket.socket:
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - of one that was killed: we have the lock
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(128)
+    listener.setblocking(False)  # noqa: FBT003 - several wait for it
+    return listener
+
+
+class _Keeper:
+    """Keeps `WAITING` processes waiting."""
+
+    def __init__(self, listener: socket.socket, path: str, own: str) -> None:
+        self._listener, self._path, self._own = listener, path, own
+        self._address = os.stat(path).st_ino  # noqa: PTH116
+        #: Closed with this process, however it ends: then those that wait end too.
+        self._alive, self._held = os.pipe()
+        self._taken, self._take = os.pipe()
+        self._waiting = 0
+
+    def run(self) -> None:
+        """Replace each process that has taken a command."""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+        asked = looked = time.monotonic()
+        while True:
+            while self._waiting < WAITING:
+                if os.fork() == 0:
+                    self._wait()
+                self._waiting += 1
+            if select.select([self._taken], [], [], LOOK_SECONDS)[0]:
+                self._waiting -= len(os.read(self._taken, WAITING))
+                asked = time.monotonic()
+            if time.monotonic() - looked > LOOK_SECONDS:
+                looked = time.monotonic()
+                if looked - asked > IDLE_SECONDS or not self._is_current():
+                    return
+
+    def _is_current(self) -> bool:
+        try:
+            return os.stat(self._path).st_ino == self._address and code() == self._own  # noqa: PTH116
+        except OSError:
+            return False
+
+    def _wait(self) -> NoReturn:
+        """Wait for a command, in a process of its own, and run it."""
+        os.close(self._held)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        while True:
+            if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
+                os._exit(0)
+            try:
+                line, _ = self._listener.accept()
+            except OSError:  # another one was faster
+                continue
+            if (asked := _agreed(line)) is None:
+                line.close()
+                continue
+            os.write(self._take, b"+")
+            self._listener.close()
+            for end in (self._alive, self._take, self._taken):
+                os.close(end)
+            _Command(line, asked).run()
+
+
+class _Asked:
+    """A command as it was asked for: program, umask, priority, arguments, variables, streams and directory."""
+
+    def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
+        self.package, mask, priority, count, *rest = fields
+        self.umask, self.priority, number = int(mask), int(priority), int(count)
+        self.arguments = rest[:number]
+        self.variables = dict(one.split("=", 1) for one in rest[number:])
+        self.descriptors = descriptors
+
+    def close(self) -> None:
+        """Let go of what the caller has handed over."""
+        for one in self.descriptors:
+            os.close(one)
+
+
+def _agreed(line: socket.socket) -> _Asked | None:
+    """Return the command that this process is to run; `None` where it is not for it to do, or nobody waits any more."""
+    line.settimeout(_HANGUP_SECONDS)
+    with suppress(OSError):
+        if may_ask(line):
+            line.sendall(READY)
+            if (asked := _asked(line)) is not None:
+                line.sendall(READY)
+                if line.recv(1) == GO:
+                    line.settimeout(None)
+                    return asked
+                asked.close()
+        line.sendall(REFUSED)
+    return None
+
+
+def _asked(line: socket.socket) -> _Asked | None:
+    """Return the command that is asked for; `None` where it could only be run in the caller's own process."""
+    head, descriptors, _, _ = socket.recv_fds(line, SIZE, 4)
+    try:
+        asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), LONGEST))), descriptors)
+    except (ValueError, OSError):
+        for one in descriptors:
+            os.close(one)
+        return None
+    if len(descriptors) == _DESCRIPTORS and fixed_at_start(asked.variables) == fixed_at_start(dict(os.environ)):
+        return asked
+    asked.close()
+    return None
+
+
+class _Command:
+    """One command, run in this process for the process at the other end of `line`."""
+
+    def __init__(self, line: socket.socket, asked: _Asked) -> None:
+        self._line, self._asked = line, asked
+        self._pid, _ = credentials(line)
+        self._failed: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._becoming = False
+
+    def run(self) -> NoReturn:
+        """Take over what the caller's process has, run its command, and say how it ended."""
+        _take_over(self._asked)
+        processes.stand_in(processes.Caller(self._pid, self._become))
+        threading.Thread(target=self._listen, name="signals", daemon=True).start()
+        from smart_fork.__main__ import run
+
+        try:
+            run(self._end)
+        except SystemExit as ended:  # with a text
+            sys.stderr.write(f"{ended.code}\n")
+        self._end(1)
+
+    def _end(self, status: int) -> NoReturn:
+        with suppress(OSError):
+            self._line.sendall(message(ENDED, str(status).encode()))
+        os._exit(status)
+
+    def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
+        """Have the caller's process become a program.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        variables = [f"{name}={value}" for name, value in env.items()]
+        self._becoming = True
+        self._line.sendall(message(BECOMES, packed([str(cwd), str(len(argv)), *argv, *variables])))
+        number = self._failed.get()
+        self._becoming = False
+        if number == 0:
+            os._exit(0)
+        raise OSError(number, os.strerror(number))
+
+    def _listen(self) -> None:
+        """Take the caller's signals. When the caller ends, so does what it asked for."""
+        while True:
+            try:
+                said = self._line.recv(1)
+            except OSError:
+                said = b""
+            if not said:
+                if self._becoming:
+                    self._failed.put(0)
+                    return
+                os.kill(os.getpid(), signal.SIGHUP)
+                time.sleep(_HANGUP_SECONDS)
+                os._exit(1)
+            elif said[0] == FAILED:
+                self._failed.put((self._line.recv(1) or b"\1")[0])
+            else:
+                os.kill(os.getpid(), said[0])
+
+
+def _take_over(asked: _Asked) -> None:
+    os.setsid()
+    for number, given in enumerate(asked.descriptors[:3]):
+        os.dup2(given, number)
+    os.fchdir(asked.descriptors[3])
+    asked.close()
+    os.umask(asked.umask)
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, asked.priority)
+    os.environ.clear()
+    os.environ.update(asked.variables)
+    time.tzset()
+    sys.argv = asked.arguments
+    sys.modules["__main__"].__package__ = asked.package
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
+    sys.stdout = _text(1, sys.stdout)
+    sys.stderr = _text(2, sys.stderr)
+
+
+def _text(number: int, before: TextIO) -> TextIO:
+    """Return the stream of a descriptor that is another file now."""
+    buffering = 1 if number == 2 or os.isatty(number) else -1
+    return open(number, "w", buffering, before.encoding, before.errors, closefd=False)
+
+
+if __name__ == "__main__":
+    main()

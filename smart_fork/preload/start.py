@@ -1,0 +1,27 @@
+"""Starts the preloader for the next command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import SmartForkError
+from smart_fork.preload.place import is_wanted, socket_path
+from smart_fork.processes import SystemProcesses
+
+
+def begin() -> None:
+    """Start the preloader, detached, where this machine can have one. It ends at once where there is one already.
+
+    A home in which smart-fork keeps nothing gets none: looking at something leaves no trace.
+    """
+    path = socket_path() if is_wanted() else None
+    if path is None or not state_home().is_dir() or Path(path).exists():
+        return
+    with suppress(SmartForkError, OSError):  # the command has done its work all the same
+        output = private_dir(state_home() / "logs") / "preload.log"
+        command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+        SystemProcesses().start(command, cwd=state_home(), env=dict(os.environ), log=output)

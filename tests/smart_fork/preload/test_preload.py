@@ -1,0 +1,273 @@
+"""Commands that a waiting process runs: as if they ran by themselves, only sooner."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from smart_fork.preload import place
+from smart_fork.preload.peer import may_ask
+from tests.conftest import move_into
+from tests.drilled import drilled
+from tests.smart_fork.forks import eventually as until
+
+SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
+PROGRAM = (sys.executable, "-P", "-m", "smart_fork")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a preloader")
+
+
+class Preloader:
+    """A preloader of a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.process = subprocess.Popen(SERVER, stderr=subprocess.PIPE)
+        until(self.waiting)
+
+    def waiting(self) -> set[int]:
+        try:
+            return {child.pid for child in psutil.Process(self.process.pid).children()}
+        except psutil.NoSuchProcess:
+            return set()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory) -> Iterator[Preloader]:
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("preloaded")
+        move_into(home, patch)
+        patch.delenv(place.VARIABLE)
+        (home / ".smart-fork").mkdir(mode=0o700)
+        preloader = Preloader(home)
+    yield preloader
+    preloader.end()
+
+
+@pytest.fixture
+def preloader(started, monkeypatch) -> Preloader:
+    """The preloader, and this test in its home."""
+    move_into(started.home, monkeypatch)
+    monkeypatch.delenv(place.VARIABLE)
+    until(lambda: len(started.waiting()) == 2)
+    return started
+
+
+def ran(*words: str, **how: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((*PROGRAM, *words), capture_output=True, text=True, timeout=120, check=False, **how)  # type: ignore[call-overload,no-any-return]
+
+
+T = TypeVar("T")
+
+
+def handed_over(preloader: Preloader, act: Callable[[], T]) -> tuple[bool, T]:
+    """Whether `act` was done by a process that waited, and what it gave back."""
+    before = preloader.waiting()
+    got = act()
+    until(lambda: len(preloader.waiting()) == 2)
+    return preloader.waiting() != before, got
+
+
+def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in Claude Code's place that says how it was started."""
+    program, told = folder / "claude", folder / "told.json"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "if sys.argv[1:] == ['--version']:\n    print('2.1.197 (Claude Code)'); sys.exit()\n"
+        f"json.dump([os.getpid(), sys.argv[1:], os.getcwd(), dict(os.environ)], open({str(told)!r}, 'w'))\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("SMART_FORK_CLAUDE", str(program))
+    monkeypatch.setenv("SMART_FORK_CHECK_LOGIN", "false")
+    return told
+
+
+@pytest.mark.parametrize("words", ["list", "list --json", "show 01234567", "find --limit 0 x", "active --json"])
+def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
+    waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))
+    assert waited
+    monkeypatch.setenv(place.VARIABLE, "off")
+    by_itself = ran(*words.split(), cwd=tmp_path)
+    assert (sooner.returncode, sooner.stdout, sooner.stderr) == (
+        by_itself.returncode, by_itself.stdout, by_itself.stderr,
+    )  # fmt: skip
+
+
+def test_it_reads_the_callers_input(preloader, tmp_path):
+    waited, got = handed_over(preloader, lambda: ran("spawn", "-", "--json", input='{"a": 1}', cwd=tmp_path))
+    assert (waited, got.returncode) == (True, 2)
+    assert "list" in got.stdout
+
+
+def test_the_callers_own_process_becomes_the_agent_with_its_directory_and_variables(preloader, monkeypatch, tmp_path):
+    told = agent(tmp_path, monkeypatch)
+    monkeypatch.setenv("OF_THE_CALLER", "yes\nand no")
+    caller = subprocess.Popen((*PROGRAM, "new", "--in", "here", "say hello"), cwd=tmp_path, stderr=subprocess.PIPE)
+    _, err = caller.communicate(timeout=60)
+    assert caller.returncode == 0, err
+    process, _, directory, variables = json.loads(told.read_text())
+    assert (process, directory, variables["OF_THE_CALLER"]) == (caller.pid, str(tmp_path), "yes\nand no")
+
+
+def test_an_agent_that_cannot_be_started_is_an_error_and_leaves_no_worker(preloader, monkeypatch, tmp_path):
+    agent(tmp_path, monkeypatch)
+    program = tmp_path / "claude"
+    program.write_text("#!/no/such/interpreter\n")
+    got = ran("new", "--in", "here", "say hello", cwd=tmp_path)
+    assert got.returncode == 1
+    assert "claude" in got.stderr
+    assert "Traceback" not in got.stderr
+    assert json.loads(ran("active", "--json", cwd=tmp_path).stdout)["workers"] == []
+
+
+def test_ctrl_c_reaches_the_command(preloader, tmp_path):
+    caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    until(lambda: len(preloader.waiting()) == 3)
+    caller.send_signal(signal.SIGINT)
+    caller.communicate(timeout=30)
+    assert caller.returncode in (130, -signal.SIGINT)  # as a program that has not begun yet
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloader, tmp_path, number):
+    caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    until(lambda: len(preloader.waiting()) == 3)
+    caller.send_signal(number)
+    caller.communicate(timeout=30)
+    assert caller.returncode == -number
+    until(lambda: len(preloader.waiting()) == 2)
+
+
+def test_a_command_ends_with_a_caller_that_is_killed(preloader, tmp_path):
+    caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    until(lambda: len(preloader.waiting()) == 3)
+    caller.kill()
+    caller.communicate()
+    until(lambda: len(preloader.waiting()) == 2)
+
+
+def test_what_a_process_reads_only_at_its_start_keeps_a_command_in_its_own_process(preloader, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONUTF8", "1")
+    waited, got = handed_over(preloader, lambda: ran("list", cwd=tmp_path))
+    assert (waited, got.returncode) == (False, 0)
+
+
+def test_a_process_that_gave_up_rights_may_not_ask(preloader, tmp_path):
+    """As in a sandbox: PR_SET_NO_NEW_PRIVS, which nothing takes back."""
+    limited = (
+        "import ctypes, runpy, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); "
+        "sys.argv = ['smart-fork', 'list']; runpy.run_module('smart_fork', run_name='__main__')"
+    )
+    asks = (sys.executable, "-P", "-c", limited)
+    waited, got = handed_over(preloader, lambda: subprocess.run(asks, capture_output=True, cwd=tmp_path, check=False))
+    assert (waited, got.returncode) == (False, 0), got.stderr
+
+
+def test_this_process_may_ask_and_a_forged_request_is_refused(preloader):
+    path = place.socket_path()
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(path)
+        assert line.recv(1) == b"+"
+        line.sendall(b"\0" * 7 + b"\x0d" + b"not a command")
+        assert line.recv(1) == b"-"
+    ours, theirs = socket.socketpair()
+    assert may_ask(ours)
+    ours.close(), theirs.close()
+    assert ran("list").returncode == 0
+
+
+def test_nobody_else_can_reach_it(preloader):
+    assert stat.S_IMODE(Path(place.folder()).stat().st_mode) == 0o700
+
+
+def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    (home / ".smart-fork").mkdir(mode=0o700)
+    ends: list[tuple[int, str]] = []
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.is_set():
+            for process in psutil.process_iter(["cmdline", "environ"]):
+                cmdline, environ = process.info["cmdline"] or [], process.info["environ"] or {}
+                if "smart_fork.preload.server" in cmdline and environ.get("HOME") == str(home):
+                    process.kill()
+            over.wait(1)
+
+    def ask() -> None:
+        for _ in range(drilled(50, 3)):
+            got = ran("list", "--json")
+            ends.append((got.returncode, got.stderr))
+
+    killer = threading.Thread(target=kill)
+    callers = [threading.Thread(target=ask) for _ in range(drilled(20, 4))]
+    for one in (killer, *callers):
+        one.start()
+    for one in callers:
+        one.join()
+    over.set()
+    killer.join()
+    assert {end for end in ends if end[0] != 0 and "was killed" not in end[1]} == set()
+
+
+def test_a_preloader_that_hangs_is_left_alone_after_a_moment(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    Path(place.folder()).mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(place.socket_path() or "")
+        silent.listen()
+        got = ran("list")
+    assert got.returncode == 0
+    assert "The preloader does not answer" in got.stderr
+
+
+def test_a_stale_socket_is_no_preloader(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    Path(place.folder()).mkdir(parents=True, mode=0o700)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(place.socket_path() or "")
+    assert ran("list").returncode == 0
+
+
+def test_a_home_with_a_long_path_has_none(monkeypatch, tmp_path):
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / ("x" * 100)))
+    assert place.socket_path() is None
+
+
+def test_each_home_and_each_change_of_the_code_has_a_preloader_of_its_own(monkeypatch, tmp_path):
+    first = place.socket_path()
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
+    assert place.socket_path() != first
+    monkeypatch.setattr(place, "_changed", lambda package: 1)
+    before = place.code()
+    monkeypatch.setattr(place, "_changed", lambda package: 2)
+    assert place.code() != before
+
+
+def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    (home / ".smart-fork").mkdir(mode=0o700)
+    brief = "import smart_fork.preload.server as one; one.IDLE_SECONDS = one.LOOK_SECONDS = 0.1; one._load = lambda: None; one.main()"
+    subprocess.run((sys.executable, "-P", "-c", brief), check=True, timeout=120)
+    assert list(Path(place.folder()).iterdir()) == []
+
+
+def test_looking_at_something_starts_none_where_nothing_is_kept(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    assert ran("list").returncode == 0
+    assert not (home / ".smart-fork").exists()
