@@ -8,7 +8,16 @@ from typing import Any, AnyStr, cast
 
 def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """What `re.compile` gives, made on the first use. A pattern that is wrong fails there, so a test uses each."""
-    return cast("re.Pattern[AnyStr]", _Late(pattern, flags))
+    made = _Late(pattern, flags)
+    _made.append(made)
+    return cast("re.Pattern[AnyStr]", made)
+
+
+def compile_all() -> None:
+    """Compile all patterns of the modules that are imported: for a process that is to be ready."""
+    for one in _made:
+        for name in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
+            getattr(one, name)
 
 
 class _Late:
@@ -21,3 +30,6 @@ class _Late:
         value = getattr(re.compile(*self._given), name)
         setattr(self, name, value)
         return value
+
+
+_made: list[_Late] = []

@@ -386,6 +386,10 @@ class Store(Searchable, Protocol):
         """Where in its session's export a passage stands; `None` where it no longer exists, or was never known."""
         ...
 
+    def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
+        """Each log with its session's row; `None` for a log that has no session. Without those that hold no record."""
+        ...
+
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         """The session of exactly this id."""
         ...

@@ -252,6 +252,10 @@ class StoreReading:
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         return {row.row: row for row in self._sessions(f"id IN ({_numbers(rows)})", ())}
 
+    def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
+        named = "SELECT path, session FROM files WHERE path = ? AND skipped NOT LIKE ? || '%'"
+        return dict(self.db.executemany(named, [(path, NO_LOG) for path in paths]))
+
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
 

@@ -23,7 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+import indexer
+import smart_fork
+from indexer.embedder import ModelUnavailableError
+from indexer.light import LightEmbedder
+from indexer.masking import mask
 from indexer.paths import private_dir
+from indexer.patterns import compile_all
 from smart_fork import processes
 from smart_fork.preload.client import (
     BECOMES,
@@ -49,6 +55,8 @@ IDLE_SECONDS = 600.0
 LOOK_SECONDS = 20.0
 #: Longer than the arguments and variables that a system lets a program have.
 LONGEST = 8 << 20
+#: A text in which every kind of rule has something to look at.
+_SAMPLE = 'export API_KEY="abc" # the password for it is: hunter2 https://a:b@example.com/?token=x $ mysql -u a -p b'
 _HANGUP_SECONDS = 5.0
 #: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
@@ -76,21 +84,18 @@ def main() -> None:
 
 
 def _load() -> None:
-    """Import what commands use, and load the default model."""
-    import indexer
-    import smart_fork
-
+    """Import what commands use, compile what they search with, and load the default model."""
     for package in (indexer, smart_fork):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not found.name.startswith(_NOT_LOADED) and not found.name.endswith("__main__"):
-                with suppress(ImportError):
+                with suppress(ImportError):  # a library that is not on every system
                     importlib.import_module(found.name)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils"):
         importlib.import_module(name)
-    with suppress(Exception):  # the command says so
-        from indexer.light import LightEmbedder
-
-        LightEmbedder().load()
+    compile_all()
+    mask(_SAMPLE)
+    with suppress(ModelUnavailableError):  # the command says so
+        LightEmbedder().embed(["a first text takes longer"])
     gc.collect()
     gc.freeze()
 

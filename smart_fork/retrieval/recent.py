@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -14,7 +13,7 @@ from indexer.last_run import FailedLog
 from indexer.masking import Masked
 from indexer.paths import index_db
 from indexer.project import Project
-from indexer.store.base import SeenFile, Store
+from indexer.store.base import SessionRow
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import changed_at
 from indexer.transcripts.model import AgentName, Origin, Session
@@ -103,13 +102,12 @@ def _promising(
 def _sessions(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
 ) -> Iterator[Session]:
-    with ExitStack() as stack:
-        indexed = stack.enter_context(_index()) if files else None
-        seen = indexed.seen([file.location for file in files]) if indexed else {}
-        for file in files:
-            if indexed and (known := _indexed(indexed, seen, adapters[file.agent], file)):
-                yield known
-                continue
+    indexed = _indexed(files)
+    for file in files:
+        if file.location in indexed:
+            row = indexed[file.location]
+            session = _session(row, file) if row else None
+        else:
             try:
                 session = adapters[file.agent].glance(file.path)
             except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
@@ -117,29 +115,28 @@ def _sessions(
                 why = error.strerror if isinstance(error, OSError) else ""
                 odd.append(FailedLog(printable(file.location), printable(why or str(error) or type(error).__name__)))
                 continue
-            if session is not None:
-                yield session
+        if session is not None:
+            yield session
 
 
-@contextmanager
-def _index() -> Iterator[Store | None]:
-    """Yield the index; `None` where there is none that can be read."""
-    with ExitStack() as stack:
-        try:
-            store = stack.enter_context(opened()) if index_db().exists() else None
-        except IndexUnavailable as error:
-            log.info("the logs are read without the index: %s", error)
-            store = None
-        yield store
+def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
+    """Return what the index has of the logs that are as it has read them; `None` for a log without a session."""
+    if not index_db().exists():
+        return {}
+    try:
+        with opened() as store:
+            seen = store.seen([file.location for file in files if not file.within])
+            same = [file.location for file in files if seen.get(file.location) == (*file.stamp, VERSION)]
+            rows = store.log_rows(same)
+            sessions = store.sessions(row for row in rows.values() if row is not None)
+    except IndexUnavailable as error:
+        log.info("all logs are read: %s", error)
+        return {}
+    found = {path: sessions[row] if row is not None else None for path, row in rows.items()}
+    return {path: row for path, row in found.items() if row is None or row.path == path}
 
 
-def _indexed(store: Store, seen: Mapping[str, SeenFile], reader: AgentAdapter, file: LogFile) -> Session | None:
-    """Return the session of a log as the index has it; `None` where the log is not as the index has read it."""
-    if file.within or seen.get(file.location) != (*file.stamp, VERSION):
-        return None
-    row = store.session(file.agent, reader.id_of(file.path))
-    if row is None or row.path != file.location:
-        return None
+def _session(row: SessionRow, file: LogFile) -> Session:
     return Session(
         row.agent,
         row.session_id,
