@@ -135,7 +135,7 @@ def test_an_agent_that_cannot_be_started_is_an_error_and_leaves_no_worker(preloa
     assert json.loads(ran("active", "--json", cwd=tmp_path).stdout)["workers"] == []
 
 
-def test_ctrl_c_reaches_the_command(preloader, tmp_path):
+def test_ctrl_c_reaches_the_command(preloader, interruptible, tmp_path):
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: len(preloader.waiting()) == 3)
     caller.send_signal(signal.SIGINT)
