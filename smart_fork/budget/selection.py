@@ -15,7 +15,7 @@ Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 @record
 class SelectedExchange(Value):
-    """One exchange: `number` as ``--keep`` and ``--drop`` take it, `message` as ``show`` numbers its first message.
+    """One exchange: `number`, from 1, as ``--keep`` takes it, `message` as ``show`` numbers its first message.
 
     `tokens` is what all of it takes, `kept_tokens` what is kept of it. `why` says what it is kept for.
     """

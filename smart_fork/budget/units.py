@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Unit:
-    """One exchange. `number` is that of the exchange, `steps` are in order, the person's words first."""
+    """One exchange. `number` is that of the exchange, from 1; `steps` are in order, the person's words first."""
 
     number: int
     start: int
@@ -127,7 +127,7 @@ def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
         if made and _crosses(session, made[-1].start, exchange.start, numbers, of_calls):
             made[-1] = Unit(made[-1].number, made[-1].start, tuple(_joined(session, costs, made[-1], steps, answered)))
         else:
-            made.append(Unit(exchange.index, exchange.start, tuple(steps)))
+            made.append(Unit(exchange.index + 1, exchange.start, tuple(steps)))
     if len(made) > 1 and not made[0].prompt:  # what came before the first question is part of it
         made[:2] = [Unit(made[1].number, made[0].start, (*made[0].steps, *made[1].steps))]
     return tuple(made)

@@ -70,13 +70,13 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
 
 
 def gains_of(evidence: ExchangeEvidence | None) -> Gains:
-    """What speaks for each exchange, as one number: what it means, and what it says."""
+    """What speaks for each exchange, counted from 1, as one number: what it means, and what it says."""
     if evidence is None or not evidence.parts:
         return Gains()
     nearest = max(part.nearest for part in evidence.parts.values()) or 1.0
     words = max(part.words for part in evidence.parts.values()) or 1.0
-    gains = {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
-    return Gains(gains, evidence.point)
+    gains = {number + 1: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
+    return Gains(gains, None if evidence.point is None else evidence.point + 1)
 
 
 def _check(parts: Sequence[Unit], wanted: Wanted) -> None:

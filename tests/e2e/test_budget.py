@@ -19,7 +19,7 @@ def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machin
     before = parent.path.read_bytes()
 
     told = equipped.smart_fork(
-        "fork", parent.session_id, prompt, "--budget", "match", "--drop", "0", "--in", "process", "--json"
+        "fork", parent.session_id, prompt, "--budget", "match", "--drop", "1", "--in", "process", "--json"
     )
 
     fork = json.loads(told.stdout)

@@ -97,7 +97,7 @@ def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
     """Its model is sent what is kept, and a line for the rest."""
     prompt = unlike_any_other("And for the mailer")
 
-    fork = ours(copilot, "fork", parent, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
+    fork = ours(copilot, "fork", parent, "--budget", "match", "--drop", "1", "--in", "process", "--", prompt)
 
     line, *own = heard(copilot, prompt).said
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]

@@ -102,7 +102,7 @@ def a_fork_within_a_budget(gemini: Machine) -> Json:
     """Its model is sent what is kept, and a line for the rest."""
     prompt = unlike_any_other("And once more")
 
-    fork = ours(gemini, "fork", PERSONS, "--budget", "match", "--drop", "1", "--in", "process", "--", prompt)
+    fork = ours(gemini, "fork", PERSONS, "--budget", "match", "--drop", "2", "--in", "process", "--", prompt)
 
     line, *own = heard(gemini, prompt).said
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]

@@ -214,7 +214,7 @@ def test_a_fork_at_an_earlier_message_into_a_worktree_works_there_and_knows_noth
 def test_a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest(opencode: Machine, parent: str):
     prompt = unlike_any_other(NEXT)
 
-    fork = ours(opencode, "fork", parent, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
+    fork = ours(opencode, "fork", parent, "--budget", "match", "--drop", "1", "--in", "process", "--", prompt)
 
     line, *own = heard(opencode, prompt).said
     assert [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)] == own

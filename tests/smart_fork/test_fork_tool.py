@@ -40,9 +40,9 @@ def exchanges(selection: dict) -> dict[int, str]:
 
 
 def test_a_dry_run_of_the_tool_says_what_that_of_the_command_says(forked_by_tool, knows, run, scripted):
-    given = ("--keep", "1", "--drop", "4", "--budget", "match", "--in", "process", "--dry-run", "--json", "--no-brief")
+    given = ("--keep", "2", "--drop", "5", "--budget", "match", "--in", "process", "--dry-run", "--json", "--no-brief")
 
-    told = forked_by_tool(budget="match", keep="1", drop="4", dry_run=True)
+    told = forked_by_tool(budget="match", keep="2", drop="5", dry_run=True)
     typed = json.loads(run("fork", knows, RETRY, *given).out)
 
     assert told["ways"] == typed["ways"]
@@ -50,7 +50,7 @@ def test_a_dry_run_of_the_tool_says_what_that_of_the_command_says(forked_by_tool
         way["option"] for way in told["ways"] if way["option"] != "--at match"
     ]
     assert exchanges(told["selection"]) == exchanges(typed["selection"])
-    assert (True, False) == (1 in exchanges(told["selection"]), 4 in exchanges(told["selection"]))
+    assert (True, False) == (2 in exchanges(told["selection"]), 5 in exchanges(told["selection"]))
     assert told["price"] == typed["price"]
     assert {} == scripted.ran()
 
@@ -64,7 +64,7 @@ def test_a_dry_run_without_a_budget_compares_the_ways_as_well_and_starts_nothing
 
 
 def test_what_the_tool_forks_has_the_exchanges_that_its_dry_run_has_said(forked_by_tool, world, scripted):
-    budget = {"budget": "match", "keep": "1", "drop": "4"}
+    budget = {"budget": "match", "keep": "2", "drop": "5"}
     planned = forked_by_tool(**budget, dry_run=True)["selection"]
 
     made = forked_by_tool(**budget)
@@ -73,7 +73,7 @@ def test_what_the_tool_forks_has_the_exchanges_that_its_dry_run_has_said(forked_
     written = world.log_of(made["new_session_id"]).read_text()
     assert exchanges(planned) == exchanges(made["selection"])
     assert [number for number in range(6) if f"Step {number}: " in written and f'"painted {number}"' in written] == [
-        number for number, kept in exchanges(planned).items() if number != 3
+        number - 1 for number in exchanges(planned) if number != 4
     ]
     assert "It retries with backoff now" in written
     assert "ways" not in made
@@ -108,16 +108,16 @@ def test_exchanges_are_moved_over_only_within_a_budget_and_where_there_are_any(w
     assert "needs a budget" in refused(keep="1")
     assert "given by number" in refused(budget="match", drop="one")
     said = answer(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), budget="match", keep="77")
-    assert "no exchange 77 to be kept" in said["error"]
+    assert "no exchange 77 to keep" in said["error"]
     assert {} == scripted.ran()
 
 
 def test_a_branch_within_a_budget_has_what_a_fork_has_and_runs_nothing(world, knows, run, scripted, forked_by_tool):
-    budget = {"budget": "match", "keep": "1", "drop": "4"}
+    budget = {"budget": "match", "keep": "2", "drop": "5"}
     planned = exchanges(forked_by_tool(**budget, dry_run=True)["selection"])
 
     told = answer(world, "branch_session", session_id=knows, intent=RETRY, title="mine", **budget)
-    typed = run("branch", knows, "--intent", RETRY, "--budget", "match", "--keep", "1", "--drop", "4", "--json")
+    typed = run("branch", knows, "--intent", RETRY, "--budget", "match", "--keep", "2", "--drop", "5", "--json")
 
     assert planned == exchanges(told["selection"]) == exchanges(json.loads(typed.out)["selection"])
     written = world.log_of(told["session_id"]).read_text()
@@ -130,7 +130,7 @@ def test_a_branch_within_a_budget_has_what_a_fork_has_and_runs_nothing(world, kn
 
 def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, knows, shop, scripted):
     order = {"project_path": str(shop), "prompt": RETRY, "run_in": "process", "worktree": False, "brief": False}
-    within = order | {"fork_from": knows, "budget": "match", "keep": "1", "drop": "4"}
+    within = order | {"fork_from": knows, "budget": "match", "keep": "2", "drop": "5"}
 
     (made,) = answer(world, "spawn_workers", workers=[within])["workers"]
 
@@ -140,7 +140,7 @@ def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, k
     assert any(note.startswith("It has ") and "of 6 exchanges" in note for note in made["warnings"])
     for wrong, why in (
         (order | {"budget": "match"}, "Worker 0: 'budget' needs a session to fork"),
-        (order | {"fork_from": knows, "drop": "4"}, "needs a budget"),
+        (order | {"fork_from": knows, "drop": "5"}, "needs a budget"),
         (within | {"prompt": None}, "needs a"),
         (within | {"prompt": " "}, "prompt is empty"),
         (within | {"budget": "lots"}, "is not a budget"),
@@ -154,7 +154,7 @@ def test_a_script_looks_first_and_merges(world, knows, shop, scripted, monkeypat
     public._embedder.cache_clear()
     other = world.claude(shop, "how is the upload tested?", "With a server that breaks off.")
 
-    looked = smart_fork.preview(knows, RETRY, budget="match", drop=[4], place="process")
+    looked = smart_fork.preview(knows, RETRY, budget="match", drop=[5], place="process")
     merged = smart_fork.merge([knows, other], RETRY, budget="40k", cwd=str(shop), place="process", brief=False)
 
     assert "nothing" == looked.selection.exchanges[4].kept

@@ -75,8 +75,8 @@ def test_what_changes_files_right_after_what_answers_best_is_kept_with_it(home, 
 
     found = kept(distil(session, Wanted(4_500), speaking(1)).selection)
 
-    assert share == found[2]
-    assert "nothing" == found[4]
+    assert share == found[3]
+    assert "nothing" == found[5]
 
 
 def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, repo):
@@ -87,7 +87,7 @@ def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, 
 
     back, _ = written(session, found.excerpt, repo)
     edits = [call.action for turn in back.turns for call in turn.tool_calls if call.edits]
-    assert "part" == kept(found.selection)[1]
+    assert "part" == kept(found.selection)[2]
     assert 3 <= len(edits) < 12
     assert [f"edit {repo}/new{number}.py" for number in range(12 - len(edits), 12)] == edits
     assert 3_500 < found.selection.tokens <= 4_500

@@ -131,7 +131,7 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
 
     back, _ = written(long_session, found.excerpt, repo)
     assert ["build a shop", "add retry to upload.py", "say goodbye to them"] == prompts_of(back)
-    assert {0: "shortened", 1: "shortened", 2: "nothing", 3: "nothing", 4: "nothing", 5: "words"} == kept(
+    assert {1: "shortened", 2: "shortened", 3: "nothing", 4: "nothing", 5: "nothing", 6: "words"} == kept(
         found.selection
     )
     assert ["opening", "answers", "last"] == [one.why for one in found.selection.exchanges if one.why]
@@ -159,7 +159,7 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
 
     back, cut = written(long_session, found.excerpt, repo)
 
-    assert "shortened" == kept(found.selection)[0]
+    assert "shortened" == kept(found.selection)[1]
     cut_short = [result for result in results_of(back) if result != LONG]
     assert cut_short
     for result in cut_short:
@@ -220,7 +220,7 @@ def test_no_line_of_ours_passes_for_something_that_a_person_has_said(long_sessio
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given_any(budget=st.integers(1, 20_000), exchange=st.integers(0, 5), data=st.data())
 def test_whatever_the_budget_what_is_written_is_whole(long_session, repo, budget, exchange, data):
-    drop = frozenset(data.draw(st.sets(st.integers(0, 5), max_size=3)))
+    drop = frozenset(data.draw(st.sets(st.integers(1, 5), max_size=3)))  # the last one is always kept
     found = distil(long_session, Wanted(budget, drop=drop), speaking(exchange))
     if found.excerpt is None:
         assert budget >= found.selection.whole_tokens
@@ -265,18 +265,18 @@ def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
 
 
 def test_a_person_moves_exchanges_over(long_session, repo):
-    found = distil(long_session, Wanted(MATCH, keep=frozenset({2}), drop=frozenset({0})), speaking(4))
+    found = distil(long_session, Wanted(MATCH, keep=frozenset({3}), drop=frozenset({1})), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
     assert ["upgrade the linter", "write the changelog", "yes", "say goodbye to them"] == prompts_of(back)
-    assert ("whole", "asked for") == next((x.kept, x.why) for x in found.selection.exchanges if x.number == 2)
+    assert ("whole", "asked for") == next((x.kept, x.why) for x in found.selection.exchanges if x.number == 3)
     with pytest.raises(Usage, match="no exchange 9"):
         distil(long_session, Wanted(MATCH, keep=frozenset({9})), speaking(5))
     with pytest.raises(Usage, match="both kept and dropped"):
         distil(long_session, Wanted(MATCH, frozenset({1}), frozenset({1})), speaking(5))
     with pytest.raises(Usage, match="would remain"):
-        distil(long_session, Wanted(MATCH, drop=frozenset(range(6))), speaking(5))
+        distil(long_session, Wanted(MATCH, drop=frozenset(range(1, 7))), speaking(5))
 
 
 def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
@@ -416,7 +416,7 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
 
     forked = fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
 
-    assert 5 == forked.selection.exchanges[-1].number  # the last that was answered
+    assert 6 == forked.selection.exchanges[-1].number  # the last that was answered
     assert forked.selection.tokens <= 2_000
     log.write_text("")
     with pytest.raises(NotFound, match="No conversation"):

@@ -41,7 +41,7 @@ def session(request, world: World, shop) -> str:
     return world.worked(request.param, shop, *STEPS)
 
 
-@pytest.mark.parametrize("how", [{}, {"budget": Spending(Wanted(9_000, drop=frozenset({0})), "add retry")}])
+@pytest.mark.parametrize("how", [{}, {"budget": Spending(Wanted(9_000, drop=frozenset({1})), "add retry")}])
 def test_a_branch_loses_the_title_that_quotes_a_prompt_which_is_cut_from_its_parent(session, world: World, how):
     made = branched(session, **how)
     assert made.title == "the passphrase of the vault is swordfish (Branch)"

@@ -253,7 +253,7 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
 def test_a_budget_keeps_what_is_told(world, shop):
     parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
 
-    forked = handed(parent, "codex", budget=Spending(Wanted(1_200, drop=frozenset({0}))))
+    forked = handed(parent, "codex", budget=Spending(Wanted(1_200, drop=frozenset({1}))))
 
     copy = read(forked.new_session_id)
     assert words(copy)[-2:] == ["step 5", ("done " * 400).strip()]

@@ -21,15 +21,15 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
         answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
         return answer.status, answer.read().decode()
 
-    spending = Spending(Wanted(MATCH, drop=frozenset({1})), "retry for the upload")
+    spending = Spending(Wanted(MATCH, drop=frozenset({2})), "retry for the upload")
     planned = fork_session(knows, Options("go", place="process"), dry_run=True, budget=spending).selection
 
-    status, text = preview("&budget=match&exchange-1=drop")
+    status, text = preview("&budget=match&exchange-2=drop")
 
     assert (200, "nothing") == (status, planned.exchanges[1].kept)
     assert f"{planned.kept} of 3 exchanges" in text
-    assert 'name="exchange-1" value="drop" checked' in text
-    assert 'name="exchange-0" value="" checked' in text
+    assert 'name="exchange-2" value="drop" checked' in text
+    assert 'name="exchange-1" value="" checked' in text
     assert "bye" in text
     assert "<b>now" not in text
     assert f'name="form" value="{form}"' in text
