@@ -113,7 +113,7 @@ def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
 def test_where_nothing_was_found_other_words_may_find_it(world, shop):
     world.claude(shop, RETRY, DONE)
 
-    assert "best chance is 0.00" in answer(world, intent="hochladen", min_score=0.9)["next"]
+    assert "best score is 0.00" in answer(world, intent="hochladen", min_score=0.9)["next"]
 
 
 def test_other_words_help_nobody_where_nothing_can_be_found(world, shop, monkeypatch):

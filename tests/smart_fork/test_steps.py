@@ -59,7 +59,7 @@ def test_of_workers_one_that_asks_one_that_failed_and_those_that_are_not_done():
     works = a_worker("c", state="running")
 
     assert "" == about_workers([works]) == about_workers([works], waited=True)
-    assert "a asks a person" in about_workers([asks, works])
+    assert "a needs an answer" in about_workers([asks, works])
     assert "answer: true" in about_workers([asks, works])
     assert "b has failed" in about_workers([works, failed])
     assert "Call wait_workers again" in about_workers([works], waited=True, done=False)

@@ -149,7 +149,7 @@ def test_a_token_that_cannot_be_written_stays(run, home):  # noqa: F811
     done = run("service", "rotate", "--json")
 
     assert 1 == done.code
-    assert "stays as it is" in json.loads(done.out)["error"]
+    assert "was not changed" in json.loads(done.out)["error"]
 
 
 def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, capsys):

@@ -262,7 +262,7 @@ def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
 
 def test_a_place_that_this_version_does_not_know(home, repo):
     """R-043, R-044."""
-    with Registry() as registry, pytest.raises(NotFound, match="does not know: moon"):
+    with Registry() as registry, pytest.raises(NotFound, match="unknown to this version: moon"):
         place_of(registry.add("claude", source_session_id=SESSION, place="moon", cwd=repo))
 
 

@@ -141,7 +141,7 @@ def test_without_names_the_last_fan_out_is_compared(fleet):
     assert ["it-9", "it-10"] == [one.name for one in compare([], PROCESSES)]
     with Registry() as registry:
         alone = [worker for worker in registry.workers() if worker.name in ("alone", "early", "it-9")]
-    with pytest.raises(NotFound, match="same prompt together"):
+    with pytest.raises(NotFound, match="no fan-out to compare"):
         last_fan_out(alone)
     with pytest.raises(NotFound):
         last_fan_out([])

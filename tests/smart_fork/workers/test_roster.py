@@ -58,7 +58,7 @@ def test_a_worker_of_an_agent_that_is_not_known_is_shown_as_what_it_is(stage):
     assert [] == ids(stage, agent="both")
     assert [] == read_worker(stage.id, around=stage.around).as_json()["messages"]
     (compared,) = compare([stage.id], stage.around.processes)
-    assert "What nobody writes is not read" in compared.notes
+    assert "What nobody writes cannot be read" in compared.notes
     stage.terminal.close()
     assert [] == ids(stage)
 

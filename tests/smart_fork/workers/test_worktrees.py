@@ -71,7 +71,7 @@ def test_each_is_listed_with_its_changes_and_whether_it_can_be_removed(worked):
     )
     assert "1 uncommitted or new file" in changes.reason
     assert (False, False) == (living.ended, living.removable)
-    assert "has not ended" in living.reason
+    assert "is still running" in living.reason
 
 
 def test_only_those_of_ended_workers_that_hold_nothing_are_removed(worked):
