@@ -119,8 +119,7 @@ class Attacker:
         told: dict[str, Any] = self._hostile.texts("session_id", "hook_event_name", "prompt", "cwd")
         told["tool_input"] = self._hostile.anything()
         vectors = {"texts": self._chance.choice([[self._text()], self._hostile.anything()])}
-        asked = self._hostile.texts("session", "intent") | {"also": self._chance.choice([[self._text()], "x"])}
-        known = {"/fork": urlencode(form), "/embed": json.dumps(vectors), "/evidence": json.dumps(asked)}
+        known = {"/fork": urlencode(form), "/embed": json.dumps(vectors)}
         fitting = known.get(path, json.dumps(told))
         others = [json.dumps(told), json.dumps(self._hostile.anything()), urlencode(form), "{", "", "\0"]
         return fitting if self._rarely(0.5) else self._chance.choice(others)

@@ -18,8 +18,6 @@ _HANDED_OVER = frozenset(
         *("status", "agents", "hook"),
     }
 )
-#: Commands that ask the index what is worth its tokens.
-_BUDGETED = frozenset({"fork", "branch"})
 
 
 def main() -> None:
@@ -39,8 +37,6 @@ def main() -> None:
     if (status := hand_over(sys.argv)) is not None:
         os._exit(status)
     _expect_little_garbage()
-    if command in _BUDGETED and _has_budget(sys.argv[2:]):
-        _begin_with_the_question()
     run(_end_and_preload)
 
 
@@ -80,21 +76,6 @@ def _expect_little_garbage() -> None:
     import gc
 
     gc.set_threshold(100_000)
-
-
-def _has_budget(arguments: list[str]) -> bool:
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return any(option.partition("=")[0] == "--budget" for option in options)
-
-
-def _begin_with_the_question() -> None:
-    """Have what compares with the question loaded while all else is imported, unless somebody else has it already."""
-    state = os.environ.get("SMART_FORK_HOME") or os.path.expanduser("~/.smart-fork")  # noqa: PTH111 - nothing imported
-    if os.environ.get("SMART_FORK_MODEL") or os.path.exists(f"{state}/service.json"):  # noqa: PTH110
-        return
-    from indexer.question_process import begin
-
-    begin()
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:

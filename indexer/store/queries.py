@@ -21,6 +21,7 @@ from indexer.store.base import (
     HavingTable,
     Holding,
     Lines,
+    Near,
     Placement,
     Scope,
     Scored,
@@ -28,7 +29,6 @@ from indexer.store.base import (
     Similarities,
     WordTable,
 )
-from indexer.store.compared import Compare, ComparedSimilarities
 from indexer.store.connection import with_vectors
 from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
@@ -62,8 +62,6 @@ class StoreReading:
 
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
-        #: What compares the passages of one session in this process's place, where there is such a one.
-        self.compare: Compare | None = None
 
     def _all(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         return self.db.execute(sql, values).fetchall()
@@ -161,7 +159,7 @@ class StoreReading:
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         if not (questions and self.meta("model")):
-            return ComparedSimilarities((), b"", 1)
+            return _NoSimilarities()
         size = groups.length(self.db)
         if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
             raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
@@ -170,11 +168,6 @@ class StoreReading:
         if within := _only("chunks", scope):
             rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608
             among = [chunk for (chunk,) in rows]
-        if among is not None and self.compare is not None:
-            rows = vectors.read(self.db, among, scope.parts)
-            cosines = self.compare(b"".join(code for _, code in rows), questions)
-            if cosines is not None:
-                return ComparedSimilarities([chunk for chunk, _ in rows], cosines, len(questions))
         from indexer.store import nearest
 
         return nearest.similarities(self.db, questions, scope.parts, among)
@@ -197,7 +190,7 @@ class StoreReading:
         return having
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
-        from indexer.store import nearest, vectors
+        from indexer.store import nearest
 
         if not self.meta("model"):
             return {}
@@ -322,6 +315,16 @@ class StoreReading:
     def odd_logs(self) -> list[tuple[str, str]]:
         """Files among the logs that hold no record: path and why."""
         return self._all("SELECT path, skipped FROM files WHERE skipped LIKE ? || '%' ORDER BY path", (NO_LOG,))
+
+
+class _NoSimilarities:
+    """See `Similarities`: of an index without vectors. NumPy is not imported for that."""
+
+    def best(self, limit: int) -> list[Near]:  # noqa: ARG002
+        return []
+
+    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:  # noqa: ARG002
+        return {}
 
 
 def _only(table: WordTable, scope: Scope) -> str:

@@ -83,7 +83,7 @@ def branch(  # noqa: PLR0917 - typer's way
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
         starting(where, quiet=as_json or not start),
-        spending_on(wanted, prompt if intent is None else intent, also or (), quiet=as_json, session=meant) as spent,
+        spending_on(wanted, prompt if intent is None else intent, also or (), quiet=as_json) as spent,
     ):
         through = _answering(meant, intent or "", also or (), as_json=as_json) if at == MATCH else None
         branched = branch_session(
@@ -106,8 +106,8 @@ def branch(  # noqa: PLR0917 - typer's way
 
 def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool) -> str:
     from smart_fork import sessions
-    from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import message_for
+    from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=as_json) as progress:
         return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)

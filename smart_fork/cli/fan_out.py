@@ -106,8 +106,8 @@ def _named(wanted: Wanted, progress: Any) -> list[Source]:
     located = [sessions.locate(one) for one in wanted.ids]
     if wanted.at != "match":
         return [Source(one.session_id, agent=one.agent) for one in located]
-    from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import message_for
+    from smart_fork.retrieval.background import engine
 
     asked = engine(progress)
     return [

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,9 +166,7 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
     number = message_number(at) if at != "match" else None
     with (
         _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
-        spending_on(
-            wanted, options.prompt if intent is None else intent, also, quiet=as_json, session=resolved.session_id
-        ) as spending,
+        spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json) as spending,
     ):
         session = resolved.session_id
         how |= {"budget": spending} if spending else {}
@@ -189,25 +186,20 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
 
 @contextmanager
 def spending_on(
-    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool, session: str | None = None
+    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool
 ) -> Iterator[Spending | None]:
-    """The budget, and what it is to be spent on. Of one `session` the service tells that, where it runs."""
+    """The budget, and what it is to be spent on."""
     if wanted is None:
         yield None
         return
-    from indexer.question_process import begun
-    from smart_fork.cli.question_model import engine, told
     from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.meaning import meaning_of
 
     intent = asked or ""
     with progress_bar(quiet=quiet) as progress:
-        if (teller := told(session, intent, also)) is not None:
-            yield Spending(wanted, intent, tuple(also), partial(engine, progress), told=teller)
-            return
-        from smart_fork.retrieval.meaning import meaning_of
-
         own = engine(progress)
-        with meaning_of(intent, also, own.embedder, begun()) as meaning:  # while the session is read
+        with meaning_of(intent, also, own.embedder) as meaning:  # while the session is read
             yield Spending(wanted, intent, tuple(also), own, meaning)
 
 
@@ -219,8 +211,8 @@ def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spend
     if not (asked or "").strip() or not index_db().exists():
         return None
     from smart_fork.budget.amount import MATCH
-    from smart_fork.cli.question_model import engine
     from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.background import engine
 
     return Spending(Wanted(MATCH), asked or "", tuple(also), engine(None))
 
@@ -267,8 +259,8 @@ def _prompt_alone(words: list[str]) -> str | None:
 def _fork_at_match(
     session: str, options: Options, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
 ) -> Forked:
-    from smart_fork.cli.question_model import engine
     from smart_fork.forking.match import fork_at_match
+    from smart_fork.retrieval.background import engine
 
     wanted = options.prompt if intent is None else intent
     if not (wanted and wanted.strip()):

@@ -62,7 +62,6 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.cli.question_model import embedder
     from smart_fork.retrieval.background import ask
 
     if team:
@@ -88,7 +87,6 @@ def find(  # noqa: PLR0917 - typer's way
             explain=explain,
             also=also or (),
             progress=progress,
-            embedder=embedder(),
             elsewhere=None if team is False else _team(),
         )
     if as_json:

@@ -119,9 +119,9 @@ def spawn(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
-    from smart_fork.cli.question_model import engine
     from smart_fork.forking.spawn import is_not_started, summary
     from smart_fork.forking.spawn import spawn as start_all
+    from smart_fork.retrieval.background import engine
     from smart_fork.team.workers import started
 
     which = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -29,15 +29,13 @@ class Spending:
     """A budget, what is to be known for it (`also` in other words), and what answers that.
 
     Without an intent or an engine what was said last is worth most. `meaning` makes the vectors, where that has begun.
-    `told` is asked first, who tells what the engine would find, or nothing; then that may be made late.
     """
 
     wanted: Wanted
     intent: str = ""
     also: Sequence[str] = ()
-    engine: Engine | Callable[[], Engine] | None = field(default=None, compare=False)
+    engine: Engine | None = field(default=None, compare=False)
     meaning: Meaning | None = field(default=None, compare=False)
-    told: Callable[[Session], ExchangeEvidence | None] | None = field(default=None, compare=False)
 
     def evidence(self, session: Session) -> ExchangeEvidence | None:
         """What speaks for each exchange of a session; `None` where nothing is asked, or nobody can be.
@@ -48,12 +46,9 @@ class Spending:
         intent = self.intent.strip()
         if not intent or self.engine is None:
             return None
-        if self.told is not None and (found := self.told(session)) is not None:
-            return found
         from smart_fork.retrieval.exchanges import exchange_evidence
 
-        engine = self.engine() if callable(self.engine) else self.engine
-        return exchange_evidence(session, intent, engine, self.also, self.meaning)
+        return exchange_evidence(session, intent, self.engine, self.also, self.meaning)
 
     def settle(self) -> None:
         """Nothing more is chosen by it: what makes its vectors ends, before this process may become an agent."""

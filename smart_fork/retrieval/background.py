@@ -44,7 +44,6 @@ def ask(
     automated: bool,
     explain: bool,
     progress: Progress | None,
-    embedder: Embedder | None = None,
     works_in: str | None = None,
     also: Sequence[str] = (),
     elsewhere: Elsewhere | None = None,
@@ -70,15 +69,15 @@ def ask(
         also=also,
         caller_session_id=caller_session(os.environ),
     )
-    asked = engine(progress, embedder)
+    asked = engine(progress)
     asked.elsewhere = elsewhere
     return find(request, asked)
 
 
-def engine(progress: Progress | None = None, embedder: Embedder | None = None) -> Engine:
+def engine(progress: Progress | None = None) -> Engine:
     """What answers for the command line."""
     return Engine(
-        embedder or configured_embedder(),
+        configured_embedder(),
         progress=progress,
         unfinished=index_in_background if allowed() else None,
         rerank=configured_reranker(),

@@ -48,7 +48,7 @@ def exchange_evidence(
             query = Query(asked.intent, scope, 1, everywhere=not there, also=asked.also)
             made = meaning or Meaning(engine.embedder, query.meanings)
             embed = once(lambda texts: meanings_of(store, made, state.absent, texts))
-            store.compare, why = made.compare, ""
+            why = ""
             for vectors in (True, False):
                 try:
                     found = gather(store, query, embed(query.meanings) if vectors else None, words=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
@@ -11,12 +10,9 @@ from contextlib import contextmanager
 
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.paths import index_db
-from indexer.question_process import GoneError, QuestionProcess
 from indexer.store.base import Store
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
-
-log = logging.getLogger(__name__)
 
 #: Texts as float32 vectors, or an exception that says why not.
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
@@ -45,13 +41,10 @@ def once(embed: Embed) -> Embed:
 
 
 class Meaning:
-    """The vectors of a question's `texts`: whoever wants them first has them made, in a thread, and the others wait.
+    """The vectors of a question's `texts`, made once, in a thread."""
 
-    They are made, and compared, by a process `beside` this one, where there is one and as long as it lives.
-    """
-
-    def __init__(self, embedder: Embedder, texts: Sequence[str], beside: QuestionProcess | None = None) -> None:
-        self._embedder, self._texts, self._beside = embedder, tuple(texts), beside
+    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+        self._embedder, self._texts = embedder, tuple(texts)
         self._starting = threading.Lock()
         self._made: Future[list[bytes]] | None = None
 
@@ -68,14 +61,6 @@ class Meaning:
         """
         return self._begun().result() if tuple(texts) == self._texts else embedded(self._embedder, texts)
 
-    def compare(self, codes: bytes, questions: Sequence[bytes]) -> bytes | None:
-        """See `indexer.store.compared.Compare`."""
-        try:
-            return self._beside.compare(codes, questions) if self._beside is not None else None
-        except GoneError as error:
-            log.info("the vectors are compared here: %s", error)
-            return None
-
     def begin(self) -> None:
         """Have them made while other work goes on."""
         self._begun()
@@ -90,13 +75,7 @@ class Meaning:
             return None
 
     def settle(self) -> None:
-        """Wait until nothing is being made: a process that ends while a model is at work is aborted.
-
-        What was made beside this process has ended then, so that nothing of it is left for what this one becomes.
-        """
-        beside, self._beside = self._beside, None
-        if beside is not None:
-            beside.close()
+        """Wait until nothing is being made: a process that ends while a model is at work is aborted."""
         if self._made is not None:
             wait([self._made])
 
@@ -109,18 +88,9 @@ class Meaning:
 
     def _make(self, made: Future[list[bytes]]) -> None:
         try:
-            made.set_result(self._vectors())
+            made.set_result(embedded(self._embedder, self._texts))
         except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
             made.set_exception(error)
-
-    def _vectors(self) -> list[bytes]:
-        if (beside := self._beside) is not None:
-            try:
-                return beside.embed(self._texts)
-            except GoneError as error:
-                log.info("the question is embedded here: %s", error)
-                self._beside = None
-        return embedded(self._embedder, self._texts)
 
 
 def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
@@ -136,18 +106,14 @@ def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str
 
 
 @contextmanager
-def meaning_of(
-    intent: str, also: Sequence[str], embedder: Embedder, beside: QuestionProcess | None = None
-) -> Iterator[Meaning | None]:
+def meaning_of(intent: str, also: Sequence[str], embedder: Embedder) -> Iterator[Meaning | None]:
     """The vectors of an intent and all its other words, as one session is asked, which are made while other work goes
     on; none without an index.
     """
     if not (intent.strip() and index_db().exists()):
-        if beside is not None:
-            beside.close()
         yield None
         return
-    meaning = Meaning(embedder, (plain(intent), *further(plain(intent), also)), beside)
+    meaning = Meaning(embedder, (plain(intent), *further(plain(intent), also)))
     meaning.begin()
     try:
         yield meaning

@@ -21,8 +21,7 @@ from starlette.routing import Route
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.caller import AROUND
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import SmartForkError
 from smart_fork.handshake import proof, same
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
@@ -32,13 +31,11 @@ from smart_fork.release import own_version
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.lines import refusing
 from smart_fork.service.connections import PEER, Peer
-from smart_fork.service.evidence_answer import asked_of, evidence_answer
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
 from smart_fork.service.token import here
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
-    from smart_fork.retrieval.upkeep import Engine
 
 #: Texts that one request may have embedded.
 MAX_TEXTS = 64
@@ -90,15 +87,11 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: vectors, answer a real question, say how indexing goes and what it will become.
-
-    And tell a command what answers in a session.
-    """
+    """What the service can do: vectors, answer a real question, say how indexing goes and what it will become."""
 
     embedder: Embedder
     question: Callable[[], object]
     status: Callable[[], Mapping[str, object]]
-    engine: Callable[[], Engine]
     restart: Callable[[], Mapping[str, str] | None] = lambda: None
 
 
@@ -143,19 +136,6 @@ def application(
             return JSONResponse({"error": "it cannot be looked up"}, 503)
         return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
 
-    async def evidence(request: Request) -> Response:
-        if request.scope.get(AROUND) is None:  # it is told what it would find itself, so it says where it is
-            return JSONResponse({"error": "only programs of smart-fork may ask"}, 403)
-        try:
-            asked = asked_of(await _object(request))
-            found = await anyio.to_thread.run_sync(partial(evidence_answer, asked, work.engine))
-        except Usage as error:
-            return JSONResponse({"error": error.message}, 400)
-        except (SmartForkError, OSError) as error:
-            log.info("no evidence is told: %s", error)
-            return JSONResponse({"error": "it cannot be handed over"}, 503)
-        return Response(orjson.dumps(found), media_type="application/json")
-
     async def status(_: Request) -> Response:
         facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
         return JSONResponse(facts)
@@ -187,7 +167,6 @@ def application(
         Route("/healthz", healthz),
         Route("/embed", embed, methods=["POST"]),
         Route("/recall", recall, methods=["POST"]),
-        Route("/evidence", evidence, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),

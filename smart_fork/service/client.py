@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,21 +125,6 @@ class Service:
         """
         answer = orjson.loads(self._ask("POST", "/code", {"project": project} if project else {}))
         return WayIn(answer["file"], answer["page"], answer["code"], answer["seconds"])
-
-    def evidence(self, asked: Mapping[str, object], seconds: float) -> object:
-        """What speaks for the exchanges of a session, where it would find what this process finds.
-
-        Raises:
-            ServiceGoneError: it does not answer, or has nothing complete to tell.
-            OSError: this process's directory is gone.
-            ValueError: what it answers is no JSON.
-        """
-        with self.speaking_for_us(seconds) as (connection, headers):
-            body = orjson.dumps(asked)
-            status, content = _answer(connection, "POST", "/evidence", body, headers, limit=MAX_EVIDENCE)
-        if status != http.HTTPStatus.OK:
-            raise ServiceGoneError(f"it answered {status}")
-        return orjson.loads(content)
 
     def health(self) -> bool:
         """Whether it answers a real question.

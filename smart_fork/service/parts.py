@@ -62,7 +62,7 @@ class ServiceParts:
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
         page = views.Page(self._engine, entrance.forms, entrance.entries, entrance.visits, self._state)
-        work = app.Work(self.model, self._question, self._status, self._alone, self._restart)
+        work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(
             create_server(self.model, self._together, everything=wants_everything(os.environ)),
             work,
@@ -106,10 +106,6 @@ class ServiceParts:
             rerank=configured_reranker(),
             together=self._together,
         )
-
-    def _alone(self) -> Engine:
-        """What answers as a command does that asks the index itself."""
-        return Engine(self.model, unfinished=self._go_on)
 
     def _go_on(self, project: Project | None) -> None:
         """What a search had no time to index is indexed next."""

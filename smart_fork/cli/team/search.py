@@ -40,12 +40,12 @@ def find_shared(
     Raises:
         SmartForkError: nobody has logged in, or the server does not answer.
     """
-    from smart_fork.cli.question_model import embedder
+    from indexer.models import configured_embedder
     from smart_fork.team.find import find_there
 
     found = find_there(
         intent, tuple(also or ()), server=server, project=project, limit=limit, min_score=min_score, snippets=snippets,
-        embedder=embedder(),
+        embedder=configured_embedder(),
     )  # fmt: skip
     if as_json:
         print_json(found.as_json())

@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-from indexer.paths import private_dir, state_home
-from smart_fork.cli.question_model import engine
-from smart_fork.service.client import SharedEmbedder
 from smart_fork.service.units import installation
 from smart_fork.service.units.plist import LABEL
 from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd, read_as_systemd
@@ -141,12 +138,3 @@ def test_an_agent_is_not_installed_on_linux(run, systemd, home):
     assert "nothing was installed" in done.err
     assert [] == systemd.ran
     assert not (home / "Library").exists()
-
-
-@pytest.mark.usefixtures("home")
-def test_a_command_that_forks_takes_the_vectors_of_its_question_from_the_service_where_one_runs():
-    assert not isinstance(engine().embedder, SharedEmbedder)
-
-    (private_dir(state_home()) / "service.json").write_text("{}")
-
-    assert isinstance(engine().embedder, SharedEmbedder)

@@ -77,7 +77,7 @@ def served(world, monkeypatch):
 
     entrance = running.entrance
     page = views.Page(lambda: Engine(world.model), entrance.forms, entrance.entries, entrance.visits)
-    work = Work(world.model, question, lambda: {"state": "idle"}, lambda: Engine(world.model))
+    work = Work(world.model, question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page, entrance.token)
     running.doors, running.pages = doors, page.routes()
     guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)

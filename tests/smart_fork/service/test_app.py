@@ -17,7 +17,6 @@ from smart_fork.page.entry import Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.visits import Visits
 from smart_fork.registry import Registry
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish
@@ -90,7 +89,7 @@ def test_however_many_ask_whether_it_is_well_one_question_is_asked(world):
 
 def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     """The guard knows its names; whoever listens for other machines has more than loopback's."""
-    work = app.Work(world.model, lambda: None, dict, lambda: Engine(world.model))
+    work = app.Work(world.model, lambda: None, dict)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     page = views.Page(
