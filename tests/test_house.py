@@ -128,7 +128,6 @@ def test_every_public_name_exists():
 
 #: Exceptions that no caller meets, and why they are none of the tree.
 NOBODY_MEETS = {
-    "GoneError": "a process beside the command has ended; the command does itself what it asked for",
     "Later": "stops a search until a person has answered a form; the tool gives the form",
     "Unanswered": "the same, with the form",
     "UnsafeSecretError": "raised where a hook has no time to import the tree; `service.token` says it as `TokenUnsafe`",
