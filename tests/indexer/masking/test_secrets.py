@@ -148,7 +148,7 @@ ASSIGNMENTS = {
         ("curl -H 'bearer ", made_up(40), "'"),
     ],
     "npm-token": [
-        (f"//registry.npmjs.org/:{name}=", str(uuid.UUID(int=2**127 + 12345)), "\n")
+        (f"//registry.example.com/:{name}=", str(uuid.UUID(int=2**127 + 12345)), "\n")
         for name in ("_authToken", "_authtoken")
     ],
 }
