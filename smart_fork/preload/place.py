@@ -16,8 +16,12 @@ _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fi
 
 
 def is_wanted() -> bool:
-    """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks."""
-    return sys.platform == "linux" and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
+    """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks.
+
+    A Python that was started with options of its own, such as ``-W error``, runs its command itself.
+    """
+    options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
+    return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
 
 
 def folder() -> str:

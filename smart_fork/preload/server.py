@@ -12,6 +12,7 @@ import importlib
 import os
 import pkgutil
 import queue
+import resource
 import select
 import signal
 import socket
@@ -224,6 +225,7 @@ class _Command:
     def run(self) -> NoReturn:
         """Take over what the caller's process has, run its command, and say how it ended."""
         _take_over(self._asked)
+        _limit_as(self._pid)
         processes.stand_in(processes.Caller(self._pid, self._become))
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         from smart_fork.__main__ import run
@@ -292,6 +294,15 @@ def _take_over(asked: _Asked) -> None:
     sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
     sys.stdout = _text(1, sys.stdout)
     sys.stderr = _text(2, sys.stderr)
+
+
+def _limit_as(process: int) -> None:
+    """Take over a process's limits and processors."""
+    for name in (one for one in dir(resource) if one.startswith("RLIMIT_")):
+        with suppress(OSError, ValueError):  # a limit that this user may not raise, or that this system has not
+            resource.setrlimit(limit := getattr(resource, name), resource.prlimit(process, limit))
+    with suppress(OSError):
+        os.sched_setaffinity(0, os.sched_getaffinity(process))
 
 
 def _text(number: int, before: TextIO) -> TextIO:

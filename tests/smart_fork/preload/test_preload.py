@@ -124,6 +124,26 @@ def test_the_callers_own_process_becomes_the_agent_with_its_directory_and_variab
     assert (process, directory, variables["OF_THE_CALLER"]) == (caller.pid, str(tmp_path), "yes\nand no")
 
 
+def test_the_callers_limits_hold_for_what_it_starts(preloader, monkeypatch, tmp_path):
+    told = tmp_path / "limits"
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\nulimit -n >{told}\necho '2.1.197 (Claude Code)'\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("SMART_FORK_CLAUDE", str(program))
+    limited = ("sh", "-c", 'ulimit -n 200; exec "$@"', "sh", *PROGRAM, "agents")
+    waited, got = handed_over(
+        preloader, lambda: subprocess.run(limited, capture_output=True, cwd=tmp_path, check=False)
+    )
+    assert waited, got.stderr
+    assert told.read_text() == "200\n"
+
+
+def test_a_python_with_options_of_its_own_runs_its_command_itself(preloader, tmp_path):
+    strict = (sys.executable, "-W", "error::ResourceWarning", *PROGRAM[1:], "list")
+    waited, got = handed_over(preloader, lambda: subprocess.run(strict, capture_output=True, cwd=tmp_path, check=False))
+    assert (waited, got.returncode) == (False, 0), got.stderr
+
+
 def test_an_agent_that_cannot_be_started_is_an_error_and_leaves_no_worker(preloader, monkeypatch, tmp_path):
     agent(tmp_path, monkeypatch)
     program = tmp_path / "claude"
