@@ -80,8 +80,8 @@ def read(line: bytes) -> RpcMessage | None:
 def refusal(line: bytes) -> RpcMessage | None:
     """Return the error that answers a line without a message, with the id of the request where it has one.
 
-    A batch gets a list of errors, one for each of its ids. None where nobody waits for an answer: to a notification,
-    to an answer, to an empty line.
+    A batch, or several messages on one line, get a list of errors, one for each id. None where nobody waits for an
+    answer: to a notification, to an answer, to an empty line.
     """
     text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
     content = _members(text)
@@ -89,7 +89,7 @@ def refusal(line: bytes) -> RpcMessage | None:
         return None
     code, why = _reason(line)
     error = {"code": code, "message": f"Not a message of JSON-RPC: {why}."}
-    waiting = [one for one in content if isinstance(one, dict) and "id" in one] if isinstance(content, list) else []
+    waiting = [one for one in content if _has_waiting_id(one)] if isinstance(content, list) else []
     said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
     written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too
     return RpcMessage(written.encode(), said[0])
@@ -116,8 +116,9 @@ def _unreadable(line: bytes) -> str:
         return "it is not UTF-8"
     except UnicodeEncodeError:
         return "it has a lone surrogate"
-    except json.JSONDecodeError:
-        return "it is not JSON"
+    except json.JSONDecodeError as error:
+        several = error.msg == "Extra data"
+        return "something follows it. Send each message on a line of its own" if several else "it is not JSON"
     except RecursionError:
         return f"it is nested more than {MAX_DEPTH} deep"
     except ValueError:
@@ -158,6 +159,10 @@ def _is_waited_for(content: object) -> bool:
     return "result" not in content and "error" not in content
 
 
+def _has_waiting_id(content: object) -> bool:
+    return isinstance(content, dict) and "id" in content and _is_waited_for(content)
+
+
 def _is_deep(line: bytes) -> bool:
     if line.count(b"{") + line.count(b"[") <= MAX_DEPTH:
         return False
@@ -170,23 +175,25 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON leniently: of an object that cannot be parsed, return the members that are texts and numbers."""
+    """Parse JSON leniently: of objects that cannot be parsed, return the members that are texts and numbers."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return _first_members(text) if text.startswith("{") else None
+        found = _first_members(text) if text.startswith("{") else [None]
+        return found if len(found) > 1 else found[0]
 
 
-def _first_members(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _first_members(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     depth = 0
     for token in _TOKEN.finditer(text):
         if token[0] in ("{", "["):
+            found += [{}] if depth == 0 else []
             depth += 1
         elif token[0] in ("}", "]"):
-            depth -= 1
+            depth = max(0, depth - 1)
         elif depth == 1 and (value := _VALUE.match(text, token.end())):
-            found[str(_scalar(token[0]))] = _scalar(value[1])
+            found[-1][str(_scalar(token[0]))] = _scalar(value[1])
     return found
 
 

@@ -181,6 +181,8 @@ class Tree(ABC):
         facts = self.facts
         if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
             known.append(cwd)
+        if isinstance(cwd, str) and "\0" in cwd:
+            facts["no_path"] = True
         if isinstance(session_id, str):
             facts.setdefault("first_session_id", session_id)
         for key, value in zip(self.noted, noted, strict=True):
@@ -291,11 +293,11 @@ class Tree(ABC):
         """Where the session was started.
 
         The records' ``cwd`` drifts, and a fork's begin with its parent's: the folder's name, which cannot be decoded,
-        tells which of them it is; failing that the first.
+        tells which of them it is; failing that the first. A log that states no path of a system is of no project.
         """
         known = self.facts.get("cwds", [])
         own = next((cwd for cwd in known if self.folder_for(cwd) == self.folder()), None)
-        return own or (known[0] if known else self.guessed())
+        return own or (known[0] if known else "" if self.facts.get("no_path") else self.guessed())
 
 
 def read(tree: type[Tree], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:

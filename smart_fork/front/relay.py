@@ -31,6 +31,7 @@ _LIST = made({"jsonrpc": "2.0", "id": _OUR_LIST, "method": "tools/list", "params
 _LIST_CHANGED = made({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 #: A server that ended, or could not be started; free for an implementation to choose.
 _GONE_CODE = -32000
+_IN_USE = {"code": -32600, "message": "This id is already in use: an earlier request with it has no answer yet."}
 Side = Literal["service", "own"]
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,9 @@ class Relay:
 
     def _request(self, message: RpcMessage) -> None:
         with self._lock:
+            if message.id in self._open:
+                self._write(made({"jsonrpc": "2.0", "id": message.id, "error": _IN_USE}))
+                return
             if self._hello is None and message.method == _INITIALIZE:
                 self._hello = message
                 self._begin_again()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any, BinaryIO
 
 import anyio
+import orjson
 from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smart_fork.rpc import RpcMessage, read, refusal
+from smart_fork.rpc import Id, RpcMessage, made, read, refusal
 
 
 class Lines:
@@ -71,11 +74,32 @@ class _Bodies:
             await self._app(scope, receive, send)
             return
         body = await Request(scope, receive).body()
-        answer = refusal(body) if read(body) is None else None
+        message = read(body)
+        answer = refusal(body) if message is None else None
         if answer is not None:
             await Response(answer.line, 400, media_type="application/json")(scope, receive, send)
             return
-        await self._app(scope, _again(body, receive), send)
+        is_request = message is not None and message.kind == "request"
+        await self._app(scope, _again(body, receive), _with_id(message.id, send) if is_request else send)
+
+
+def _with_id(number: Id, send: Send) -> Send:
+    """Put the request's id into an error of the library's, which has none: of an unknown session, of other headers."""
+    held: list[Message] = []
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+            held.append(message)
+        elif held:
+            error = made(orjson.loads(message["body"]) | {"id": number})
+            begun = held.pop()
+            MutableHeaders(raw=begun["headers"])["content-length"] = str(len(error.line))
+            await send(begun)
+            await send(message | {"body": error.line})
+        else:
+            await send(message)
+
+    return sent
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

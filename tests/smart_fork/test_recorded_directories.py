@@ -128,6 +128,14 @@ def test_a_session_that_names_no_directory_is_listed_only_among_all(home, here, 
     assert [""] == listed(agent, None)
 
 
+def test_a_directory_with_a_nul_is_not_the_project_that_the_folder_of_the_log_is_named_after(home):
+    said = user("u1", None, "mend it", cwd="/a\0b", sessionId=SESSION)
+    claude_log(home, said, assistant("a1", "u1", "done", cwd="/a\0b", sessionId=SESSION), session=SESSION, cwd="/usr")
+
+    assert [] == listed("claude", Path("/usr"))
+    assert [""] == listed("claude", None)
+
+
 @agents
 def test_continuing_in_a_directory_never_takes_a_session_of_another_system(home, here, agent):
     WRITTEN[agent](home, ".")

@@ -75,6 +75,15 @@ def test_each_request_of_a_batch_has_an_error_with_its_id():
     assert {-32700} == {one["error"]["code"] for one in errors}
 
 
+@pytest.mark.parametrize("end", ["", "}", " x", '{"jsonrpc":"2.0","method":"x"}', '{"id":9,"result":{}}', '[{"id":9}'])
+def test_each_request_of_several_on_one_line_has_an_error_with_its_id(end):
+    line = '{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":8}} {"id":"b","method":"\\ud83d"}' + end
+    errors = json.loads(refusal(line.encode()).line)
+
+    assert [1, "b"] == [one["id"] for one in errors]
+    assert all("on a line of its own" in one["error"]["message"] for one in errors)
+
+
 @pytest.mark.parametrize("line", UNANSWERED)
 def test_nobody_waits_for_an_answer_to_these(line):
     assert (None, None) == (read(line), refusal(line))

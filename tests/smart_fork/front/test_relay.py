@@ -57,6 +57,20 @@ def test_what_acts_is_done_by_a_server_of_our_own_which_is_greeted_as_we_were():
     assert talk.silence()
 
 
+def test_a_second_request_with_the_id_of_one_that_waits_is_refused_and_the_first_is_answered():
+    with Conversation() as talk:
+        talk.own.silent.add(4)
+        talk.say(call(4, "close_workers"), call(4, "list_sessions"))
+        refused = talk.hear()
+        talk.own.heard(answer(made(call(4, "close_workers")), "own"))
+        assert (4, "own") == answered(talk)
+        talk.say(call(4, "list_sessions"))
+        assert (4, "service") == answered(talk), "the id is free again"
+
+    assert (4, -32600) == (refused["id"], refused["error"]["code"])
+    assert not any(one.params.get("name") == "list_sessions" for one in talk.own.told)
+
+
 def test_a_call_is_passed_on_as_it_was_written():
     line = b'{"params": {"name":"spawn_workers","arguments":{"n":1e2}} ,"jsonrpc":"2.0","method":"tools/call","id":7}'
     with Conversation() as talk:

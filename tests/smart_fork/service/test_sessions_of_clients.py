@@ -45,8 +45,17 @@ def test_a_session_of_an_earlier_process_is_not_found_so_that_its_client_opens_a
     """404 is what the agents need: see `tests/e2e/test_reconnecting.py`."""
     answer = post(served, LISTING, "0" * 32)
 
-    assert (404, "Session not found") == (answer.status, json.loads(answer.read())["error"]["message"])
+    said = json.loads(answer.read())
+    assert (404, 1, "Session not found") == (answer.status, said["id"], said["error"]["message"])
     assert 200 == post(served, LISTING, begun(served)).status
+
+
+def test_what_is_refused_without_a_session_or_a_known_version_has_the_id_of_its_request(served):
+    for headers in ({}, {"Mcp_Session_Id": begun(served), "Mcp_Protocol_Version": "1"}, {"Accept": "text/plain"}):
+        accepted = {"Content_Type": "application/json", "Accept": "application/json, text/event-stream"} | headers
+        body = json.dumps({"jsonrpc": "2.0"} | LISTING | {"id": "x"}).encode()
+        answer = served.answer("POST", "/mcp", body, **accepted)
+        assert (True, "x") == (answer.status >= 400, json.loads(answer.read())["id"])
 
 
 def test_sessions_are_limited_and_those_that_are_open_go_on(one_at_a_time, served):
