@@ -63,6 +63,13 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
     return ""
 
 
+def unwritable(error: BaseException) -> str:
+    """Name the file of a read-only file system that `error` is about; empty for any other error."""
+    if not isinstance(error, OSError) or error.errno != errno.EROFS or error.filename is None:
+        return ""
+    return f"{error.filename2 or error.filename} cannot be written: {error.strerror}"
+
+
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
     """The file that the system says it is about, where that is none of ours."""
     named = error.filename if isinstance(error, OSError) else None

@@ -184,8 +184,8 @@ def _run() -> int:
             complain(gone, as_json=as_json)
             return gone.exit_code
         log.info("this is where it happened", exc_info=error)
-        from indexer.failures import next_step
+        from indexer.failures import next_step, unwritable
 
         hint = next_step(error) or _KNOWN
-        complain(SmartForkError(f"{type(error).__name__}: {error}", hint), as_json=as_json)
+        complain(SmartForkError(unwritable(error) or f"{type(error).__name__}: {error}", hint), as_json=as_json)
         return 1

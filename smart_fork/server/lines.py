@@ -79,8 +79,9 @@ class _Bodies:
         if answer is not None:
             await Response(answer.line, 400, media_type="application/json")(scope, receive, send)
             return
-        is_request = message is not None and message.kind == "request"
-        await self._app(scope, _again(body, receive), _with_id(message.id, send) if is_request else send)
+        if message is not None and message.kind == "request":
+            send = _with_id(message.id, send)
+        await self._app(scope, _again(body, receive), send)
 
 
 def _with_id(number: Id, send: Send) -> Send:
@@ -91,11 +92,11 @@ def _with_id(number: Id, send: Send) -> Send:
         if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
             held.append(message)
         elif held:
-            error = made(orjson.loads(message["body"]) | {"id": number})
+            error = made({**orjson.loads(message["body"]), "id": number})
             begun = held.pop()
             MutableHeaders(raw=begun["headers"])["content-length"] = str(len(error.line))
             await send(begun)
-            await send(message | {"body": error.line})
+            await send({**message, "body": error.line})
         else:
             await send(message)
 

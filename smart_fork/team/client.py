@@ -26,6 +26,7 @@ from smart_fork.errors import (
 )
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
+from smart_fork.snippets import quoted
 from smart_fork.team.deadline import Deadline
 from smart_fork.team.login import Account, is_loopback, unknown_token
 
@@ -247,6 +248,10 @@ class Client:
                 self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer,
             ):
                 return self._read(answer, most)
+        except UnicodeEncodeError as error:
+            wrong = next(one for one in (*(asked or {}).values(), path) if error.object in one)
+            named = quoted(wrong.encode("utf-8", "replace").decode())
+            raise Usage(f"{named} is not UTF-8, which the team server needs.", "Type it in UTF-8.") from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             away = _away(self.account.origin, error)
             away.answered = False

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer.failures import is_full, next_step
+from indexer.failures import is_full, next_step, unwritable
 from indexer.paths import state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
@@ -58,3 +58,10 @@ def test_who_does_not_index_is_told_to_try_again_and_of_the_file_that_it_is_abou
     assert told(errno.ENOSPC, indexing=True).endswith(f"{ours}; indexing then continues by itself.")
     assert told(errno.EACCES, "/agent/log.jsonl") == "Make /agent/log.jsonl readable and writable for you."
     assert told(errno.EROFS, str(ours / "workers.db")).startswith(f"Make {ours} writable")
+
+
+def test_an_error_of_a_read_only_file_system_names_what_cannot_be_written():
+    said = OSError(errno.EROFS, "Read-only file system", "/home/me/.claude/x")
+
+    assert "/home/me/.claude/x cannot be written: Read-only file system" == unwritable(said)
+    assert "" == unwritable(OSError(errno.EROFS, "no name")) == unwritable(OSError(errno.ENOENT, "gone", "/x"))

@@ -278,3 +278,10 @@ def test_a_refused_token_of_the_environment_is_named(monkeypatch):
 
     assert isinstance(refused, NotAuthenticated)
     assert ("login" not in refused.message, "unset SMART_FORK_TEAM_TOKEN" in refused.hint) == (True, True)
+
+
+def test_what_is_no_utf8_is_named_and_not_sent():
+    client = Client(Account("http://127.0.0.1:1", "", ""), wait=lambda _: None)
+    for ask in (lambda: client.page("acme/shop", tag="a\udcff"), lambda: client.session("acme/shop", "a\udcff")):
+        with pytest.raises(Usage, match=r"a\?.* is not UTF-8, which the team server needs"):
+            ask()
