@@ -117,12 +117,12 @@ class Relay:
 
     def _request(self, message: RpcMessage) -> None:
         with self._lock:
-            if message.id in self._open:
-                self._write(made({"jsonrpc": "2.0", "id": message.id, "error": _IN_USE}))
-                return
             if self._hello is None and message.method == _INITIALIZE:
                 self._hello = message
                 self._begin_again()
+            if message.id in self._open:
+                self._write(made({"jsonrpc": "2.0", "id": message.id, "error": _IN_USE}))
+                return
             self._open[message.id] = (message, None)
         if self._asked_through is None:
             self._to_own(message)

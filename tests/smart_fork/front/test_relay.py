@@ -57,6 +57,16 @@ def test_what_acts_is_done_by_a_server_of_our_own_which_is_greeted_as_we_were():
     assert talk.silence()
 
 
+def test_a_handshake_may_have_the_id_of_what_was_asked_before_it():
+    with Conversation(begin=False) as talk:
+        talk.own.silent.add(5)
+        talk.say(request(5, "server/discover"), INITIALIZE | {"id": 5}, request(7, "ping"))
+        assert "begins again" in talk.hear()["error"]["message"]
+        assert (7, "own") == answered(talk)
+
+    assert ["server/discover", "initialize", "ping"] == [one.method for one in talk.own.told]
+
+
 def test_a_second_request_with_the_id_of_one_that_waits_is_refused_and_the_first_is_answered():
     with Conversation() as talk:
         talk.own.silent.add(4)
