@@ -45,7 +45,7 @@ VARIABLES = (
         "index before each find",
     ),
     Variable("SMART_FORK_INDEX_CRON", "Interval of full runs: 15m, 6h or five cron fields.", DEFAULT_INTERVAL),
-    Variable("SMART_FORK_BACKGROUND", "0: never complete the index in the background.", "1"),
+    Variable("SMART_FORK_BACKGROUND", "0: leave no process behind, such as one that completes the index.", "1"),
     Variable(
         "SMART_FORK_KEEP_TRANSCRIPTS",
         "true: keep compressed copies of all indexed logs. false: keep none.",

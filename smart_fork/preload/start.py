@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.paths import private_dir, state_home
+from indexer.switches import is_off
 from smart_fork.errors import SmartForkError
 from smart_fork.preload.place import is_wanted, socket_path
 from smart_fork.processes import SystemProcesses
@@ -16,9 +17,10 @@ from smart_fork.processes import SystemProcesses
 def begin() -> None:
     """Start the preloader, detached, where this machine can have one. It ends at once where there is one already.
 
-    A home in which smart-fork keeps nothing gets none: looking at something leaves no trace.
+    A home in which smart-fork keeps nothing gets none: looking at something leaves no trace. ``SMART_FORK_BACKGROUND=0``
+    leaves no process behind.
     """
-    path = socket_path() if is_wanted() else None
+    path = socket_path() if is_wanted() and not is_off("SMART_FORK_BACKGROUND") else None
     if path is None or not state_home().is_dir() or Path(path).exists():
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same

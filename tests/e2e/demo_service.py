@@ -110,6 +110,7 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
         (programs / name).chmod(0o755)
     env = {
         "HOME": str(demo.home),
+        "SMART_FORK_PRELOAD": "off",
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "LANG": "C.UTF-8",

@@ -159,7 +159,7 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
 def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
     page.fill("#q", "hochladen")
-    page.click("summary:has-text('In other words')")
+    page.click("summary:has-text('Other phrasings')")
     page.get_by_label("The same intent in other words, one phrasing a line").fill(f"{INTENT}\n\nuploader backoff")
     page.press("#q", "Enter")
     page.wait_for_url("**also=uploader+backoff**")
@@ -209,7 +209,7 @@ def test_without_scripts_it_is_a_page_of_forms_and_links(opened):
     page.wait_for_load_state()  # the style sheet is there then
     assert not any(one.is_visible() for one in page.locator(".copy").all())
     page.click("nav >> text=Workers")
-    assert "Look again" in page.inner_text("main")
+    assert "Reload" in page.inner_text("main")
     page.go_back()
     page.click(".hit a.row")
 

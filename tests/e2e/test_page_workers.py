@@ -129,7 +129,7 @@ def test_everything_is_reached_by_keys(opened):
         order.append(focused(page))
         style = "e => { const s = getComputedStyle(e); return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2; }"
         assert page.evaluate(f"({style})(document.activeElement)"), order
-    assert ["Find", "In other words", "project", "agent"] == order[:4]
+    assert ["Find", "Other phrasings", "project", "agent"] == order[:4]
     assert ANSWER in order, "behind what narrows the results"
     page.fill("#q", "/")
     assert "/" == page.input_value("#q")
@@ -261,7 +261,7 @@ def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     tab_to(page, "Start the fork")
     keys.press("Enter")
     page.wait_for_selector("h1:has-text('The fork is running')")
-    tab_to(page, "Watch it")
+    tab_to(page, "Open the worker")
     keys.press("Enter")
     page.wait_for_url("**/workers#*")
     asks = "#column-asks .worker"

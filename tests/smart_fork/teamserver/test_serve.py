@@ -433,7 +433,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 def test_a_server_that_does_not_run_is_said(tmp_path):
     with pytest.raises(ProgramFailed, match="No team server"), tables.at_hand(tmp_path / "none"):
         pass
-    with pytest.raises(ProgramFailed, match="Nobody answers"), tables.at_hand(tmp_path):
+    with pytest.raises(ProgramFailed, match="No answer from"), tables.at_hand(tmp_path):
         pass
 
 
