@@ -17,8 +17,8 @@ from smart_fork.processes import SystemProcesses
 def begin() -> None:
     """Start the preloader, detached, where this machine can have one. It ends at once where there is one already.
 
-    A home in which smart-fork keeps nothing gets none: looking at something leaves no trace. ``SMART_FORK_BACKGROUND=0``
-    leaves no process behind.
+    A home in which smart-fork keeps nothing gets none: looking at something leaves no trace. So does
+    ``SMART_FORK_BACKGROUND=0``.
     """
     path = socket_path() if is_wanted() and not is_off("SMART_FORK_BACKGROUND") else None
     if path is None or not state_home().is_dir() or Path(path).exists():
