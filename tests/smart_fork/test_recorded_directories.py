@@ -150,11 +150,11 @@ def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, a
     WRITTEN[agent](home, cwd)
     log = next(iter(READERS[agent].discover())).path
 
-    with pytest.raises(ForkRefused, match="of no project") as refused:
+    with pytest.raises(ForkRefused, match="belongs to no project") as refused:
         found(SESSION, here)
     assert cwd in refused.value.message
     assert f"smart-fork branch {SESSION} --cwd {here}" == refused.value.hint.partition(": ")[2]
-    with pytest.raises(ForkRefused, match="of no project"):
+    with pytest.raises(ForkRefused, match="belongs to no project"):
         read_log(log, agent, here)
 
 
@@ -173,7 +173,7 @@ def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make
     with pytest.raises(ForkRefused) as refused:
         make(SESSION)
     assert cwd in refused.value.message
-    assert "no absolute path here" in refused.value.message
+    assert "not an absolute path here" in refused.value.message
     assert "--cwd DIR" in f"{refused.value.message} {refused.value.hint}"
     assert branch(SESSION, cwd=str(here)).working_directory == str(here)
 
