@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from indexer import kept_logs
@@ -21,7 +22,7 @@ from smart_fork.excise.propagation import copies as copies_of
 from smart_fork.excise.propagation import descent_of, load_copy
 from smart_fork.excise.remnants import all_words, aside, behind, runs_of, solid_texts_of, words_of
 from smart_fork.excise.replacement import written_path
-from smart_fork.excise.traces import agent_of, traces
+from smart_fork.excise.traces import agent_of, searched, traces
 from smart_fork.retrieval.index_access import opened
 
 
@@ -41,7 +42,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gone, runs = _cut_words_and_runs(session)
     words = words_found(session, gone)
     copies = [*behind(session, gone | runs), *_aside(session)]
-    remains = traces(agent_of(session.tool), {session.session_id}, gone)
+    remains = traces(agent_of(session.tool), {session.session_id}, cut_words(session))
     held, unknown = still_kept(session)
     return Soundness(
         session_id=session.session_id,
@@ -120,9 +121,9 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 
 
 def cut_words(session: Transcript) -> set[str]:
-    """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
+    """Return the words of all cuts so far that can be looked for in bytes, and that no line which stays has."""
     staying = {turn.raw for turn in session.turns}
-    return _words_gone(_cut_lines(session, staying), staying)
+    return _not_in(staying, searched(words_of(_cut_lines(session, staying))))
 
 
 def cut_lines(session: Transcript) -> set[bytes]:
@@ -135,12 +136,15 @@ def _cut_words_and_runs(session: Transcript) -> tuple[set[str], set[str]]:
     staying = {turn.raw for turn in session.turns}
     lines = _cut_lines(session, staying)
     runs = runs_of(lines) | solid_texts_of(lines)
-    return _words_gone(lines, staying), runs and runs - runs_of(staying) - solid_texts_of(staying)
+    return _not_in(staying, words_of(lines)), runs and runs - runs_of(staying) - solid_texts_of(staying)
 
 
-def _words_gone(lines: set[bytes], staying: set[bytes]) -> set[str]:
-    gone = words_of(lines)
-    return gone and gone - words_of(staying) - all_words(line.decode("utf-8", "replace") for line in staying)
+def _not_in(staying: set[bytes], words: Collection[str]) -> set[str]:
+    """Return the words that no text which stays has, also not within a longer word: such a word tells nothing."""
+    if not words:
+        return set()
+    texts = "\n".join([*(line.decode("utf-8", "replace") for line in staying), *words_of(staying)]).lower()
+    return {word for word in words if word not in texts}
 
 
 def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
@@ -155,9 +159,16 @@ def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
 
 def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    found = words & all_words([row.title, *store.texts(chunks).values()])
-    terms = {f'"{word}"': word for word in words - found}
+    there = all_words([row.title, *store.texts(chunks).values()])
+    found = words & there
+    terms = {f'"{word}"': word for word in words - found if not _is_form(word, there)}
     return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
+
+
+def _is_form(word: str, others: set[str]) -> bool:
+    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
+    stem = word[: max(3, len(word) - 3)]
+    return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 
 
 def _kept(agent: AgentName, session_id: str) -> list[str]:

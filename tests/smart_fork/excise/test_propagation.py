@@ -127,6 +127,25 @@ def test_verify_looks_into_the_copy_that_was_kept(world: World, shop, monkeypatc
     assert "swordfish" in check(session_id)["words_found"]
 
 
+def test_words_that_are_parts_or_forms_of_words_that_stay_are_not_said_to_be_found(world: World, shop):
+    """The index finds "raise" in "raises", and "status" is a part of "status_code"."""
+    said = [
+        "> why does it fail",
+        "send raises on any status, its code",
+        "> may it raise its status_code swordfish",
+        "yes",
+        "> go on",
+        "done",
+    ]
+    session_id = world.claude(shop, *said)
+    indexed()
+
+    cut(Request(session_id, ids=turn_ids(world.log_of(session_id), "swordfish")))
+
+    found = check(session_id)
+    assert ([], [], [], True) == (found["words_found"], found["copies"], found["remains"], found["ok"])
+
+
 def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(world: World, shop):
     """Whoever cut it, and even if the index could not be reached then."""
     session_id = str(uuid.uuid4())
