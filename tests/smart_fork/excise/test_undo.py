@@ -109,7 +109,7 @@ def test_what_was_said_after_a_cut_that_failed_is_not_undone_by_its_snapshot(cla
     with claude_session.open("a") as file:
         file.write(json.dumps(said("u9", "a5", "user", "go on")) + "\n")
 
-    with pytest.raises(ForkRefused, match="gone on since"):
+    with pytest.raises(ForkRefused, match="continued after the cut"):
         rollback(snapshot.id)
 
 
