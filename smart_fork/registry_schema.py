@@ -40,7 +40,7 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
         return RegistryUnavailable(
             f"The register of workers, {path}, is damaged: {error}",
             "New workers cannot start. Running workers continue. Move it away to begin again, or save its readable "
-            "part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
+            f"part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
         )
     return RegistryUnavailable(f"The register of workers cannot be used: {error}", next_step(error))
 
