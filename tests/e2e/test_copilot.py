@@ -101,7 +101,7 @@ def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
 
     line, *own = heard(copilot, prompt).said
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
-    assert "1 exchange left out" in line.text
+    assert "1 exchange dropped here" in line.text
     assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
     return fork
 

@@ -106,7 +106,7 @@ def a_fork_within_a_budget(gemini: Machine) -> Json:
 
     line, *own = heard(gemini, prompt).said
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
-    assert "1 exchange left out" in line.text
+    assert "1 exchange dropped here" in line.text
     written(gemini, fork["new_session_id"], prompt)
     return fork
 

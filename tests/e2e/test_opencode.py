@@ -218,7 +218,7 @@ def test_a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest(ope
 
     line, *own = heard(opencode, prompt).said
     assert [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)] == own
-    assert "1 exchange left out" in line.text
+    assert "1 exchange dropped here" in line.text
     assert ANSWER not in line.text
     assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
     answered(opencode, fork["new_session_id"], prompt)

@@ -190,7 +190,7 @@ def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_ke
     request = heard_as_words(qwen, prompt)
     line, *own = request.said[:-1]
     assert own == CONVERSATION[len(BEGINNING) :]
-    assert "1 exchange left out" in line.text
+    assert "1 exchange dropped here" in line.text
     worktree = qwen.project / ".worktrees" / name
     log = answered(qwen, fork["new_session_id"], request.last_prompt)
     (warning,) = fork["warnings"]
