@@ -121,7 +121,7 @@ def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
 def test_a_reader_does_not_push(alice):
     alice.add("rose", "reader")
 
-    with pytest.raises(WrongVerb, match="You are no writer of"):
+    with pytest.raises(WrongVerb, match="You are not a writer of"):
         alice.push("rose", push_of(new_id(), [], SHORT))
 
 
@@ -129,7 +129,7 @@ def test_where_maintainers_alone_publish_a_writer_does_not(alice):
     alice.owned.execute('UPDATE projects SET policy = \'{"public": "maintainers"}\' WHERE key = %s', (alice.key,))
     alice.add("max", "maintainer")
 
-    with pytest.raises(WrongVerb, match="You are no maintainer of"):
+    with pytest.raises(WrongVerb, match="You are not a maintainer of"):
         alice.push("alice", push_of(new_id(), [], SHORT, visibility="public"))
     assert 1 == alice.push("max", push_of(new_id(), [], SHORT, visibility="public")).row["visibility"]
 
