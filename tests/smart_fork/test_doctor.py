@@ -167,5 +167,5 @@ def test_a_git_that_is_not_believed_is_named(settled, monkeypatch):
     (folder / ".git").write_text(f"gitdir: {settled.repository('secret')}/.git\n")
     found = checks(settled)
     assert not found["project"].ok
-    assert "does not say that" in found["project"].detail
+    assert "does not point back" in found["project"].detail
     assert healthy(list(found.values()))

@@ -84,7 +84,7 @@ def test_what_is_on_its_screen_can_be_read(place, agent):
 
 def test_what_is_pasted_is_heard_byte_for_byte_and_nothing_of_it_is_a_key(place, agent, repo):
     if place.headless:
-        with pytest.raises(ForkRefused, match="without a terminal"):
+        with pytest.raises(ForkRefused, match="has no terminal"):
             place.paste(agent.started, HOSTILE, PROCESSES, os.environ)
         with pytest.raises(ForkRefused, match="no terminal"):
             place.press(agent.started, "Enter", PROCESSES, os.environ)
