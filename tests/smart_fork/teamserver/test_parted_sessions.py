@@ -45,7 +45,7 @@ def advised(refused):
     """The commands that a refusal names, as words for the program."""
     hint = refused.err.partition("\n")[2]
     found = re.findall(
-        r"smart-fork ((?:team|alias) [^;:.]*?)(?= turns| makes| sends| takes| shares| writes| copies| again|[;:.]|$)",
+        r"smart-fork ((?:team|alias) [^;:.]*?)(?= turns| makes| sends| takes| shares| writes| copies| again| gets|[,;:.]|$)",
         hint,
     )
     return [shlex.split(one) for one in found]
@@ -81,7 +81,7 @@ def test_who_does_what_each_message_says_has_both_sessions_in_the_end(alice, par
 def test_every_verb_on_a_parted_session_names_the_branch(alice, parted, words):
     told = alice.do("team", *(parted["session_id"] if word == "ID" else word for word in words))
 
-    assert f"smart-fork team branch {parted['alias']} " in told.out + told.err
+    assert f"smart-fork team branch {parted['alias']}" in told.out + told.err
     assert (0 if words == ("status",) else 9) == told.code
 
 

@@ -134,7 +134,7 @@ def test_a_project_is_named_by_its_key_or_its_address(tmp_path, text):
 
 
 def test_what_is_neither_a_directory_nor_a_key_is_said_to_be_neither(tmp_path):
-    with pytest.raises(Usage, match=r"no directory \.\./nowhere, and it is no key"):
+    with pytest.raises(Usage, match=r"No directory ../nowhere, and it is not a project key"):
         place_of(f"..{os.sep}nowhere", tmp_path)
 
 

@@ -188,7 +188,7 @@ def test_a_copy_that_is_open_is_put_off_and_not_pushed_meanwhile(alice, bob):
         taken = bob.team("sync")
         refused = bob.do("team", "push", "--yes", "--json")
     assert [fork] == list(taken["put_off"])
-    assert (9, True) == (refused.code, "was withdrawn" in json.loads(refused.out)["error"])
+    assert (9, True) == (refused.code, "Withdrawn text is still" in json.loads(refused.out)["error"])
     assert SECRET in Path(fork).read_text()
     assert [fork] == bob.team("sync")["changed"]
     assert bob.team("push", "--yes")["up_to_date"]
@@ -289,7 +289,7 @@ def test_a_copy_of_which_something_was_withdrawn_is_not_forked_before_that_is_ou
 
     with writing(fork):
         refused = bob.do("fork", fork.stem, "go on", "--in", "process", "--json")
-        assert (9, True) == (refused.code, "was withdrawn" in json.loads(refused.out)["error"])
+        assert (9, True) == (refused.code, "Withdrawn text is still" in json.loads(refused.out)["error"])
     assert 9 != bob.do("fork", fork.stem, "go on", "--in", "process", "--dry-run").code
     bob.team("sync")
     assert LEFT == said("claude", fork)
