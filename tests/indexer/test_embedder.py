@@ -94,7 +94,7 @@ def test_weights_that_were_tampered_with_are_refused(tmp_path, monkeypatch):
     with (tmp_path / "model/model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x99")
-    with pytest.raises(ModelUnavailableError, match="the weights in .* differ from"):
+    with pytest.raises(ModelUnavailableError, match=r"the weights in .* differ from"):
         SentenceTransformerEmbedder().embed(["hi"])
 
 

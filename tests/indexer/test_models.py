@@ -134,7 +134,7 @@ def test_tampered_weights_are_refused(monkeypatch):
     """D15: the packaged weights are checked before they are used."""
     monkeypatch.setattr("indexer.embedder.DEFAULT_WEIGHTS_SHA256", "0" * 64)
 
-    with pytest.raises(ModelUnavailableError, match="the weights in .* differ from"):
+    with pytest.raises(ModelUnavailableError, match=r"the weights in .* differ from"):
         LightEmbedder().embed(["a question"])
 
 
