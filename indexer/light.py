@@ -113,7 +113,7 @@ class LightEmbedder:
 
     @property
     def _session(self) -> Any:
-        return _session_in(self._folder)
+        return _session_in(self._folder, GRAPH)
 
 
 @cache
@@ -124,7 +124,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary:
 
 
 @cache
-def _session_in(folder: Path) -> Any:
+def _session_in(folder: Path, graph: Path) -> Any:
     weights = (folder / "model.safetensors").resolve()  # onnxruntime follows no link out of the folder
     try:
         from indexer.inference import onnxruntime
@@ -137,6 +137,6 @@ def _session_in(folder: Path) -> Any:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights.parent))
     try:
-        return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(graph.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelUnavailableError(f"onnxruntime cannot load the packaged model: {error}") from error

@@ -144,6 +144,7 @@ def test_what_cannot_be_loaded_says_so(tmp_path, monkeypatch):
         patch.setattr(light, "GRAPH", tmp_path / "minilm.onnx")
         with pytest.raises(ModelUnavailableError, match="onnxruntime cannot load the packaged model"):
             LightEmbedder().embed(["a question"])
+    light._session_in.cache_clear()
     monkeypatch.setitem(sys.modules, "indexer.inference", None)
     with pytest.raises(ModelUnavailableError, match="onnxruntime cannot be imported"):
         LightEmbedder().embed(["a question"])
