@@ -188,7 +188,7 @@ def test_a_folder_with_other_things_is_not_used(unmade, account):
     account.make(unmade.folder)
     (unmade.folder / "holiday.jpg").touch()
 
-    with pytest.raises(Usage, match=r"other things in it: holiday\.jpg"), Embedded(unmade):
+    with pytest.raises(Usage, match=r"has other files: holiday\.jpg"), Embedded(unmade):
         pass
 
 
