@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from zlib import crc32
 
-#: Switches the preloader off, as all switches of `indexer.switches`.
+#: Switches the preloader off, as all switches of `indexer.switches`; to import that takes as long as all else here.
 VARIABLE = "SMART_FORK_PRELOAD"
 _OFF = ("0", "false", "no", "off")
 #: Longest path of a Unix socket that every system accepts.
@@ -39,14 +40,7 @@ def socket_path() -> str | None:
 def code() -> str:
     """Return a name for the code that this process runs: another installation, version or edit has another one."""
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
-    return f"{abs(hash_of(f'{sys.executable} {sys.version} {_PACKAGES} {newest}')):08x}"
-
-
-def hash_of(text: str) -> int:
-    """Return a number for `text`, the same in every process."""
-    from zlib import crc32
-
-    return crc32(text.encode("utf-8", "surrogateescape"))
+    return f"{crc32(os.fsencode(f'{sys.executable} {sys.version} {_PACKAGES} {newest}')):08x}"
 
 
 def _changed(package: str) -> int:

@@ -10,7 +10,6 @@ import fcntl
 import gc
 import importlib
 import os
-import pkgutil
 import queue
 import resource
 import select
@@ -24,8 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-import indexer
-import smart_fork
 from indexer.embedder import ModelUnavailableError
 from indexer.light import LightEmbedder
 from indexer.masking import mask
@@ -47,6 +44,7 @@ from smart_fork.preload.client import (
 )
 from smart_fork.preload.peer import credentials, may_ask
 from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
+from smart_fork.service.upgrade import load_all
 
 #: Processes that wait: a second one for whoever asks while the first is being replaced.
 WAITING = 2
@@ -54,6 +52,8 @@ WAITING = 2
 IDLE_SECONDS = 600.0
 #: How often it looks whether its code is still the installed one, and its socket still there.
 LOOK_SECONDS = 20.0
+#: So long it waits before it replaces a process that was killed: one that cannot live is not begun without end.
+KILLED_SECONDS = 1.0
 #: Longer than the arguments and variables that a system lets a program have.
 LONGEST = 8 << 20
 #: A text in which every kind of rule has something to look at.
@@ -86,11 +86,7 @@ def main() -> None:
 
 def _load() -> None:
     """Import what commands use, compile what they search with, and load the default model."""
-    for package in (indexer, smart_fork):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.startswith(_NOT_LOADED) and not found.name.endswith("__main__"):
-                with suppress(ImportError):  # a library that is not on every system
-                    importlib.import_module(found.name)
+    load_all(but=_NOT_LOADED)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils"):
         importlib.import_module(name)
     compile_all()
@@ -119,21 +115,23 @@ class _Keeper:
         self._address = os.stat(path).st_ino  # noqa: PTH116
         #: Closed with this process, however it ends: then those that wait end too.
         self._alive, self._held = os.pipe()
-        self._taken, self._take = os.pipe()
-        self._waiting = 0
+        #: A pipe from each that waits: it says that a command was taken, or is closed because the process was killed.
+        self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Replace each process that has taken a command."""
+        """Replace each process that waits no more."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         asked = looked = time.monotonic()
         while True:
-            while self._waiting < WAITING:
-                if os.fork() == 0:
-                    self._wait()
-                self._waiting += 1
-            if select.select([self._taken], [], [], LOOK_SECONDS)[0]:
-                self._waiting -= len(os.read(self._taken, WAITING))
-                asked = time.monotonic()
+            while len(self._waiting) < WAITING:
+                self._waiting.add(self._begun())
+            for one in select.select(self._waiting, [], [], LOOK_SECONDS)[0]:
+                if os.read(one, 1):
+                    asked = time.monotonic()
+                else:
+                    time.sleep(KILLED_SECONDS)
+                os.close(one)
+                self._waiting.remove(one)
             if time.monotonic() - looked > LOOK_SECONDS:
                 looked = time.monotonic()
                 if looked - asked > IDLE_SECONDS or not self._is_current():
@@ -145,9 +143,18 @@ class _Keeper:
         except OSError:
             return False
 
-    def _wait(self) -> NoReturn:
+    def _begun(self) -> int:
+        """Return the pipe from a process that waits from now on."""
+        taken, take = os.pipe()
+        if os.fork() == 0:
+            for one in (self._held, taken, *self._waiting):
+                os.close(one)
+            self._wait(take)
+        os.close(take)
+        return taken
+
+    def _wait(self, take: int) -> NoReturn:
         """Wait for a command, in a process of its own, and run it."""
-        os.close(self._held)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
@@ -159,9 +166,9 @@ class _Keeper:
             if (asked := _agreed(line)) is None:
                 line.close()
                 continue
-            os.write(self._take, b"+")
+            os.write(take, b"+")
             self._listener.close()
-            for end in (self._alive, self._take, self._taken):
+            for end in (self._alive, take):
                 os.close(end)
             _Command(line, asked).run()
 
@@ -176,11 +183,6 @@ class _Asked:
         self.variables = dict(one.split("=", 1) for one in rest[number:])
         self.descriptors = descriptors
 
-    def close(self) -> None:
-        """Let go of what the caller has handed over."""
-        for one in self.descriptors:
-            os.close(one)
-
 
 def _agreed(line: socket.socket) -> _Asked | None:
     """Return the command that this process is to run; `None` where it is not for it to do, or nobody waits any more."""
@@ -193,24 +195,25 @@ def _agreed(line: socket.socket) -> _Asked | None:
                 if line.recv(1) == GO:
                     line.settimeout(None)
                     return asked
-                asked.close()
+                _close(asked.descriptors)
         line.sendall(REFUSED)
     return None
 
 
 def _asked(line: socket.socket) -> _Asked | None:
     """Return the command that is asked for; `None` where it could only be run in the caller's own process."""
-    head, descriptors, _, _ = socket.recv_fds(line, SIZE, 4)
-    try:
+    head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
+    with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), LONGEST))), descriptors)
-    except (ValueError, OSError):
-        for one in descriptors:
-            os.close(one)
-        return None
-    if len(descriptors) == _DESCRIPTORS and fixed_at_start(asked.variables) == fixed_at_start(dict(os.environ)):
-        return asked
-    asked.close()
+        if len(descriptors) == _DESCRIPTORS and fixed_at_start(asked.variables) == fixed_at_start(dict(os.environ)):
+            return asked
+    _close(descriptors)
     return None
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for one in descriptors:
+        os.close(one)
 
 
 class _Command:
@@ -281,7 +284,7 @@ def _take_over(asked: _Asked) -> None:
     for number, given in enumerate(asked.descriptors[:3]):
         os.dup2(given, number)
     os.fchdir(asked.descriptors[3])
-    asked.close()
+    _close(asked.descriptors)
     os.umask(asked.umask)
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, asked.priority)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib import import_module
 from pkgutil import iter_modules
@@ -83,22 +83,23 @@ def adopt() -> None:
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
 
 
-def load_all() -> None:
-    """Import all that the service may need: what is not yet imported is soon that of another version.
+def load_all(*, but: Collection[str] = _OF_COMMANDS) -> None:
+    """Import all modules `but` these, with all below them.
 
-    It takes a moment, and is done beside the first requests.
+    What the service has not imported is soon that of another version. It takes a moment, and is done beside the first
+    requests.
     """
     for package in (indexer, smart_fork):
-        _load(package)
+        _load(package, but)
 
 
-def _load(package: ModuleType) -> None:
+def _load(package: ModuleType, but: Collection[str]) -> None:
     for _, name, is_package in iter_modules(package.__path__, f"{package.__name__}."):
-        if name not in _OF_COMMANDS and not name.endswith(".__main__"):
+        if name not in but and not name.endswith(".__main__"):
             with suppress(ImportError):  # a library that is not on every system
                 module = import_module(name)
                 if is_package:
-                    _load(module)
+                    _load(module, but)
 
 
 def become(port: int) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import stat
@@ -171,6 +172,15 @@ def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloade
     caller.communicate(timeout=30)
     assert caller.returncode == -number
     until(lambda: len(preloader.waiting()) == 2)
+
+
+def test_a_process_that_is_killed_while_it_waits_is_replaced(preloader, tmp_path):
+    before = preloader.waiting()
+    for process in before:
+        os.kill(process, signal.SIGKILL)
+    until(lambda: len(preloader.waiting()) == 2 and not preloader.waiting() & before)
+    waited, got = handed_over(preloader, lambda: ran("list", cwd=tmp_path))
+    assert (waited, got.returncode) == (True, 0)
 
 
 def test_a_command_ends_with_a_caller_that_is_killed(preloader, tmp_path):
