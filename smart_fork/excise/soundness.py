@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer import kept_logs
 from indexer.markdown import export_path
@@ -39,10 +40,10 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     session = load_with_tool(tool, located(reference, tool))
     loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
-    gone, runs = _cut_words_and_runs(session)
-    words = words_found(session, gone)
-    copies = [*behind(session, gone | runs), *_aside(session)]
-    remains = traces(agent_of(session.tool), {session.session_id}, cut_words(session))
+    gone = _gone(session)
+    words = words_found(session, gone.words)
+    copies = [*behind(session, gone.words | gone.runs), *_aside(session, gone.lines)]
+    remains = traces(agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
         session_id=session.session_id,
@@ -64,11 +65,11 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 def remaining(session: Transcript) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, just after one."""
     now = load_with_tool(session.tool, session.source_path)
-    return [*behind(now, set().union(*_cut_words_and_runs(now))), *_aside(now)]
+    gone = _gone(now)
+    return [*behind(now, gone.words | gone.runs), *_aside(now, gone.lines)]
 
 
-def _aside(session: Transcript) -> list[CopyBehind]:
-    lines = cut_lines(session)
+def _aside(session: Transcript, lines: set[bytes]) -> list[CopyBehind]:
     logs = [session, *filter(None, (load_copy(session, path) for path in copies_of(session)))] if lines else []
     return [one for log in logs for one in aside(log, lines)]
 
@@ -122,8 +123,7 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 
 def cut_words(session: Transcript) -> set[str]:
     """Return the words of all cuts so far that can be looked for in bytes, and that no line which stays has."""
-    staying = {turn.raw for turn in session.turns}
-    return _not_in(staying, searched(words_of(_cut_lines(session, staying))))
+    return _gone(session).in_bytes
 
 
 def cut_lines(session: Transcript) -> set[bytes]:
@@ -131,19 +131,34 @@ def cut_lines(session: Transcript) -> set[bytes]:
     return _cut_lines(session, {turn.raw for turn in session.turns})
 
 
-def _cut_words_and_runs(session: Transcript) -> tuple[set[str], set[str]]:
-    """The same, and the runs of words and the solid texts; the snapshots are read once."""
+class _Gone(NamedTuple):
+    """The lines of all cuts of a session, and what they had that no line which stays has.
+
+    `runs` are runs of words and solid texts, `in_bytes` the words that can be looked for in bytes.
+    """
+
+    lines: set[bytes]
+    words: set[str]
+    runs: set[str]
+    in_bytes: set[str]
+
+
+def _gone(session: Transcript) -> _Gone:
+    """Return what the snapshots have of the cuts of a session; they are read once.
+
+    A word that is within a longer one that stays tells nothing.
+    """
     staying = {turn.raw for turn in session.turns}
     lines = _cut_lines(session, staying)
-    runs = runs_of(lines) | solid_texts_of(lines)
-    return _not_in(staying, words_of(lines)), runs and runs - runs_of(staying) - solid_texts_of(staying)
-
-
-def _not_in(staying: set[bytes], words: Collection[str]) -> set[str]:
-    """Return the words that no text which stays has, also not within a longer word: such a word tells nothing."""
-    if not words:
-        return set()
+    if not lines:
+        return _Gone(set(), set(), set(), set())
     texts = "\n".join([*(line.decode("utf-8", "replace") for line in staying), *words_of(staying)]).lower()
+    words = words_of(lines)
+    runs = (runs_of(lines) | solid_texts_of(lines)) - runs_of(staying) - solid_texts_of(staying)
+    return _Gone(lines, _not_in(texts, words), runs, _not_in(texts, searched(words)))
+
+
+def _not_in(texts: str, words: Collection[str]) -> set[str]:
     return {word for word in words if word not in texts}
 
 
