@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from indexer.patterns import late
 
 _BASE64 = late(rb"[A-Za-z0-9+/_-]{20,}+={0,2}")
-_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _READABLE = frozenset((9, 10, 13, *range(32, 127)))
 #: How base64 of readable text begins: the first letter of four says what the first of three characters is.
 _SEEMS_TEXT = late(rb"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){4}")
@@ -19,6 +19,17 @@ _TELLING = 20
 
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
     """Where base64 of a readable text is, and that text; `starts` are where long runs of token characters begin."""
+    for begin, end in long_words(plain, starts):
+        if (
+            _SEEMS_TEXT.match(plain, begin)
+            and _readable(plain[begin : begin + _TELLING])
+            and (said := _decoded(plain[begin:end])) is not None
+        ):
+            yield begin, end, said.decode("ascii", "replace")
+
+
+def long_words(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield where words of at least 20 letters of base64 begin and end; `starts` are in them."""
     done = 0
     for start in starts:
         if start < done:
@@ -26,16 +37,9 @@ def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, st
         begin = start
         while begin > done and plain[begin - 1] in _LETTERS:
             begin -= 1
-        match = _BASE64.match(plain, begin)
-        if match is None:
-            continue
-        done = match.end()
-        if (
-            _SEEMS_TEXT.match(plain, begin)
-            and _readable(plain[begin : begin + _TELLING])
-            and (said := _decoded(match[0])) is not None
-        ):
-            yield begin, done, said.decode("ascii", "replace")
+        if match := _BASE64.match(plain, begin):
+            done = match.end()
+            yield begin, done
 
 
 def _readable(beginning: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from indexer.masking.encoded import long_words
 from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
 from indexer.masking.spans import HIDDEN, NEAR, Span, monotone, placeholder, positions_of
 from indexer.masking.values import is_made_up, is_number, is_strange, is_thrown, is_thrown_together, is_uuid
@@ -47,8 +48,6 @@ _LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
 _ID_OF_KEY = late(r"(?i)keys?[ _-]?id")
 _COMMENT, _HEAD = late(r"[\"'`);, ]{0,6}[ ](?:#|//|--)"), late(r"[:({\[=]$")
 _LONGEST_KEY, _SUM = 600, 40  # a sum of git is no key
-_KEY_WORD = late(r"[A-Za-z0-9+/_-]{20,}+={0,2}")
-_KEY_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 #: What says in a line that a key is in it, and what says that something else is.
 _KEEPS = late(
     r"(?i)pass(?:w|_|-|\b|phrase|code)|pwd|secret|token(?!i)|keys?(?![a-z])|(?<![a-z])auth(?!or)|bearer|credential|"
@@ -142,25 +141,15 @@ def _is_told(text: str, position: int, start: int, value: str) -> bool:
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
     """Long words that are thrown together, in a line that tells of a secret, or below one; `starts` are in them."""
-    done = 0
-    for start in starts:
-        if start < done:
-            continue
-        begin = start
-        while begin > done and plain[begin - 1] in _KEY_BYTES:
-            begin -= 1
-        word = _KEY_WORD.match(text, begin)
-        if word is None:
-            continue
-        done = word.end()
-        value = word[0].rstrip("=")
+    for begin, end in long_words(plain, starts):
+        value = text[begin:end].rstrip("=")
         number = is_number(value)
         if text[begin - 1 : begin] == "[" and _COLOUR.match(value):  # the other reading has it
             continue
         if len(value) > _LONGEST_KEY or not (number or is_thrown_together(value)):
             continue
-        if not monotone(value) and not placeholder(value) and _in_company(text, begin, done, number=number):
-            yield Span(begin, NEAR, done, "secret")
+        if not monotone(value) and not placeholder(value) and _in_company(text, begin, end, number=number):
+            yield Span(begin, NEAR, end, "secret")
 
 
 def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
