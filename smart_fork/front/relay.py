@@ -132,7 +132,7 @@ class Relay:
     def _begin_again(self) -> None:
         """Replace a server that was asked something before the handshake: it refuses one from then on.
 
-        Copilot CLI begins with `server/discover`, and with the handshake where the answer takes long.
+        A client may begin with `server/discover`, and with the handshake where the answer takes long.
         """
         local, self._local = self._local, None
         if local is not None:

@@ -121,15 +121,15 @@ def _sessions(
 
 def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
     """Return what the index has of the logs that are as it has read them; `None` for a log without a session."""
-    if not index_db().exists():
-        return {}
     try:
+        if not index_db().exists():
+            return {}
         with opened() as store:
             seen = store.seen([file.location for file in files if not file.within])
             same = [file.location for file in files if seen.get(file.location) == (*file.stamp, VERSION)]
             rows = store.log_rows(same)
             sessions = store.sessions(row for row in rows.values() if row is not None)
-    except IndexUnavailable as error:
+    except (IndexUnavailable, OSError) as error:
         log.info("all logs are read: %s", error)
         return {}
     found = {path: sessions[row] if row is not None else None for path, row in rows.items()}

@@ -124,7 +124,7 @@ def test_who_does_not_begin_with_the_handshake_talks_to_our_own_server_alone(fir
 
 
 def test_who_asks_something_and_then_begins_with_the_handshake_is_answered_by_another_server():
-    """As Copilot CLI, where its first question takes long to answer. The server that has heard it refuses a handshake."""
+    """As a client does whose first question takes long to answer. The server that has heard it refuses a handshake."""
     with Conversation(begin=False) as talk:
         talk.own.silent.add(5)
         talk.say(request(5, "server/discover"), INITIALIZE | {"id": 6}, request(7, "ping"))
