@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from smart_fork.advice import advice
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound, Usage
@@ -51,7 +52,7 @@ class Cutter(ABC):
         """
         raise Usage(
             f"One file has one conversation with {self.tool}: {path}",
-            "List its turns without --conversations.",
+            advice("List its turns without --conversations.", tool="List its turns."),
         )
 
     def public(self) -> Mapping[str, object]:

@@ -318,7 +318,7 @@ def _not_available(message: str, hint: str, asked: CheckedRequest, *, off: bool)
             hint
             or advice(
                 "Run `smart-fork index run` and read its messages. `smart-fork doctor` explains failures.",
-                tool="Tell the user to run `smart-fork doctor`, which explains failures.",
+                tool="Tell the user that smart-fork cannot search, and why.",
             ),
             "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true."
             if off

@@ -29,7 +29,7 @@ def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machin
     assert [Message("user", MORE), Message("assistant", MORE_ANSWER), Message("user", prompt)] == own
     (line,) = [message.text for message in said if message not in own]
     assert "1 exchange dropped here" in line
-    assert f"They are in session {parent.session_id} from message" in line
+    assert f"They are in session {parent.session_id}, from message" in line
     assert PROMPT[:20] not in line
     assert ANSWER not in line
     # It is kept as the last one, too, so that how near a search finds it by then makes no difference.

@@ -159,7 +159,7 @@ def test_where_the_system_cannot_notify_the_logs_are_looked_at_again_and_again(w
 
     assert ["WARNING"] == [record.levelname for record in caplog.records]
     assert "watch limit reached" in caplog.text
-    assert "looked at every 0.01 seconds" in caplog.text
+    assert "checked every 0.01 seconds" in caplog.text
 
 
 def test_where_the_system_could_not_notify_it_is_asked_to_again(watched, monkeypatch, caplog):

@@ -163,7 +163,7 @@ def test_a_mask_is_never_cut_in_two():
 
 
 def test_only_the_masking_functions_make_a_masked_text():
-    """The type is worth what its makers are: beside them only what was packed masked is unpacked as such."""
+    """The type is worth what its makers are: beside them only what was packed, or indexed, masked is unpacked as such."""
     root = Path(__file__).parents[2]
     makers = {
         str(path.relative_to(root))
@@ -177,4 +177,5 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/masking/masked.py",
         "indexer/masking/excerpt.py",
         "indexer/transcripts/state.py",
+        "smart_fork/retrieval/recent.py",
     } == makers

@@ -104,7 +104,7 @@ def test_a_copy_that_is_not_taken_is_an_error(path, programs):
     (programs / "opencode").chmod(0o755)
     copier = OpenCodeCopier()
     machine = Machine(FakeProcesses({"opencode": lambda _: (0, "Imported session")}), {"PATH": str(programs)})
-    with pytest.raises(ProgramFailed, match="did not take"):
+    with pytest.raises(ProgramFailed, match="refused the copy"):
         copier.write(copier.up_to(session(path, TOOLS), 5, NEW), path / NEW.id, NEW, machine, lambda: None)
 
 
