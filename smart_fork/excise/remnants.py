@@ -23,6 +23,7 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.agent_files import beside_logs
 from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.plan import Plan
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched
@@ -124,6 +125,15 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
     ]
 
 
+def says(one: Descendant, planned: Plan) -> bool:
+    """Whether a log says something that a cut is about to take out of its session."""
+    turns, edits = planned.session.turns, planned.edits
+    changed = [turn.raw for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits]
+    stays = [edits.get(at, turn.raw) for at, turn in enumerate(turns) if turn.id not in planned.gone]
+    look = _Look(planned.session, frozenset(said_in(changed) - said_in(stays)), frozenset())
+    return bool(look.said_in(_lines(one)))
+
+
 class _Look:
     """What is looked for: words, and records by their keys."""
 
@@ -194,7 +204,7 @@ def _forget(session_id: str) -> str:
 
 
 def _exports(look: _Look, descent: Descent) -> Iterator[CopyBehind]:
-    """The exports of sessions that were made of this one and have no log any more."""
+    """The exports of relatives that have no log any more."""
     for agent, session_id in descent.lost if not permission.limited() else ():
         export = export_path(agent, session_id)
         if said := look.said_in(_read(export)):

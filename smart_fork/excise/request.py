@@ -24,6 +24,7 @@ from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
+from smart_fork.excise.remnants import says
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import remaining
@@ -87,6 +88,7 @@ def cut(
         written = write(planned, change, descent=descent)
         return _told(replace(outcome, snapshot=written.snapshot), planned, {session.session_id})
     ids = {session.session_id, *(one.session_id for one in (*descent.below, *descent.unclear))}
+    others = [one for one in descent.beside if not one.told or says(one, planned)]
     note = erasure.owe(session, ids, change.id)
     written = write(planned, change, descent=descent)
     followed, left = follow(session, change, (one.path for one in descent.below if not one.told))
@@ -102,7 +104,7 @@ def cut(
         outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,
     )  # fmt: skip
-    return _told(outcome, planned, ids, descent.beside)
+    return _told(outcome, planned, ids, others)
 
 
 def _told(outcome: Excised, planned: Plan, ids: Collection[str], others: Iterable[Descendant] = ()) -> Excised:
@@ -156,7 +158,10 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
         for one in told
         if not one.copied  # else it is followed
     ]
-    found += [f"session {one.session_id}, a parent that has the same turns" for one in others]
+    found += [
+        f"session {one.session_id} of {title_of(one.agent)}, which has the same turns and was not made of this one"
+        for one in others
+    ]
     found += _named_after(planned)
     if permission.limited():
         found.append("copies in projects that this client may not read, if any")

@@ -38,8 +38,9 @@ class Descent:
     """The logs that have something of a session.
 
     `below` were made of it. `unclear` have records of it, and nothing says which of them was first. `beside` have the
-    same records from a session before: those that it was made of, and what else was made of these. `above` are the ids
-    of those that it was made of, `lost` the agents and ids of those below that have no log any more.
+    same records from a session before: those that it was made of, and what else was made of these; of other agents that
+    is not certain. `above` are the ids of those that it was made of, `lost` the agents and ids of all relatives that
+    have no log any more.
     """
 
     below: tuple[Descendant, ...] = ()
@@ -97,9 +98,9 @@ def descent(
     return Descent(
         tuple(certain),
         tuple(unclear),
-        tuple(one for one in holders if one.session_id in beside),
+        (*(one for one in holders if one.session_id in beside), *logs.told_of(beside)),
         frozenset(above),
-        tuple(logs.lost({session_id, *orphans})),
+        tuple(logs.lost({session_id, *orphans}, links)),
     )
 
 
@@ -121,10 +122,17 @@ class _Logs:
             if kin.session_id in below
         ]
 
-    def lost(self, sessions: set[str]) -> Iterator[tuple[AgentName, str]]:
-        """Those that were made of these sessions, but have no log."""
+    def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
+        """The logs of these sessions that are other agents'."""
+        for kin in self._family:
+            if kin.session_id in sessions and kin.agent != self._agent:
+                yield Descendant(kin.agent, kin.session_id, kin.path, told=True)
+
+    def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
+        """The relatives of these sessions that have no log."""
         there = {kin.session_id for kin in self._family}
-        for one in sorted(_reached(sessions, self._made) - sessions - there):
+        ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
+        for one in sorted(_reached(sessions, ties) - sessions - there):
             agent = self._agents.get(one, self._agent)
             if not READERS[agent].locate(one):
                 yield agent, one

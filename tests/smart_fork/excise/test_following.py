@@ -14,20 +14,25 @@ import pytest
 
 from indexer import kept_logs
 from indexer.freshness import complete
+from indexer.markdown import export_path
 from indexer.paths import state_home
+from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import said, text
+from tests.smart_fork.excise.test_families import next_run
+from tests.smart_fork.forks import codex_records, said, text
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import WordsModel, World
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SECRET = "hunter77swordfish"
 SAID = ("add retry to the uploader", "retries are there", f"the password is {SECRET}", "it is noted", "go on", "done")
+#: No mask takes it for a secret: exports have it.
+PLAIN = (*SAID[:2], f"we meet in {SECRET}", *SAID[3:])
 
 
 def indexed() -> None:
@@ -365,6 +370,66 @@ def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop,
     assert [str(kept.folder)] == [one["path"] for one in done["left"]]
     assert f"smart-fork forget {gone['session_id']}" in done["left"][0]["reason"]
     assert not check(first)["ok"]
+
+
+@pytest.mark.parametrize("agents", [
+    ("claude", "claude"), ("codex", "claude"), ("qwen", "gemini", "claude"), ("claude", "codex", "qwen"), ("gemini", "codex"),
+])  # fmt: skip
+def test_exports_of_lost_parents_are_named_at_any_depth_until_they_are_forgotten(world, shop, run, agents):  # noqa: F811
+    above = a_line_of_hand_overs(world, shop, agents)
+    last = above.pop()
+    indexed()
+    for _, path in above:
+        path.unlink()
+    done = cut_secret(last[0])
+    next_run()
+
+    exports = {str(export_path(agent, one)) for agent, (one, _) in zip(agents, above, strict=False)}
+    found = check(last[0])
+    named = {one["path"] for one in found["copies"]}
+    assert exports <= named == {one["path"] for one in done["left"]}
+    assert (False, False) == (done["erased"], found["ok"])
+    for command in {" ".join(one["reason"].partition("smart-fork ")[2].split()[:2]) for one in found["copies"]}:
+        assert 0 == run(*command.split(), "--yes").code
+    assert check(last[0])["ok"]
+
+
+def test_the_export_of_a_lost_session_beside_it_is_named(world, shop):
+    first = world.claude(shop, *PLAIN)
+    told, other = branch(first, as_agent="codex"), branch(first)["session_id"]
+    indexed()
+    world.log_of(other).unlink()
+    done = cut_secret(told["session_id"])
+
+    assert [str(export_path("claude", other))] == [one["path"] for one in done["left"]]
+    assert any(f"session {first} of Claude Code, which has the same turns" in one for one in done["remains"])
+
+
+def test_a_parent_that_never_had_what_was_cut_is_not_named(world, shop):
+    first = world.claude(shop, *SAID[:2])
+    told = branch(first, as_agent="codex")
+    log = Path(told["path"])
+    more = codex_records(told["session_id"], shop, [PLAIN[2]], len(log.read_text().splitlines()))[1:]
+    log.write_text(log.read_text() + "".join(f"{json.dumps(one)}\n" for one in more))
+    indexed()
+    done = cut_secret(told["session_id"])
+    assert done["numbers"]
+
+    assert ([], [], True) == (done["left"], done["remains"], check(told["session_id"])["ok"])
+
+
+def a_line_of_hand_overs(world, shop, agents) -> list[tuple[str, Path]]:
+    """Sessions of these agents, each made of the one before."""
+    first = world.claude(shop, *PLAIN)
+    made = [(first, world.log_of(first))]
+    for at, agent in enumerate(agents):
+        if agent != "claude" or at:
+            one = branch(made[-1][0], **({} if at and agent == agents[at - 1] else {"as_agent": agent}))
+            made.append((one["session_id"], Path(one["path"])))
+    if len(made) > len(agents):
+        made[0][1].unlink()  # as if it had been begun with that agent
+        handovers.forget(made[1][0])
+    return made[-len(agents) :]
 
 
 def test_where_the_snapshots_are_gone_records_that_were_cut_are_known_all_the_same(world, shop):
