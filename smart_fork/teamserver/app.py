@@ -47,6 +47,8 @@ from smart_fork.teamserver.endpoints import (
 from smart_fork.teamserver.index import own_space
 from smart_fork.teamserver.schema import MIGRATIONS
 
+#: A monitor is told that the database is away before it stops waiting itself.
+HEALTH_SECONDS = 2.0
 _SHOWN = 200
 #: The addresses of the other rooms.
 ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes, admin.routes)
@@ -195,7 +197,7 @@ def application(server: Server) -> guard.Guard:
     """The whole server, behind its guard."""
     sizes = server.bounds
     routes: list[BaseRoute] = [
-        Route("/healthz", open_to_all(server, health)),
+        Route("/healthz", open_to_all(server, health, HEALTH_SECONDS)),
         Route("/v1/hello", open_to_all(server, hello)),
         Route("/v1/login", first_post(server, login), methods=["POST"]),
         Route("/v1/logout", known(server, logout), methods=["POST"]),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
+import anyio.to_thread
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -132,11 +133,14 @@ def _answer(said: wire.Message | Response) -> Response:
     return said
 
 
-def open_to_all(server: Server, handler: Callable[[Server, Request], wire.Message | Response]) -> Endpoint:
-    """An address for everybody."""
+def open_to_all(
+    server: Server, handler: Callable[[Server, Request], wire.Message | Response], seconds: float | None = None
+) -> Endpoint:
+    """An address for everybody, which is answered in so many seconds: a thread that still waits is left to itself."""
 
     async def endpoint(request: Request) -> Response:
-        return _answer(await run_in_threadpool(handler, server, request))
+        with anyio.fail_after(seconds):
+            return _answer(await anyio.to_thread.run_sync(handler, server, request, abandon_on_cancel=True))
 
     return endpoint
 

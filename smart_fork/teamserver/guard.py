@@ -138,6 +138,7 @@ HANDLERS: Mapping[Any, Any] = {
     SmartForkError: _ours,
     HTTPException: _starlettes,
     psycopg.OperationalError: _away,
+    TimeoutError: _away,
     psycopg.errors.DiskFull: _full,
     OSError: _disk,
     PoolTimeout: _away,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -390,6 +393,23 @@ def test_a_database_that_is_away_is_said(team, ask, monkeypatch):
     monkeypatch.setattr(auth, "project", away)
     answer = ask("owner", "GET", f"/v1/projects/{team.key}/sessions")
     assert (503, "unavailable") == (answer.status_code, answer.json()["error"])
+
+
+def test_its_health_is_told_in_time_while_the_database_lets_everybody_wait(monkeypatch):
+    answered = threading.Event()
+
+    @contextmanager
+    def asked_by(*given):
+        answered.wait(20)
+        yield
+
+    monkeypatch.setattr("smart_fork.teamserver.app.HEALTH_SECONDS", 0.01)
+    with TestClient(application(Server(SimpleNamespace(asked_by=asked_by))), raise_server_exceptions=False) as client:
+        try:
+            said = client.get("/healthz")
+            assert (503, "unavailable") == (said.status_code, said.json()["error"])
+        finally:
+            answered.set()
 
 
 def test_a_fault_of_ours_tells_nothing_of_the_inside(team, ask, monkeypatch):
