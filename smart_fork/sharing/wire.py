@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
+    ValidationError,
     model_validator,
 )
 from pydantic.types import AwareDatetime
@@ -32,6 +33,8 @@ PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
 _QUESTION = 10_000
+#: Of what somebody gave and was wrong, how much an error repeats.
+_SHOWN = 200
 
 
 def _key(text: str) -> str:
@@ -89,6 +92,41 @@ class Message(BaseModel):
     """What all have in common."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+M = TypeVar("M", bound=Message)
+
+
+def made(model: type[M], **values: Any) -> M:
+    """A message of what a person has given.
+
+    Raises:
+        Usage: it cannot be sent.
+    """
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise refused(error) from None
+
+
+def refused(error: ValidationError) -> Usage:
+    """In a sentence of ours what is wrong with a message."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
+    if kind == "extra_forbidden":
+        return Usage(f"{where} is unknown in this version of the protocol.")
+    if kind == "missing":
+        return Usage(f"{where} is missing.")
+    if kind == "json_invalid":
+        return Usage("The request is not JSON.")
+    if kind == "value_error":
+        return Usage(f"{where}: {printable(first['msg'].removeprefix('Value error, '))[:_SHOWN]}")
+    if kind == "string_unicode":
+        return Usage(f"{where} is not UTF-8, which the team server needs.", "Type it in UTF-8.")
+    if kind in ("string_too_long", "too_long"):
+        unit = "characters" if kind == "string_too_long" else "entries"
+        return Usage(f"{where} is too long: at most {first['ctx']['max_length']} {unit}.")
+    return Usage(f"{where} has an invalid value.")
 
 
 class LimitsSaid(Message):

@@ -255,7 +255,8 @@ def create(
         WrongVerb: it is the other verb's, or no writer asks.
         NotFound: the source is there no more.
     """
-    wanted = wire.Branch(
+    wanted = wire.made(
+        wire.Branch,
         verb=verb,
         id=begun.session_id,
         source_id=source.id,
@@ -277,7 +278,9 @@ def create(
 
 def _described(project: Project, info: wire.SessionInfo, asked: BranchAsked) -> wire.SessionInfo:
     """What is said of a session that is there, where it is to be something else."""
-    wanted = wire.SessionChange(visibility=asked.visibility, title=asked.title, tags=asked.tags, summary=asked.summary)
+    wanted = wire.made(
+        wire.SessionChange, visibility=asked.visibility, title=asked.title, tags=asked.tags, summary=asked.summary
+    )
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from indexer.chunks import LABELS
 from indexer.embedder import Embedder
 from indexer.light import LightEmbedder
@@ -161,16 +159,14 @@ def ask(  # noqa: PLR0917 - the question
         SmartForkError: as the server says.
     """
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
-    try:
-        wanted = wire.Search(
-            question=intent,
-            also=tuple(also),
-            space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
-            e=halves(made or ()),
-            limit=min(limit, wire.PAGE),
-        )
-    except ValidationError:
-        raise Usage("The intent is too long for a server.") from None
+    wanted = wire.made(
+        wire.Search,
+        question=intent,
+        also=tuple(also),
+        space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
+        e=halves(made or ()),
+        limit=min(limit, wire.PAGE),
+    )
     return client.search(project, wanted)
 
 

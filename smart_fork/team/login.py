@@ -102,7 +102,7 @@ def begin(origin: str, invite: str) -> str:
     import secrets
     from hashlib import sha256
 
-    what = f"{origin} {sha256(invite.encode()).hexdigest()}"
+    what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
     kept = _change(lambda known: known.setdefault("begun", {}).setdefault(what, fresh))
     return str(kept["begun"][what])

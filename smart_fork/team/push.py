@@ -200,7 +200,8 @@ def _push(  # noqa: PLR0917 - the message
     made: Plan, session_id: str, base: tuple[int, str], count: int, digest: str, segments: list[Segment], position: int
 ) -> wire.Push:
     places = [one.place for one in segments]
-    return wire.Push(
+    return wire.made(
+        wire.Push,
         id=session_id,
         agent=made.session.agent,
         base_count=base[0],
@@ -264,7 +265,7 @@ def _described(project: Project, info: wire.SessionInfo, made: Plan, *, created:
     said = (asked.visibility, asked.title, asked.tags, asked.summary)
     if created or said == (None, None, None, None):
         return info
-    wanted = wire.SessionChange(visibility=said[0], title=said[1], tags=said[2], summary=said[3])
+    wanted = wire.made(wire.SessionChange, visibility=said[0], title=said[1], tags=said[2], summary=said[3])
     return project.client.change(project.key, info.id, wanted)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 from uuid import UUID
 
 import anyio.to_thread
@@ -25,7 +24,6 @@ from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.journal import Journal
 from smart_fork.teamserver.limits import Bounds
 
-M = TypeVar("M", bound=wire.Message)
 _SHOWN = 200
 
 
@@ -64,7 +62,7 @@ Posted = Callable[[Server, Request, auth.Person, bytes], wire.Message | Response
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def parsed(model: type[M], body: bytes) -> M:
+def parsed(model: type[wire.M], body: bytes) -> wire.M:
     """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise.
 
     Raises:
@@ -73,21 +71,7 @@ def parsed(model: type[M], body: bytes) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise Usage(_sentence(first["type"], ".".join(map(str, first["loc"])), first["msg"])) from None
-
-
-def _sentence(kind: str, where: str, said: str) -> str:
-    where = printable(where)[:100]
-    if kind == "extra_forbidden":
-        return f"{where} is unknown in this version of the protocol."
-    if kind == "missing":
-        return f"{where} is missing."
-    if kind == "json_invalid":
-        return "The request is not JSON."
-    if kind == "value_error":
-        return f"{where or 'The request'}: {printable(said.removeprefix('Value error, '))[:_SHOWN]}"
-    return f"{where or 'The request'} has an invalid value."
+        raise wire.refused(error) from None
 
 
 def project_key(request: Request) -> str:

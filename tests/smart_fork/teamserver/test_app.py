@@ -324,6 +324,38 @@ def test_what_is_wrong_with_a_request_is_said_in_a_sentence(ask, below, body, se
     assert (400, "usage", sentence) == (answer.status_code, answer.json()["error"], answer.json()["message"])
 
 
+#: No UTF-8, half of a character, NUL, a mark of the order of bytes, and what no parser of numbers or depths should meet.
+HOSTILE = (
+    b"\xff\xfe", b'{"\xff": 1}', b'{"title": "\xed\xa0\x80"}', rb'{"title": "\ud800"}', rb'{"\udc00": 1}', rb'{"\u0000": 1}',
+    b"\0", b'{"verb": "add\0"}', b"\xef\xbb\xbf{}", b"[" * 4000, b'{"a":' * 800, b"NaN", b"1e999", b"9" * 4000, b'"', b"-",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("who", ["nobody", "owner", "admin"])
+def test_a_body_that_is_no_message_is_refused_at_every_address(team, ask, client, who):
+    session, key, below = made(team, "public"), team.key, f"/v1/projects/{team.key}"
+    known = [
+        ("PATCH", f"/v1/sessions/{session}?project={key}"), ("POST", f"/v1/sessions/{session}/rewrites?project={key}"),
+        *(("POST", f"{below}/{name}") for name in ("have", "search", "push", "branches")), ("POST", "/v1/admin"),
+    ]  # fmt: skip
+    posts = {route.path for route in client.app.app.routes if route.methods & {"POST", "PATCH"}}
+    assert len(posts) == len(known) + 2  # and login, and logout, which reads nothing
+
+    said = {
+        (method, path, body): ask(who, method, path, body)
+        for method, path in ([] if who == "nobody" else known) + [("POST", "/v1/login")]
+        for body in HOSTILE
+    }
+
+    allowed = {(400, "usage"), *([(403, "forbidden")] if who == "owner" else [])}  # an owner is no admin
+    assert {} == {
+        one: answer.content
+        for one, answer in said.items()
+        if (answer.status_code, answer.json()["error"]) not in allowed
+    }
+    assert all("rror" not in answer.json()["message"] for answer in said.values())
+
+
 def test_a_body_that_is_too_large_is_refused(ask, below):
     answer = ask("owner", "POST", f"{below}/have", b"x" * (1024 * 1024 + 1))
 

@@ -211,6 +211,22 @@ def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):
     assert 1 == alice.team("list")["count"]
 
 
+@pytest.mark.parametrize("option", ["--title", "--summary"])
+def test_what_is_said_of_a_shared_session_and_is_not_utf_8_is_refused_in_one_sentence(alice, option):
+    log, odd = session_of(alice, "claude", PROMPT, ANSWER), os.fsdecode(b"a\xff")
+    shared = alice.team("push", log, "--yes")["session_id"]
+
+    for words in (("push", log, "--yes"), ("branch", shared)):
+        assert_refused(alice, 2, f"{option[2:]} is not UTF-8, which the team server needs.", *words, option, odd)
+    assert 1 == alice.team("list")["count"]
+
+
+def test_an_invitation_that_is_not_utf_8_is_none(alice, address):
+    refused = alice.do("team", "login", address, os.fsdecode(b"sfi_\xff"))
+
+    assert (2, True) == (refused.code, "That is not an invitation." in refused.err)
+
+
 def test_without_an_id_the_current_session_is_branched_and_where_none_is_it_is_said(alice):
     """C-008, C-011, C-045: a branch of a private session is private."""
     assert_refused(alice, 2, "Which session?", "branch")
