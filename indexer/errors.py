@@ -35,6 +35,12 @@ class SmartForkError(Exception):
         self.args = (self.message,)
 
 
+def joined(*parts: str) -> str:
+    """Join a message and what follows it, such as its hint, into sentences: each part ends once."""
+    said = [part for part in parts if part]
+    return " ".join([*(one if one.endswith((".", "?", "!", "…", ":")) else f"{one}." for one in said[:-1]), *said[-1:]])
+
+
 class IndexerError(SmartForkError):
     """What keeps logs from being read, indexed or searched: the base of all errors of `indexer`."""
 

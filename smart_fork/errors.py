@@ -27,6 +27,7 @@ import logging
 
 from indexer.errors import IndexerError as IndexerError  # noqa: PLC0414 - it is caught by the name that it has here
 from indexer.errors import SmartForkError as SmartForkError  # noqa: PLC0414 - it is caught by the name that it has here
+from indexer.errors import joined as joined  # noqa: PLC0414 - as above
 
 # A library says nothing by itself. Here, for every module that logs imports this one, and the package itself nothing.
 logging.getLogger("smart_fork").addHandler(logging.NullHandler())

@@ -22,7 +22,7 @@ from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import Conversation, Exported, Message
-from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage, joined
 from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.registry_file import has_registry
 from smart_fork.snippets import printable, quoted
@@ -270,9 +270,7 @@ def exported(located: Located) -> Masked:
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
     """Where the sessions of an agent cannot be read, it may be one of these."""
     listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
-    return NotFound(
-        f"Session not found: {reference}", permission.hint(" ".join((*(f"{why}." for why in whys), listed)))
-    )
+    return NotFound(f"Session not found: {reference}", permission.hint(joined(*whys, listed)))
 
 
 def _told(session: Session) -> Session:

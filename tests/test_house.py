@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from indexer.errors import joined
 from smart_fork.agents import AGENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,6 +192,26 @@ def test_an_error_declares_its_code_and_no_two_have_one():
 
 def _names(line: ast.Assign | ast.AnnAssign) -> list[str]:
     return [ast.unparse(target) for target in (line.targets if isinstance(line, ast.Assign) else [line.target])]
+
+
+def joins(path: Path) -> Iterator[str]:
+    """Texts that put a hint behind a message themselves, which makes two dots where the message ends with one."""
+    for text in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.JoinedStr)):
+        parts = "".join(
+            f"<{ast.unparse(one.value)}>" if isinstance(one, ast.FormattedValue) else one.value for one in text.values
+        )
+        if re.search(r">\.? <[^>]*(hint>|next_step\()", parts):
+            yield f"{relative(path)}:{text.lineno}"
+
+
+def test_a_message_and_its_hint_are_joined_in_one_place():
+    assert [] == [join for package in PACKAGES for path in (ROOT / package).rglob("*.py") for join in joins(path)]
+
+
+def test_no_message_that_is_printed_has_two_dots_before_its_hint():
+    said = (ROOT / "tests/golden/sentences.txt").read_text().splitlines()
+
+    assert [] == [one for one in said if re.search(r"[^.]\.\. |[?!:…]\. ", joined(one, "Then this."))]
 
 
 def test_the_changelog_begins_with_the_version_of_the_package():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import apsw
 
+from indexer.errors import joined
 from indexer.paths import private_dir
 from indexer.store import blocks, extension
 from indexer.store.schema import migrate
@@ -56,7 +57,7 @@ def connect(path: Path) -> apsw.Connection:
     try:
         with_vectors(db)
     except extension.VectorsUnavailableError as error:
-        log.warning("%s. %s", error, error.hint)
+        log.warning("%s", joined(error.message, error.hint))
     return db
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, plain, print_json
 from smart_fork.cli.search import JsonOption
+from smart_fork.errors import joined
 
 if TYPE_CHECKING:
     from smart_fork.agent_roster import AgentAtAGlance
@@ -28,7 +29,7 @@ def agents(as_json: JsonOption = False) -> None:
         if one.unread:
             out.print(plain(f"{'':<14}Its sessions cannot be read: {one.unread}"))
         if one.problem and one.installed:
-            out.print(plain(f"{'':<14}{one.problem}. {one.hint}"))
+            out.print(plain(f"{'':<14}{joined(one.problem, one.hint)}"))
 
 
 def _standing(one: AgentAtAGlance) -> str:

@@ -70,9 +70,11 @@ def _print_changes(done: list[HooksChanged]) -> None:
             say(f"  {one.hint}")
             continue
         what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
-        out.print(plain(f"{one.agent}: {what} {one.path}{'' if one.changed else ' (nothing changed)'}"))
+        out.print(plain(f"{one.agent}: {what} {one.path}"))
         for note in one.notes:
             say(f"note: {note}")
+    if not any(one.changed or one.error for one in done):
+        say("Nothing changed.")
 
 
 def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, plain, print_json
 from smart_fork.cli.search import JsonOption
+from smart_fork.errors import joined
 
 if TYPE_CHECKING:
     from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview
@@ -21,7 +22,7 @@ def status(as_json: JsonOption = False) -> None:
         print_json(state.as_json())
         return
     problem = state.workers_problem
-    workers = [("workers", f"{problem.error}. {problem.hint}")] if problem else _workers(state.workers)
+    workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers(state.workers)
     rows = (*_index(state.index), *_service(state.service), *_recall(state.recall), *workers)
     for name, text in rows:
         out.named(plain(name, "bold"), plain(text), 10)
@@ -33,7 +34,7 @@ def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
     from smart_fork.retrieval.status import in_words, when_next
 
     if isinstance(index, Trouble):
-        return [("index", f"{index.error}. {index.hint}")]
+        return [("index", joined(index.error, index.hint))]
     shares = covered.in_words(index.covered)
     done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
     unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""

@@ -19,7 +19,7 @@ from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import starting
 from smart_fork.cli.search import JsonOption
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 
 if TYPE_CHECKING:
     from smart_fork.forking.limit import AlreadyRuns
@@ -222,7 +222,7 @@ def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
     try:
         return message_worker(there.worker.id, prompt).as_json()
     except SmartForkError as error:
-        raise ForkRefused(f"{there.message}. The prompt was not sent: {error.message}", error.hint) from error
+        raise ForkRefused(joined(there.message, f"The prompt was not sent: {error.message}"), error.hint) from error
 
 
 def _print_result(result: SpawnedWorker | NotSpawned) -> None:

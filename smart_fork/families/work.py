@@ -11,7 +11,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.background import running_tasks
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import changed_at
-from smart_fork.errors import ForkRefused
+from smart_fork.errors import ForkRefused, joined
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
@@ -72,7 +72,7 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
-        raise ForkRefused(TASKS_RUN, f"In the background: {named}{more}. {hint}")
+        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", hint))
 
 
 def _at_home_since(session: Session, world: World, caller: str | None) -> str | None:

@@ -11,7 +11,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
 from smart_fork.agents.programs import find_program
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, joined
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 from smart_fork.retrieval.ranking import FITS
@@ -76,14 +76,14 @@ def none_answers(session_id: str, score: float) -> NotFound:
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
     """What is said where no result can be forked at all: other words do not help where a program is missing."""
-    reason = f"The reason: {results[0].warning if results else 'nothing was found'}."
+    reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
     if results and (install := _missing(results[0].agent_type)):
-        return NotFound("No forkable sessions found", f"{reason} {install}")
+        return NotFound("No forkable sessions found", joined(reason, install))
     widen = advice(
         "Add other phrasings (--also). `smart-fork find` shows each session and its obstacle.",
         tool="Add other phrasings (also), set agent_type 'all', or drop min_score.",
     )
-    return NotFound("No forkable sessions found", f"{reason} {widen}")
+    return NotFound("No forkable sessions found", joined(reason, widen))
 
 
 def _missing(agent: AgentName) -> str:

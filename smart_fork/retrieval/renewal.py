@@ -13,7 +13,7 @@ from indexer.store.base import Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.writer import IndexBusyError
 from smart_fork.engines.configured import configured_engine
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, joined
 from smart_fork.retrieval.index_access import opened
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,6 @@ def renew_quietly() -> None:
     except IndexBusyError:
         log.info("another process has the search program read the exports")
     except SmartForkError as error:
-        log.error("%s %s", error.message, error.hint)  # noqa: TRY400 - the message says it all
+        log.error("%s", joined(error.message, error.hint))  # noqa: TRY400 - the message says it all
     except Exception:  # the next run tries again
         log.exception("the search program has not read the exports")

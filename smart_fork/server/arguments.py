@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, joined
 from smart_fork.given import empty_among, refuse_both
 from smart_fork.snippets import shown
 
@@ -90,7 +90,7 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
     try:
         refuse_both(mended, _CONTRADICTORY)
     except Usage as error:
-        raise ToolError(f"{error.message}. {error.hint}") from error
+        raise ToolError(joined(error.message, error.hint)) from error
     return mended
 
 

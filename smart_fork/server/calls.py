@@ -24,7 +24,7 @@ from smart_fork import permission
 from smart_fork.advice import speak_of_tools
 from smart_fork.caller import AROUND, Around, Caller, agent_of, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, joined
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.progress import reported
@@ -199,4 +199,4 @@ async def in_thread(work: Callable[[], T]) -> T:
     try:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except SmartForkError as error:
-        raise ToolError(f"{error.message}. {error.hint}" if error.hint else error.message) from error
+        raise ToolError(joined(error.message, error.hint)) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from indexer.switches import is_off
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, joined
 from smart_fork.handshake import SCHEME, endpoint, proof, same
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced
@@ -272,7 +272,7 @@ def _secret() -> str:
     try:
         return token()
     except TokenUnsafe as error:
-        log.warning("the service is not asked: %s. %s", error.message, error.hint)
+        log.warning("the service is not asked: %s", joined(error.message, error.hint))
         raise ServiceGoneError(error.message) from error
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from smart_fork.errors import ProgramFailed
+from smart_fork.errors import ProgramFailed, joined
 from smart_fork.teamserver.child import GRACE_SECONDS, Task
 
 _AGAIN_SECONDS = 1.0
@@ -117,7 +117,7 @@ class Family:
                 try:
                     _check(process)
                 except ProgramFailed as error:
-                    log.warning("%s %s", error.message, error.hint)
+                    log.warning("%s", joined(error.message, error.hint))
                     process.wait()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, joined
 from smart_fork.teamserver.cluster import Account, Cluster, Programs
 
 _AGAIN_SECONDS = 1.0
@@ -62,7 +62,7 @@ class Keeper:
         try:
             return self._cluster.start()
         except SmartForkError as error:
-            log.warning("%s %s", error.message, error.hint)
+            log.warning("%s", joined(error.message, error.hint))
             return None
 
 

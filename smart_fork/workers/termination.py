@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.project import Project
-from smart_fork.errors import ForkRefused, SmartForkError
+from smart_fork.errors import ForkRefused, SmartForkError, joined
 from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.registry import Registry, WorkerRecord
@@ -60,11 +60,11 @@ def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, rem
         note = "" if closed else "It had ended already"
         registry.set_state(worker.id, "ended")
     except SmartForkError as error:
-        note = f"{error.message}. {error.hint}" if error.hint else error.message
+        note = joined(error.message, error.hint)
     removed = None
     if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
         removed, notes = _remove_worktree(worker, registry, around)
-        note = ". ".join(filter(None, [note, *notes]))
+        note = joined(note, *notes)
     return WorkerClosed(
         worker.id, worker.session_id, worker.agent, worker.kind, printable(worker.name), closed, removed, note
     )

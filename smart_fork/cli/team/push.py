@@ -31,7 +31,7 @@ from smart_fork.cli.team.words import (
     text_of,
     visibility_of,
 )
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, joined
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _why(refused: list[NotPushed]) -> Iterable[str]:
 
     for one in refused:
         if not one.skipped:
-            yield f"Not sent: {one.session}: {one.error} {one.hint}".rstrip()
+            yield joined(f"Not sent: {one.session}: {one.error}", one.hint)
     skipped = Counter(_reason(one) for one in refused if one.skipped)
     for reason, number in skipped.items():
         yield f"Skipped: {_sessions(number)}: {reason}"
