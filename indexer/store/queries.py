@@ -41,7 +41,7 @@ _SESSION = (
 _PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"
 #: Sessions at or below a resolved directory; `0` is the character after `/`.
 _BELOW = (
-    "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd > :below || '/' AND resolved_cwd < :below || '0'))"
+    "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd >= :below || '/' AND resolved_cwd < :below || '0'))"
 )
 _SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - constant
 #: BM25 weights by column; the first is the part, which only restricts.

@@ -67,7 +67,8 @@ def _tried(way: Registration, entry: Mapping[str, Any], newest: RecentSession | 
         trial = Trial(way.agent, ok=tools > 0, tools=tools, tools_seconds=round(listed - started, 2))
         if newest is None:
             return trial
-        question = {"intent": newest.title, "agent_type": newest.agent_type, "limit": _RESULTS}
+        named = {"agent_type": newest.agent_type, "project_path": newest.project_path, "limit": _RESULTS}
+        question = {"intent": newest.title, **named}
         answer = server.ask("tools/call", {"name": _TOOL, "arguments": question})
         seconds = round(time.perf_counter() - listed, 2)
     return _judged(trial, newest, answer, seconds)

@@ -89,6 +89,12 @@ def test_outside_git_a_directory_sees_itself_and_below(store, code, tmp_path):
     assert {str(tmp_path / "notes/sub")} == seen_from(store, tmp_path / "notes/sub")
 
 
+def test_the_root_directory_sees_itself_and_all_below(store, code, tmp_path):
+    fill(store, "/", tmp_path / "notes", code / "repo")
+
+    assert {"/", str(tmp_path / "notes"), str(code / "repo")} == seen_from(store, "/")
+
+
 def test_a_worktree_below_a_directory_without_git_is_seen_without_the_rest_of_its_repository(store, code, tmp_path):
     fill(store, tmp_path / "notes/outside", code / "repo", tmp_path / "notes/sub")
 

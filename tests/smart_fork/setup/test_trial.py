@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +43,16 @@ def test_the_newest_session_is_asked_for_by_its_title(world, shop, tmp_path):
     trial = try_server(CLAUDE)
 
     assert (True, 7, "mend the parser", 0.9) == (trial.ok, trial.tools, trial.asked, trial.score)
-    assert {"intent": "mend the parser", "agent_type": "claude", "limit": 5} == json.loads(trial.found)["asked"]
+    asked = {"intent": "mend the parser", "agent_type": "claude", "project_path": str(shop), "limit": 5}
+    assert asked == json.loads(trial.found)["asked"]
+
+
+def test_a_session_of_the_root_directory_is_found_where_it_ran(world, tmp_path):
+    """A server that was started there names no project by itself."""
+    world.claude(Path("/"), "add retry", "done")
+    register(CLAUDE, tmp_path, SERVER)
+
+    assert "/" == json.loads(try_server(CLAUDE).found)["asked"]["project_path"]
 
 
 @pytest.mark.parametrize(("way", "given"), [(CLAUDE, "x"), (CODEX, None)], ids=["claude", "codex"])
