@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 error, 2 wrong use, 3 not found. `team` commands also use 
 9 (the other side has advanced). Arguments that start with a dash follow `--`.
 
 A session is named by its id, by 8 or more characters of it, or by a worker's id. If two agents share an id, put the
-agent before it: `codex:60309e1e`.
+agent before it: `codex:70f1a07f`.
 """
 _TOOLS_INTRO = """# MCP tools
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from smart_fork.cli import command_line
+from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.demo import write_demo_home
 from smart_fork.terminal.commands import COMMANDS
 from tests.smart_fork.scripted import AGENT
@@ -193,6 +194,18 @@ class Shell:
         for path in (self.home / "ran").glob("[!.]*"):
             with suppress(ProcessLookupError):
                 os.kill(json.loads(path.read_text())[3], signal.SIGKILL)
+
+
+def test_the_examples_of_the_help_pages_work_on_the_demo(tmp_path):
+    said = [example for pair in EXAMPLES.values() for example in pair if " 70f1a07f" in example]
+    shell = Shell(tmp_path)
+    try:
+        for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):
+            asks = example.startswith(("forget", "excise cut", "excise discard")) and "--undo" not in example
+            if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server
+                shell.run(f"smart-fork {example}{' --yes' if asks else ''}")
+    finally:
+        shell.end()
 
 
 def alike(line: str) -> str:

@@ -32,7 +32,7 @@ def reference(agent: AgentName, session_id: str) -> str:
 
 
 def parsed(text: str) -> Reference:
-    """A reference in its parts: "codex:60309e1e" says whose session is meant, "60309e1e" does not."""
+    """A reference in its parts: "codex:70f1a07f" says whose session is meant, "70f1a07f" does not."""
     text = storable(text).strip()
     agent, colon, name = text.partition(":")
     if colon and agent.lower() in AGENTS:

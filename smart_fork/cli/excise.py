@@ -245,7 +245,7 @@ def discard(
     from smart_fork.cuts import snapshots as kept
 
     wanted = [kept.find(one).id for one in snapshots or ()]
-    wanted += [one.id for one in kept.snapshots(session)] if session else []
+    wanted += [one.id for one in kept.of_session(session)] if session else []
     if not wanted:
         raise Usage("Which snapshots?", "`smart-fork excise rollback --list` lists them.")
     if not yes:

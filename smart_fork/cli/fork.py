@@ -92,7 +92,7 @@ def fork(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 
-    A prompt that starts with a dash goes after "--":  smart-fork fork 60309e1e -- "-Werror breaks the build, fix it"
+    A prompt that starts with a dash goes after "--":  smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
     """
     if options.worktree is False and options.with_changes:
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")

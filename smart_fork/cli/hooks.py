@@ -69,6 +69,9 @@ def _print_changes(done: list[HooksChanged]) -> None:
             say(f"error: {one.error}")
             say(f"  {one.hint}")
             continue
+        if one.notes and not (one.installed or one.changed):  # such as an agent that has never run here
+            out.print(*map(plain, one.notes), sep="\n")
+            continue
         what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
         out.print(plain(f"{one.agent}: {what} {one.path}"))
         for note in one.notes:

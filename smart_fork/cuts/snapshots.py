@@ -140,6 +140,18 @@ def snapshots(session_id: str = "") -> list[Snapshot]:
     return [_snapshot(path) for path in sorted(found, key=lambda path: path.name, reverse=True)]
 
 
+def of_session(reference: str) -> list[Snapshot]:
+    """The snapshots of the session with that id or the beginning of it: it may have no log any more.
+
+    Raises:
+        Usage: sessions of several ids begin like this.
+    """
+    found = [one for one in snapshots() if one.session_id.startswith(reference)]
+    if len({one.session_id for one in found}) > 1:
+        raise Usage(f"{reference} matches several sessions", "`smart-fork excise rollback --list` lists them.")
+    return found
+
+
 def find(identity: str) -> Snapshot:
     """The snapshot of that id; its time alone is enough where no other has the same.
 

@@ -19,7 +19,7 @@ from indexer.paths import index_db, state_home
 from indexer.store import erasure
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import Request, check, cut, propagation
 from smart_fork.excise import erasure as erasing
 from smart_fork.registry import Registry
@@ -331,6 +331,15 @@ class TestCommands:
         assert 0 == run("index", "run").code
 
         assert [] == list((state_home() / "owed").iterdir())
+
+
+def test_the_snapshots_of_a_session_are_found_by_the_beginning_of_its_id(world, session_id):
+    (made,) = cut_secret(world, session_id)["snapshots"]
+
+    assert [made] == [one.id for one in snapshots.of_session(session_id[:8])]
+    shutil.copytree(snapshots.folder_of(session_id), snapshots.folder_of(f"{session_id[:-1]}x"))
+    with pytest.raises(Usage):
+        snapshots.of_session(session_id[:8])
 
 
 def test_only_snapshots_are_discarded(world, session_id):
