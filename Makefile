@@ -99,7 +99,7 @@ build/bench/corpus:
 	@mkdir -p $(@D)
 	$(BIN)/python $(CORPUS)/lay_out.py $@
 
-bench-report: $(STAMP) ## docs/explanation/benchmarks.md with its plots, from what `make bench` has measured
+bench-report: $(STAMP) ## the tables and plots of docs/explanation/benchmarks.md, from what `make bench` has measured
 	$(BIN)/python benchmarks/_report.py
 
 catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` answers before it has imported its server

@@ -2,7 +2,8 @@
 
     python benchmarks/_report.py [FOLDER] [--into DOCS]
 
-FOLDER (build/bench) has one JSON a benchmark. Nothing is measured here: a section without its JSON says so.
+FOLDER (build/bench) has one JSON a benchmark. Nothing is measured here. In the page, the part between ``<!-- NAME -->``
+and ``<!-- /NAME -->`` of each benchmark that has a JSON is replaced. All other text is written by hand and stays.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,20 +25,20 @@ from which_session.report import lines as which_session_lines
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-#: Benchmark, heading, and what its plot shows.
+#: Benchmark, and what its plot shows.
 SECTIONS = {
-    "which_session": ("Which earlier session knew?", ""),
-    "retrieval": ("Is the right session found?", "hit@1 and hit@5 by kind of query and way of searching"),
-    "tuning": ("Do unseen queries work, and do scores come true?", "how often a score comes true"),
-    "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
-    "serving": ("How long does a person or an agent wait?", ""),
-    "indexing": ("How fast is the index made?", "MB/s of reading and chunks/s of embedding"),
-    "service": ("What does the service take?", ""),
-    "soak": ("Does the service keep up?", "wait until findable, memory and processor of the service over time"),
-    "load": ("How fast are many parallel questions?", ""),
-    "forking": ("How long until a fork's first request?", ""),
-    "since": ("How long does a change summary take?", ""),
-    "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
+    "which_session": "",
+    "retrieval": "hit@1 and hit@5 by kind of query and way of searching",
+    "tuning": "how often a score comes true",
+    "search_speed": "time of a search against the size of the index",
+    "serving": "",
+    "indexing": "MB/s of reading and chunks/s of embedding",
+    "service": "",
+    "soak": "wait until findable, memory and processor of the service over time",
+    "load": "",
+    "forking": "",
+    "since": "",
+    "peers": "quality, time of an answer and time to index, by tool",
 }
 
 #: Figures that are published question by question, beside their table.
@@ -57,35 +57,35 @@ def main() -> None:
 
 
 def report(folder: Path, docs: Path) -> Path:
-    """Write ``benchmarks.md`` and ``benchmarks/*.png`` into `docs` from the JSON files in `folder`."""
+    """Update the parts of ``benchmarks.md``, and ``benchmarks/*.png``, in `docs` from the JSON files in `folder`."""
     import _charts
 
-    plots = docs / "benchmarks"
-    plots.mkdir(parents=True, exist_ok=True)
-    text = [
-        "# Benchmarks",
-        "",
-        f"Written by `make bench-report`. {os.cpu_count()} cores, {platform.system()}, {platform.machine()}, no GPU.",
-        "Absolute figures move between machines and with what else runs there; ratios, measured in one run, hardly do.",
-    ]
-    for name, (heading, picture) in SECTIONS.items():
-        text += ["", f"## {heading}", ""]
+    page, plots = docs / "benchmarks.md", docs / "benchmarks"
+    plots.mkdir(exist_ok=True)
+    text = page.read_text(encoding="utf-8")
+    for name, picture in SECTIONS.items():
         file, plot = folder / f"{name}.json", plots / f"{name}.png"
         if not file.is_file():
-            plot.unlink(missing_ok=True)
-            (plots / file.name).unlink(missing_ok=True)
-            text += [f"Not measured (`benchmarks/{name if (HERE / name).is_dir() else f'{name}.py'}`)."]
             continue
         figures = json.loads(file.read_text(encoding="utf-8"))
+        lines = TABLES[name](figures)
         if picture:
             getattr(_charts, f"draw_{name}")(figures, plot)
-            text += [f"![{picture}](benchmarks/{plot.name})", ""]
-        text += TABLES[name](figures)
+            lines = [f"![{picture}](benchmarks/{plot.name})", "", *lines]
         if name in PUBLISHED:
             (plots / file.name).write_bytes(file.read_bytes())
-    page = docs / "benchmarks.md"
-    page.write_text("\n".join(text) + "\n", encoding="utf-8")
+        text = put(text, name, lines)
+    page.write_text(text, encoding="utf-8")
     return page
+
+
+def put(page: str, name: str, lines: Sequence[str]) -> str:
+    """Replace the part of that name."""
+    before, begin, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not end:
+        raise SystemExit(f"The page has no part {name}: add <!-- {name} --> and, below it, <!-- /{name} -->")
+    return "\n".join([before + begin, *lines, "", end + after])
 
 
 def table(header: Row, rows: Iterable[Row], *, right_from: int = 1) -> list[str]:
