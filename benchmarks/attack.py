@@ -29,8 +29,6 @@ from _hostile import Hostile
 from _intruder import Doors, Intruder, Tried, ended_cookies
 from _report_of_attack import Report
 
-from smart_fork.service.introduction import HEADER, introduction
-
 #: Of a hundred calls, how many are of a tool, of another method of the protocol, and of an address.
 TOOLS, METHODS = 70, 10
 #: Of all calls, how many try the doors: cookies, codes and tokens that are not for them or have ended.
@@ -95,17 +93,15 @@ class Attacker:
         known = not self._rarely(0.2)
         headers = {"Authorization": f"Bearer {self._home.token if known else self._chance.choice(self._wrong())}"}
         if self._rarely(0.1):
-            names = ["Cookie", "Origin", "Host", "Content-Type", "Mcp-Session-Id", "Range", HEADER, HEADER]
+            names = ["Cookie", "Origin", "Host", "Content-Type", "Mcp-Session-Id", "Range"]
             name = self._chance.choice(names)
-            headers[name] = self._forged() if name == HEADER else quote(self._text(), safe=" ;=:/")[:4000]
+            headers[name] = quote(self._text(), safe=" ;=:/")[:4000]
         others = ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "X"]
         verb = self._chance.choice(others) if self._rarely(0.1) else method
         address += f"?{query}" if query else ""
         sent = body.encode("utf-8", "replace") if verb == "POST" else b""
         shown = f"{verb} {address} {headers} {body[:300]}"
-        answer = self._made(path, lambda: self._client.ask(verb, address, sent, headers), shown, person=known)
-        if HEADER in headers and answer.status < 400:
-            self._report.violations.setdefault(f"{path}: a caller was believed", shown)
+        self._made(path, lambda: self._client.ask(verb, address, sent, headers), shown, person=known)
 
     def health(self) -> Answer:
         """What the service says of itself."""
@@ -118,18 +114,10 @@ class Attacker:
         form["place"] = self._chance.choice(["process", "process", self._text()])
         told: dict[str, Any] = self._hostile.texts("session_id", "hook_event_name", "prompt", "cwd")
         told["tool_input"] = self._hostile.anything()
-        vectors = {"texts": self._chance.choice([[self._text()], self._hostile.anything()])}
-        known = {"/fork": urlencode(form), "/embed": json.dumps(vectors)}
+        known = {"/fork": urlencode(form)}
         fitting = known.get(path, json.dumps(told))
         others = [json.dumps(told), json.dumps(self._hostile.anything()), urlencode(form), "{", "", "\0"]
         return fitting if self._rarely(0.5) else self._chance.choice(others)
-
-    def _forged(self) -> str:
-        """What only a program that has read the token can say of its caller."""
-        said = introduction(self._chance.choice(self._wrong()))
-        facts, _, signature = said.partition(".")
-        others = [facts, f"{facts}.", f".{signature}", f"{facts}.{self._home.token}", quote(self._text())[:4000]]
-        return self._chance.choice([said, *others])
 
     def _rarely(self, share: float) -> bool:
         return self._chance.random() < share

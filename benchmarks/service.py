@@ -1,9 +1,9 @@
-"""The service: how soon it answers, what it takes, and what MCP servers take beside it and without it.
+"""The service: how soon it answers, and what it takes; and what MCP servers take with a preloader and without it.
 
     python benchmarks/service.py [CORPUS] [--runs N] [--servers N] [--json FILE]
 
 Without CORPUS (see benchmarks/retrieval.py) the sessions are the demo's. Memory is the proportional set size (PSS): of
-what processes share each has its part. A server counts with those that it has started. Linux only.
+what processes share each has its part. Linux only.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from rich.console import Console
 from rich.table import Table
 from serving import BARE, Client, _machine
 
+from smart_fork.preload.server import WAITING
+
 SECONDS = 120.0
 #: What is imported and allocated when a process has just begun to answer settles.
 SETTLED_SECONDS = 5.0
@@ -40,7 +42,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, nargs="?")
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--runs", type=int, default=5, help="starts of the service")
-    parser.add_argument("--servers", type=int, default=10, help="MCP servers beside it, 2 or more")
+    parser.add_argument("--servers", type=int, default=10, help="MCP servers, 2 or more")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
@@ -83,11 +85,23 @@ def pss(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def _all_of(clients: Sequence[Client]) -> float:
-    """Memory of MCP servers, and of whatever they have started."""
-    processes = [psutil.Process(client.process.pid) for client in clients]
-    started = [child for process in processes for child in process.children(recursive=True)]
-    return sum(pss(process.pid) for process in (*processes, *started))
+def _all_of(clients: Sequence[Client], preloader: subprocess.Popen[bytes] | None = None) -> float:
+    """Memory of MCP servers, with that of a preloader and of the processes that serve in their place."""
+    pids = [client.process.pid for client in clients]
+    if preloader is not None:
+        pids += [preloader.pid, *(child.pid for child in psutil.Process(preloader.pid).children())]
+    return sum(map(pss, pids))
+
+
+@contextmanager
+def _preloading(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A preloader of that home, which has two processes waiting."""
+    command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+    with subprocess.Popen(command, env=environment) as process:
+        while len(psutil.Process(process.pid).children()) < WAITING:
+            time.sleep(0.05)
+        yield process
+        process.kill()
 
 
 def _starts(environment: dict[str, str], runs: int) -> dict[str, float]:
@@ -110,17 +124,17 @@ def _memory(environment: dict[str, str], question: dict[str, Any], number: int, 
         answered(environment, "/healthz")
         figures["first_query_seconds"] = time.perf_counter() - started
         figures["after_query_mb"] = pss(service.pid)
+    with _preloading(environment) as preloader:
         clients, times = zip(*(_asked(environment, question) for _ in range(number)), strict=True)
-        figures["beside_mb"] = _all_of(clients)
-        figures["beside_start_seconds"] = statistics.median(times)
-        figures["service_mb"] = pss(service.pid)
+        figures["preloaded_mb"] = _all_of(clients, preloader)
+        figures["preloaded_seconds"] = statistics.median(times)
         _close(clients)
-    alone = environment | {"SMART_FORK_SERVICE": "false"}
+    alone = environment | {"SMART_FORK_PRELOAD": "false"}
     first, _ = _asked(alone, question)
     figures["alone_mb"] = _all_of([first])
     others, times = zip(*(_asked(alone, question) for _ in range(number - 1)), strict=True)
     figures["all_alone_mb"] = _all_of([first, *others])
-    figures["alone_start_seconds"] = statistics.median(times)
+    figures["alone_seconds"] = statistics.median(times)
     _close([first, *others])
     clients = [Client([sys.executable, "-c", BARE], alone) for _ in range(number)]
     for client in clients:
@@ -146,15 +160,15 @@ def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str
 
 
 def _asked(environment: dict[str, str], question: dict[str, Any]) -> tuple[Client, float]:
-    """An MCP server that has answered one question by words and meaning; and how soon it had listed its tools."""
-    started = time.perf_counter()
+    """An MCP server that has answered a question by words and meaning; and how soon it has answered the first one."""
     client = Client([sys.executable, "-m", "smart_fork", "mcp"], environment)
     client.start()
     client.request("tools/list")
-    seconds = time.perf_counter() - started
-    mode = ""
+    started = time.perf_counter()
+    seconds, mode = 0.0, ""
     while mode != "hybrid":  # its model may still be being loaded
         answer = client.request("tools/call", name="smart_fork", arguments=question)
+        seconds = seconds or time.perf_counter() - started
         mode = answer["structuredContent"]["search_mode"]
     return client, seconds
 
@@ -167,28 +181,26 @@ def _close(clients: Sequence[Client]) -> None:
 def rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
     """What is shown: label, figure, and its ratio to the one that it is compared with."""
     number, frameworks = int(figures["servers"]), figures["frameworks_mb"]
-    beside, alone = figures["beside_start_seconds"], figures["alone_start_seconds"]
+    preloaded, alone = figures["preloaded_seconds"], figures["alone_seconds"]
     yield "`serve`, start to a healthy answer", f"{figures['health_seconds']:.2f} s", ""
     yield "`serve`, its first question", f"{figures['first_query_seconds']:.2f} s", ""
     yield "`serve`, idle", f"{figures['idle_mb']:.0f} MB", ""
     yield "`serve`, after the first question", f"{figures['after_query_mb']:.0f} MB", ""
-    yield "an MCP server without it, start to tools/list", f"{alone:.2f} s", ""
-    yield "the same beside it", f"{beside:.2f} s", f"{beside / alone:.2f}"
+    yield "an MCP server's first answer to a question", f"{alone:.2f} s", ""
+    yield "the same with a preloader", f"{preloaded:.2f} s", f"{preloaded / alone:.2f}"
     yield "an MCP server that loads the model with its frameworks", f"{frameworks:.0f} MB", ""
     for label, key in (
-        (f"{number} MCP servers beside the service", "beside_mb"),
-        (f"{number} MCP servers without it, each with the light model", "all_alone_mb"),
+        (f"{number} MCP servers with a preloader, and the preloader", "preloaded_mb"),
+        (f"{number} MCP servers without it", "all_alone_mb"),
         ("one of those", "alone_mb"),
         (f"{number} bare MCP servers, with one tool that does nothing", "bare_mb"),
     ):
         yield label, f"{figures[key]:.0f} MB", f"{figures[key] / frameworks:.2f}"
-    both = figures["beside_mb"] + figures["service_mb"]
-    yield f"{number} beside the service, and the service", f"{both:.0f} MB", f"{both / frameworks:.2f}"
 
 
 def show(figures: dict[str, float]) -> None:
     """The figures as a table."""
-    table = Table("", "", "ratio", title="The service, and MCP servers beside it and without it")
+    table = Table("", "", "ratio", title="The service, and MCP servers")
     for row in rows(figures):
         table.add_row(*row)
     Console(width=120).print(table)

@@ -15,7 +15,7 @@ _HANDED_OVER = frozenset(
     {
         *("find", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export", "excise", "forget"),
         *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees"),
-        *("status", "agents", "hook"),
+        *("status", "agents", "hook", "mcp"),
     }
 )
 
@@ -27,7 +27,8 @@ def main() -> None:
     if command == "mcp":
         from smart_fork.front.first_answers import serve
 
-        serve(sys.argv[2:])
+        if (begun := serve(sys.argv[2:])) is not None:
+            sys.argv[2:] = begun
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
         _at_once(sys.argv[1:])
     if command not in _HANDED_OVER:
@@ -37,6 +38,8 @@ def main() -> None:
     if (status := hand_over(sys.argv)) is not None:
         os._exit(status)
     _expect_little_garbage()
+    if command == "mcp":
+        _preload_meanwhile()
     run(_end_and_preload)
 
 
@@ -57,6 +60,15 @@ def _end_and_preload(status: int) -> NoReturn:
 
     begin()
     os._exit(status)
+
+
+def _preload_meanwhile() -> None:
+    """A server stays, and the next one should find a preloader."""
+    import threading
+
+    from smart_fork.preload.start import begin
+
+    threading.Thread(target=begin, name="preload", daemon=True).start()
 
 
 def _open_what_is_closed() -> None:

@@ -18,17 +18,11 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.calls import ClientCall
 from smart_fork.agents.facets import agent_around
 
-#: What is asked of the caller's environment.
-VARIABLES = tuple(name for agent in AGENTS for name in (*agent.project_variables, *agent.session_variables))
-#: Where a request over HTTP has, in its scope, what a program of ours has said of the caller.
-AROUND = "smart_fork.around"
-
-
 _calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
 
 
 class Around(NamedTuple):
-    """Where the process is that a caller has started: its environment, of which `VARIABLES` count, and directory."""
+    """Where the process is that a caller has started: its environment and directory."""
 
     environment: Mapping[str, str]
     directory: Path

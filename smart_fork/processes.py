@@ -314,10 +314,11 @@ class SystemProcesses:
 
 
 class Caller(NamedTuple):
-    """The process for which this one runs a command: its id, and how it becomes another program."""
+    """The process for which this one runs a command: its id, how it becomes another program, and how it ends."""
 
     pid: int
     become: Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
+    end: Callable[[int], NoReturn]
 
 
 _caller: Caller | None = None
@@ -332,6 +333,13 @@ def stand_in(caller: Caller) -> None:
 def own_pid() -> int:
     """Return the id of the process that a person or an agent has started: it is what becomes an agent."""
     return _caller.pid if _caller is not None else os.getpid()
+
+
+def end(status: int) -> NoReturn:
+    """End at once, whatever other threads still do."""
+    if _caller is not None:
+        _caller.end(status)
+    os._exit(status)
 
 
 @contextlib.contextmanager

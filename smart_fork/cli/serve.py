@@ -28,7 +28,7 @@ def serve(
         bool, typer.Option("--allow-remote", help="Allow connections from other machines.")
     ] = False,
 ) -> None:
-    """Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C."""
+    """Run the service: MCP over HTTP, a fresh index, and a page to look at. Ends with Ctrl-C."""
     from smart_fork.service.lifetime import running
     from smart_fork.service.lifetime import serve as run
 
@@ -45,7 +45,7 @@ def _print_address(address: Address) -> None:
     """Where it is, how to end it, and how agents and people come to it."""
     token = shlex.quote(str(state_home() / "service-token"))
     say(f"Serving at {address.url}. Ctrl-C ends it, or elsewhere: smart-fork service stop")
-    say("Its page: smart-fork open. `smart-fork mcp` uses it automatically. Over HTTP:")
+    say("Its page: smart-fork open. Over HTTP:")
     for way in registrations():
         if command := way.over_http(f"{address.url}/mcp", token):
             say(f"  {command}")

@@ -1,5 +1,4 @@
-"""What `smart-fork mcp` is until it is asked to do something, and then between the agent and those who do it.
+"""The beginning of `smart-fork mcp`: what every client asks first is answered from a file.
 
-Its beginning, `greeting`, answers from a file what every client asks first. The rest is imported with the first
-question that takes more than that, and imports nothing that is needed to answer it.
+The whole server goes on from there, in this process or in one that waits.
 """

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from binascii import b2a_base64
 
 TYPE_CHECKING = False  # `typing` takes longer to import than all else here
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, BinaryIO
 
 #: The answers, as `smart_fork.server.catalogue` writes them.
@@ -24,26 +25,49 @@ FEW, ALL = "few", "all"
 _SPEAK = {"method", "result", "error"}
 
 
-def serve(options: Sequence[str]) -> None:
-    """Serve on stdin and stdout until stdin closes. Comes back immediately where `options` are for others to read."""
+def serve(options: Sequence[str]) -> list[str] | None:
+    """Serve on stdin and stdout until the client asks for more than the catalogue has, or closes stdin.
+
+    Returns the arguments for the whole server, with what it has to read before stdin; `None` where `options` are for
+    others to read.
+    """
     tools = wanted(options)
     if tools is None:
-        return
-    status = 0
+        return None
+    lines = _Input()
     try:
         with open(CATALOGUE, "rb") as file:  # noqa: PTH123
             catalogue = json.load(file)
-        hello, rest = greet(sys.stdin.buffer, sys.stdout.buffer, catalogue, tools)
-        if rest is not None:
-            from smart_fork.front.handover import converse
-
-            status = converse(hello, rest, tools, catalogue, listed(catalogue, tools))
+        hello, rest = greet(lines, sys.stdout.buffer, catalogue, tools)
     except BrokenPipeError:  # nobody listens any more
-        pass
+        os._exit(0)
     except KeyboardInterrupt:
-        status = 130
-    # A thread may still wait for somebody; and what stdout could not say, it need not try again.
-    os._exit(status)
+        os._exit(130)
+    if rest is None:
+        os._exit(0)
+    return ["--tools", tools, "--begun", begun(hello or b"", rest + lines.rest)]
+
+
+def begun(hello: bytes, rest: bytes) -> str:
+    """The beginning of a conversation as an argument: the line that was answered, if any, and what was only read."""
+    return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
+
+
+class _Input:
+    """The lines of stdin. What was read behind the last of them is `rest`: a buffered file would not show it."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        while piece := os.read(0, 1 << 16):
+            self.rest += piece
+            while b"\n" in self.rest:
+                line, _, self.rest = self.rest.partition(b"\n")
+                yield line + b"\n"
+        if self.rest:
+            line, self.rest = self.rest, b""
+            yield line
 
 
 def wanted(options: Sequence[str]) -> str | None:

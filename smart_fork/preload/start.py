@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from indexer.paths import private_dir, state_home
 from indexer.switches import is_off
@@ -21,9 +21,21 @@ def begin() -> None:
     ``SMART_FORK_BACKGROUND=0``.
     """
     path = socket_path() if is_wanted() and not is_off("SMART_FORK_BACKGROUND") else None
-    if path is None or not state_home().is_dir() or Path(path).exists():
+    if path is None or not state_home().is_dir() or _listens(path):
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same
         output = private_dir(state_home() / "logs") / "preload.log"
         command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
         SystemProcesses().start(command, cwd=state_home(), env=dict(os.environ), log=output)
+
+
+def _listens(path: str) -> bool:
+    """Return whether a preloader listens: the socket of one that was killed is still there."""
+    with socket.socket(socket.AF_UNIX) as line:
+        try:
+            line.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            return True
+    return True

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import signal
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.stdio import stdio_server
 from mcp_types import Tool
 
 from smart_fork.agents.selection import readable, titles
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
+from smart_fork.processes import end
 from smart_fork.registry_file import has_registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
@@ -25,10 +25,10 @@ from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparison import compare_workers
 from smart_fork.server.families import Branching, session_lineage
-from smart_fork.server.lines import Lines
 from smart_fork.server.prompts import prompts
 from smart_fork.server.search import Searching
 from smart_fork.server.start import Starting
+from smart_fork.server.stdio import Begun, Stdio
 from smart_fork.snippets import shown
 from smart_fork.standard_error import never_waiting
 from smart_fork.workers.compared import Comparison
@@ -63,14 +63,13 @@ class Server(MCPServer[Any]):
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
         super().__init__(*args, **options)
         self._everything = everything
+        self.begun = Begun()
 
     async def run_stdio_async(self) -> None:
-        """Serve on stdin and stdout, and answer lines that are no message, too."""
-        lines = Lines()
-        async with stdio_server(stdin=lines) as (heard, said):  # type: ignore[arg-type]
-            lines.said = said
-            inner = self._lowlevel_server
-            await inner.run(heard, said, inner.create_initialization_options())
+        """Serve on stdin and stdout, from where another process has `begun`."""
+        inner = self._lowlevel_server
+        options = inner.create_initialization_options()
+        await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
 
     async def list_tools(self) -> list[Tool]:
         """What ``tools/list`` says. Not what they answer: no agent shows that to its model."""
@@ -91,7 +90,7 @@ class Server(MCPServer[Any]):
 
 def create_server(
     embedder: Embedder | None = None, together: Together | None = None, *, everything: bool = False
-) -> MCPServer[Any]:
+) -> Server:
     """A server for any transport, which lists a few tools or `everything`.
 
     `embedder` instead of the configured one; `together` for many.
@@ -128,13 +127,20 @@ def wants_everything(environment: Mapping[str, str]) -> bool:
     return environment.get("SMART_FORK_TOOLS", "").strip().lower() == "all"
 
 
-def run_stdio(embedder: Embedder | None = None, *, everything: bool = False) -> None:
-    """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints."""
+def run_stdio(begun: Begun, embedder: Embedder | None = None, *, everything: bool = False) -> None:
+    """Serve on stdin and stdout, from where another process has `begun`, until stdin closes.
+
+    The SDK keeps stdout for the protocol, whatever prints.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # agents end their servers by them
     threading.Thread(target=_recover, name="recover", daemon=True).start()
     with never_waiting():
-        create_server(embedder, everything=everything).run("stdio")
+        server = create_server(embedder, everything=everything)
+        server.begun = begun
+        server.run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
-    os._exit(0)
+    end(0)
 
 
 def _recover() -> None:

@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, Lis
 from indexer.values import Value
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
-from smart_fork.caller import AROUND, Around, Caller, agent_of, identify, path_of, speak_for, workspaces
+from smart_fork.caller import Around, Caller, agent_of, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError, joined
 from smart_fork.server.arguments import taken
@@ -134,15 +134,8 @@ def _client(ctx: Context[Any, Any]) -> str | None:
 
 
 def _around(ctx: Context[Any, Any]) -> Around | None:
-    """Where the caller's own process is: this one, or one that the guard of the service has believed to be ours.
-
-    `None` for any other client of the service, which works in no project of its own.
-    """
-    request = ctx.request_context.request
-    if request is None:
-        return Around(os.environ, Path.cwd())
-    told: Around | None = request.scope.get(AROUND)
-    return told
+    """Where the caller's own process is: this one. `None` for a client of the service, which works in no project."""
+    return Around(os.environ, Path.cwd()) if ctx.request_context.request is None else None
 
 
 async def _own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:

@@ -29,7 +29,7 @@ from smart_fork.page.worker_views import LIVE
 from smart_fork.registry import Registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.recall import FirstPrompt, recalled
-from smart_fork.server.lines import refusing
+from smart_fork.server.bodies import refusing
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
 from smart_fork.service.token import here
@@ -37,8 +37,6 @@ from smart_fork.service.token import here
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
 
-#: Texts that one request may have embedded.
-MAX_TEXTS = 64
 #: How long an answer about health holds.
 HEALTHY_SECONDS = 5.0
 MAX_NONCE = 128
@@ -87,7 +85,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: vectors, answer a real question, say how indexing goes and what it will become."""
+    """What the service can do: embed a prompt, answer a question, say how indexing goes and what it will become."""
 
     embedder: Embedder
     question: Callable[[], object]
@@ -108,7 +106,7 @@ def application(
         peer.meets(nonce, known=same(request.query_params.get("proof", ""), proof("asks", secret, at, nonce)))
         proved = proof("service", secret, at, nonce, peer.challenge)
         facts = {"name": "smart-fork", "challenge": peer.challenge, "proof": proved}
-        about = {"version": own_version(), "model": work.embedder.model} if peer.known else {}
+        about = {"version": own_version()} if peer.known else {}
         return JSONResponse(facts | about)
 
     async def healthz(request: Request) -> Response:
@@ -117,13 +115,6 @@ def application(
         problem = await health.problem()
         facts = {"ok": problem is None, "problem": problem, "indexing": _how(work.status())}
         return JSONResponse(facts, 200 if problem is None else 503)
-
-    async def embed(request: Request) -> Response:
-        texts = await _texts(request)
-        if texts is None:
-            return JSONResponse({"error": f"texts: 1 to {MAX_TEXTS} strings"}, 400)
-        vectors = await anyio.to_thread.run_sync(partial(work.embedder.embed, texts))
-        return Response(vectors.tobytes(), media_type="application/octet-stream")
 
     async def recall(request: Request) -> Response:
         first = FirstPrompt.of(await _object(request) or {})
@@ -165,7 +156,6 @@ def application(
     inner.router.routes += [
         Route("/hello", hello),
         Route("/healthz", healthz),
-        Route("/embed", embed, methods=["POST"]),
         Route("/recall", recall, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
@@ -197,10 +187,3 @@ async def _object(request: Request) -> dict[str, Any] | None:
     except ValueError:
         return None
     return given if isinstance(given, dict) else None
-
-
-async def _texts(request: Request) -> list[str] | None:
-    given = await _object(request)
-    texts = given.get("texts") if given else None
-    sound = isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS and all(isinstance(text, str) for text in texts)
-    return texts if sound else None

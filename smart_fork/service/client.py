@@ -1,4 +1,4 @@
-"""Asking the service: is it there and ours, for vectors, how it goes. Imported often: the standard library only."""
+"""Asking the service: is it there and ours, how it goes. Imported often: the standard library only."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import http.client
 import logging
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,29 +17,16 @@ from smart_fork.errors import SmartForkError, joined
 from smart_fork.handshake import SCHEME, endpoint, proof, same
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced
-from smart_fork.service.introduction import HEADER, introduction
 from smart_fork.service.status import IndexingStatus, ServiceStatus, WayIn
 from smart_fork.service.token import TokenUnsafe, token
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from indexer.embedder import Embedder
 
 #: A service on this machine answers immediately, unless many ask; the system tries to connect again after a second.
 HELLO_SECONDS = 1.5
 #: One that has just answered may be busy.
 PROOF_SECONDS = 5.0
 WORK_SECONDS = 120.0
-#: Texts in one request.
-BATCH = 64
 #: More than a service says about itself.
 MAX_HELLO = 4096
-#: More than it tells of the longest session.
-MAX_EVIDENCE = 16 * 1024 * 1024
-#: How long nobody looks for a service where there was none.
-AGAIN_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -60,52 +46,21 @@ class StrangerError(ServiceGoneError):
     usual_hint = "Another program has the port: `smart-fork serve --port N` takes another one."
 
 
-class _Said(NamedTuple):
-    """What a service says about itself."""
-
-    version: str
-    model: str
-
-
 class _Proved(NamedTuple):
     """A connection at whose other end is our service; `signed` shows it, and there alone, that we are its own."""
 
     connection: http.client.HTTPConnection
-    said: _Said
+    version: str
     signed: str
 
 
 class Service:
     """A service that has proved to be ours. It proves it again before each request: by now another may listen there."""
 
-    def __init__(self, address: Address, said: _Said) -> None:
+    def __init__(self, address: Address, version: str) -> None:
         self.address = address
-        self._said = said
-
-    @property
-    def version(self) -> str:
-        """Of the program that it runs, which may be older than what is installed."""
-        return self._said.version
-
-    @property
-    def model(self) -> str:
-        """As `Embedder.model`."""
-        return self._said.model
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `Embedder.embed`, by the service's model.
-
-        Raises:
-            ServiceGoneError: it does not answer.
-        """
-        import numpy as np
-
-        parts = []
-        for first in range(0, len(texts), BATCH):
-            some = list(texts[first : first + BATCH])
-            answer = self._ask("POST", "/embed", {"texts": some})
-            parts.append(np.frombuffer(answer, np.float32).reshape(len(some), -1))
-        return np.concatenate(parts)
+        #: Of the program that it runs, which may be older than what is installed.
+        self.version = version
 
     def status(self) -> ServiceStatus:
         """How indexing goes, the service's version, and which one it is going to become.
@@ -135,33 +90,10 @@ class Service:
         with self._connected(WORK_SECONDS) as (connection, headers):
             return _answer(connection, "GET", "/healthz", headers=headers)[0] == http.HTTPStatus.OK
 
-    def answers_for_us(self) -> bool:
-        """Whether it would find what this process finds: it has the same agents' homes, the same model and so on.
-
-        Raises:
-            ServiceGoneError: it does not answer.
-            OSError: this process's directory is gone.
-        """
-        with self.speaking_for_us() as (connection, headers):
-            return _answer(connection, "GET", "/status", headers=headers)[0] == http.HTTPStatus.OK
-
-    @contextmanager
-    def speaking_for_us(
-        self, seconds: float = PROOF_SECONDS
-    ) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
-        """A connection, and the headers of a request that it treats as if this process had asked itself.
-
-        Raises:
-            ServiceGoneError: it does not answer.
-            OSError: this process's directory is gone.
-        """
-        with self._connected(seconds) as (connection, headers):
-            yield connection, headers | {HEADER: introduction(token())}
-
     @contextmanager
     def _connected(self, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
-        with _proved(self.address, seconds) as (connection, said, signed):
-            if said != self._said:
+        with _proved(self.address, seconds) as (connection, version, signed):
+            if version != self.version:
                 raise ServiceGoneError("it has another version")
             yield connection, {"Authorization": f"{SCHEME} {signed}", "Content-Type": "application/json"}
 
@@ -171,43 +103,6 @@ class Service:
         if status != http.HTTPStatus.OK:
             raise ServiceGoneError(f"it answered {status}")
         return content
-
-
-class SharedEmbedder:
-    """An `Embedder` that asks the service, as long as there is one, and else works alone: one model for everybody."""
-
-    def __init__(self, local: Embedder, find: Callable[[], Service | None] | None = None) -> None:
-        self._local = local
-        self._find = find or find_service
-        self._service: Service | None = None
-        self._look_at = 0.0
-
-    @property
-    def model(self) -> str:
-        """As `Embedder.model`."""
-        return self._local.model
-
-    @property
-    def dimensions(self) -> int:
-        """As `Embedder.dimensions`."""
-        return int(self.embed(["how long?"]).shape[1])
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `Embedder.embed`."""
-        service = self._there() if texts else None
-        if service is not None:
-            try:
-                return service.embed(texts)
-            except ServiceGoneError as error:
-                log.info("working without the service: %s", error)
-                self._service = None
-        return self._local.embed(texts)
-
-    def _there(self) -> Service | None:
-        if self._service is None and time.monotonic() >= self._look_at:
-            found, self._look_at = self._find(), time.monotonic() + AGAIN_SECONDS
-            self._service = found if found is not None and found.model == self._local.model else None
-        return self._service
 
 
 def find_service(*, any_version: bool = False) -> Service | None:
@@ -241,7 +136,7 @@ def service_at(address: Address, seconds: float = PROOF_SECONDS) -> Service:
         ServiceGoneError: none answers there; where it is a `StrangerError`, somebody else does.
     """
     with _proved(address, seconds) as proved:
-        return Service(address, proved.said)
+        return Service(address, proved.version)
 
 
 @contextmanager
@@ -286,7 +181,7 @@ def _prove(address: Address, seconds: float, secret: str) -> _Proved:
         try:
             facts = orjson.loads(content)
             given, challenge = str(facts["proof"]), str(facts["challenge"])
-            said = _Said(str(facts["version"]), str(facts["model"]))
+            version = str(facts["version"])
         except (ValueError, KeyError, TypeError) as error:
             raise StrangerError("its answer is not a service's answer") from error
         if not same(given, proof("service", secret, at, nonce, challenge)):
@@ -294,7 +189,7 @@ def _prove(address: Address, seconds: float, secret: str) -> _Proved:
     except ServiceGoneError:
         connection.close()
         raise
-    return _Proved(connection, said, proof("client", secret, at, nonce, challenge))
+    return _Proved(connection, version, proof("client", secret, at, nonce, challenge))
 
 
 def _reached(connection: http.client.HTTPConnection) -> str:

@@ -21,11 +21,9 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.shapes import dataclass
-from smart_fork.caller import AROUND
 from smart_fork.handshake import SCHEME, proof, same
 from smart_fork.http_limits import Bucket
 from smart_fork.service.connections import PEER, Peer
-from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced
 from smart_fork.service.token import Token, here
 
 #: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
@@ -129,7 +127,7 @@ class Guard:
         peer: Peer = scope.setdefault(PEER, Peer())
         key = scope[WITH] = self._key(scope, headers, peer, secret)
         peer.known |= key is not Key.NONE
-        refusal = self._refusal(scope, headers, key) or self._introduced(scope, headers, secret)
+        refusal = self._refusal(scope, headers, key)
         if refusal is not None:
             status, why = refusal
             if self._logged.take():
@@ -195,15 +193,6 @@ class Guard:
 
     def _most(self, path: str, key: Key) -> int:
         return MAX_STRANGERS_BODY if key is Key.NONE and self._doors.are_open(path) else MAX_BODY
-
-    def _introduced(self, scope: Scope, headers: Headers, secret: str) -> tuple[int, str] | None:
-        """Note whom the client speaks for, if it says so and can prove that it is ours."""
-        try:
-            if given := headers.getlist(HEADER):
-                scope[AROUND] = introduced(given, secret)
-        except (ForgedError, OtherSettingsError) as error:
-            return error.http_status, error.message
-        return None
 
     def _key(self, scope: Scope, headers: Headers, peer: Peer, secret: str) -> Key:
         kind, _, given = headers.get("authorization", "").partition(" ")

@@ -112,7 +112,7 @@ def test_rotating_changes_the_token_at_once_and_says_who_has_the_old_one(run, an
     assert content == settings.read_bytes(), "they are the agents' own"
     assert "idle" == before.status().indexing.state, "who had found the service goes on"
     assert 401 == announced.answer("GET", "/", Cookie=cookie).status
-    assert 401 == announced.answer("POST", "/embed", b"{}", Cookie="", Authorization=f"Bearer {old}").status
+    assert 401 == announced.answer("POST", "/recall", b"{}", Cookie="", Authorization=f"Bearer {old}").status
     again = run("service", "rotate")
     assert "has taken it" in again.out
     assert "" == again.err, "nobody has that one"

@@ -16,7 +16,7 @@ from smart_fork.rpc import refusal
 from smart_fork.server import FEW as NAMES
 from smart_fork.server.catalogue import catalogue
 from tests.mcp_process import McpProcess
-from tests.smart_fork.front.conversation import INITIALIZE, call, request, told
+from tests.smart_fork.front.messages import INITIALIZE, call, request, told
 from tests.smart_fork.odd_lines import ODD, UNANSWERED
 
 ROOT = Path(__file__).resolve().parents[3]

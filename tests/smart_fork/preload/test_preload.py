@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,8 +20,11 @@ import pytest
 
 from smart_fork.preload import place
 from smart_fork.preload.peer import may_ask
+from smart_fork.preload.start import begin
 from tests.conftest import move_into
 from tests.drilled import drilled
+from tests.living import arguments
+from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually as until
 
 SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
@@ -160,7 +164,7 @@ def test_ctrl_c_reaches_the_command(preloader, interruptible, tmp_path):
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: len(preloader.waiting()) == 3)
     caller.send_signal(signal.SIGINT)
-    caller.communicate(timeout=30)
+    caller.communicate(timeout=120)
     assert caller.returncode in (130, -signal.SIGINT)  # as a program that has not begun yet
 
 
@@ -169,7 +173,7 @@ def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloade
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: len(preloader.waiting()) == 3)
     caller.send_signal(number)
-    caller.communicate(timeout=30)
+    caller.communicate(timeout=120)
     assert caller.returncode == -number
     until(lambda: len(preloader.waiting()) == 2)
 
@@ -301,3 +305,52 @@ def test_looking_at_something_starts_none_where_nothing_is_kept(home, monkeypatc
     monkeypatch.delenv(place.VARIABLE)
     assert ran("list").returncode == 0
     assert not (home / ".smart-fork").exists()
+
+
+def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch):
+    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv("SMART_FORK_BACKGROUND", raising=False)
+    (home / ".smart-fork").mkdir(mode=0o700)
+    Preloader(home).end()
+
+    begin()
+
+    def keeps_others_waiting(one: psutil.Process) -> bool:
+        return "smart_fork.preload.server" in arguments(one) and bool(one.children())
+
+    (another,) = until(lambda: [one for one in psutil.Process().children() if keeps_others_waiting(one)])
+    another.kill()
+    another.wait()
+
+
+def serving(preloader: Preloader, folder: Path) -> list[psutil.Process]:
+    """The processes of the preloader that serve an agent in `folder`."""
+
+    def is_there(one: psutil.Process) -> bool:
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            return one.cwd() == str(folder)
+        return False
+
+    return [one for one in psutil.Process(preloader.process.pid).children() if is_there(one)]
+
+
+def test_a_server_goes_on_in_a_process_that_waited(preloader, tmp_path):
+    """It answers what was read before, and ends with its input."""
+    with McpProcess((*PROGRAM, "mcp"), cwd=tmp_path, env=os.environ) as server:
+        assert [] == serving(preloader, tmp_path), "the beginning needs none"
+        assert [] == server.call("list_sessions")["sessions"]
+        assert 1 == len(serving(preloader, tmp_path))
+        assert {} == server._ask("ping")
+        assert 0 == server.end()
+        until(lambda: not serving(preloader, tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_server_and_the_process_that_waited(preloader, tmp_path, number):
+    with McpProcess((*PROGRAM, "mcp"), cwd=tmp_path, env=os.environ) as server:
+        server.call("list_sessions")
+        assert serving(preloader, tmp_path)
+        server.process.send_signal(number)
+
+        assert -number == server.process.wait(60)
+        until(lambda: not serving(preloader, tmp_path))

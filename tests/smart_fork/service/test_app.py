@@ -7,7 +7,6 @@ import threading
 
 import anyio
 import anyio.to_thread
-import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -20,7 +19,7 @@ from smart_fork.registry import Registry
 from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish
-from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
+from smart_fork.service.client import find_service
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_the_service_proves_that_it_has_the_token_without_telling_it(served):
     assert proof("service", served.secret, here, "abc", answer["challenge"]) == answer["proof"]
     assert {"name", "challenge", "proof"} == set(answer), "what runs here is told to who has the token"
     assert served.secret not in json.dumps(answer)
-    assert {"version", "model"} < set(json.loads(served.answer("GET", "/hello").read()))
+    assert "version" in set(json.loads(served.answer("GET", "/hello").read()))
 
 
 def test_whoever_has_no_token_is_told_that_it_lives_and_nothing_is_started(served, world, monkeypatch):
@@ -100,62 +99,6 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})
 
     assert 200 == answer.status_code
-
-
-def test_vectors_of_the_service_are_those_of_its_model(announced, world):
-    texts = [f"text number {i}" for i in range(150)]
-    service = find_service()
-
-    assert service is not None
-    np.testing.assert_array_equal(world.model.embed(texts), service.embed(texts))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"texts": []}',
-        b'{"texts": "x"}',
-        b'{"texts": [1]}',
-        json.dumps({"texts": ["x"] * 65}).encode(),
-    ],
-)
-def test_texts_that_are_none_are_refused(served, body):
-    assert 400 == served.answer("POST", "/embed", body).status
-
-
-def test_whoever_asks_the_service_works_alone_when_it_is_gone(announced, world):
-    service = find_service()
-    shared = SharedEmbedder(world.model, lambda: service)
-    alone = len(world.model.asked)
-    assert world.model.dimensions == shared.dimensions
-    service.address = Address("127.0.0.1", 1, 1, "", "")
-
-    np.testing.assert_array_equal(world.model.embed(["x"]), shared.embed(["x"]))
-    assert len(world.model.asked) > alone
-    with pytest.raises(ServiceGoneError):
-        service.status()
-
-
-def test_vectors_of_another_model_are_not_asked_for(announced, world):
-    other = type(world.model)()
-    other.model = "another"
-
-    SharedEmbedder(other).embed(["x"])
-
-    assert ["x"] == other.asked
-    assert "x" not in world.model.asked
-
-
-def test_where_no_service_runs_it_is_not_looked_for_each_time(home, world):
-    looked = []
-    shared = SharedEmbedder(world.model, lambda: looked.append(1))
-    for _ in range(3):
-        shared.embed(["x"])
-    assert [1] == looked
 
 
 def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served, home):

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy as np
 import pytest
 
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, publish
-from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
+from smart_fork.service.client import ServiceGoneError, find_service
 from smart_fork.service.token import token
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -109,25 +108,23 @@ def test_a_stranger_who_has_ours_answer_for_him(served, relayed):
     assert served.secret not in "".join(told)
 
 
-def test_a_stranger_who_comes_after_the_service_was_found(served, relayed, world):
+def test_a_stranger_who_comes_after_the_service_was_found(served, relayed):
     """Whoever has found it once asks again before each request."""
     announce(served.port)
     service = find_service()
-    shared = SharedEmbedder(world.model, lambda: service)
-    shared.embed(["x"])
+    service.status()
     port, told = relayed
     service.address = announce(port)
 
     with pytest.raises(ServiceGoneError):
         service.status()
-    np.testing.assert_array_equal(world.model.embed(["x"]), shared.embed(["x"]))
 
     assert {"/hello"} == {one.split()[1].partition("?")[0] for one in told}
     assert served.secret not in "".join(told)
 
 
 def test_a_service_that_was_replaced_by_another_version_is_not_asked(served, monkeypatch):
-    """Its vectors may be of another kind."""
+    """Its answers may be of another kind."""
     announce(served.port)
     service = find_service()
     monkeypatch.setattr("smart_fork.service.app.own_version", lambda: "0.0.1")

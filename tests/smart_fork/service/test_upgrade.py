@@ -255,8 +255,8 @@ def of_version(wanted: str) -> Service:
 def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing(service, packages, tmp_path):
     first = of_version("1")
     secret, port, pid = token(), first.address.port, first.address.pid
-    body = json.dumps({"texts": ["one"]}).encode()
-    head = f"POST /embed HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n"
+    body = json.dumps({"session_id": "one"}).encode()
+    head = f"POST /api/hooks/claude/stop HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n"
     with socket.create_connection(("127.0.0.1", port)) as asking:
         asking.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
         packages.install("2")

@@ -14,14 +14,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from smart_fork.release import own_version
-from smart_fork.service.address import Address, publish
 from tests.mcp_process import McpProcess
 from tests.smart_fork.forms import Person, choices
-from tests.smart_fork.service.conftest import served
 from tests.smart_fork.world import World
-
-__all__ = ["served"]  # a fixture
 
 ROOT = Path(__file__).resolve().parents[3]
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -31,14 +26,6 @@ MCP = [sys.executable, "-m", "smart_fork", "mcp"]
 @pytest.fixture(autouse=True)
 def _here(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-@pytest.fixture(params=["with a service", "without"])
-def beside(request) -> None:
-    """Whether a service runs, which is asked all that only reads."""
-    if request.param == "with a service":
-        port = request.getfixturevalue("served").port
-        publish(Address("127.0.0.1", port, os.getpid(), own_version(), "2026-01-01T00:00:00+00:00"))
 
 
 @pytest.fixture
@@ -64,7 +51,7 @@ def talk(shop: Path, person: Person, mode: str) -> tuple[dict[str, Any], dict[st
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_session_that_a_person_chooses_is_forked(near, beside, scripted, shop, mode):
+def test_the_session_that_a_person_chooses_is_forked(near, scripted, shop, mode):
     person = Person(1)
 
     found, answer = talk(shop, person, mode)

@@ -1,15 +1,10 @@
-"""What a client says, before the protocol's library gets it: that answers nothing where it finds no message."""
+"""Bodies of requests over HTTP that are no message: the protocol's library answers nothing to them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import Any, BinaryIO
 
-import anyio
 import orjson
-from mcp.shared.message import SessionMessage
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -17,41 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smart_fork.rpc import Id, RpcMessage, made, read, refusal
-
-
-class Lines:
-    """The lines of stdin that are messages. All others are answered to `said`, which is set when it is there."""
-
-    def __init__(self) -> None:
-        self._file = _own_stdin()
-        self.said: Any = None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for line in anyio.wrap_file(self._file):
-            if read(line) is not None:
-                yield line
-            elif (answer := refusal(line)) is not None:
-                await self.said.send(SessionMessage(_Written(answer)))  # type: ignore[arg-type]
-
-
-class _Written:
-    """An answer as it is sent: the library's own has no room for an id that is a fraction, or half a character."""
-
-    def __init__(self, answer: RpcMessage) -> None:
-        self._text = answer.line.decode()
-
-    def model_dump_json(self, **_: object) -> str:
-        return self._text
-
-
-def _own_stdin() -> BinaryIO:
-    """Stdin for the protocol alone: programs that we start read from the null device."""
-    ours = os.dup(0)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    return os.fdopen(ours, "rb")
+from smart_fork.rpc import Id, made, read, refusal
 
 
 def refusing(app: Starlette, path: str) -> Starlette:

@@ -1,0 +1,178 @@
+"""The conversation on stdin and stdout, around the protocol's library.
+
+The library answers nothing to a line that is no message, forgets what is open when stdin closes, and refuses a
+handshake after another request.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from io import BufferedReader, RawIOBase
+from typing import Any, NamedTuple, Self
+
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+
+from smart_fork.rpc import Id, RpcMessage, made, read, refusal
+
+#: How long a client that has closed our input is still answered: a script writes all that it asks and waits.
+LAST_SECONDS = 0.5
+_INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
+_INITIALIZED = made({"jsonrpc": "2.0", "method": "notifications/initialized"})
+_INVALID_REQUEST, _GONE = -32600, -32000
+_IN_USE = "This id is already in use: an earlier request with it has no answer yet."
+_BEGUN_AGAIN = "The client has begun again with the handshake."
+
+
+class Begun(NamedTuple):
+    """What another process has read of a conversation: the `initialize` that it has answered, if any, and the rest."""
+
+    hello: bytes = b""
+    rest: bytes = b""
+
+    @classmethod
+    def of(cls, argument: str) -> Begun:
+        """Return what `front.first_answers.begun` has written."""
+        hello, _, rest = argument.partition(".")
+        return cls(base64.b64decode(hello), base64.b64decode(rest))
+
+
+class Stdio:
+    """One client. Of what it says, the library gets the messages, and all others are answered here."""
+
+    def __init__(self, begun: Begun) -> None:
+        self._hello = begun.hello
+        self._lines = anyio.wrap_file(BufferedReader(_Continued(begun.rest, _own_stdin())))
+        #: The handshake of a client that had begun without it.
+        self._again = b""
+        self._open: set[Id] = set()
+        self._closed_one = anyio.Event()
+        self._out: Any = None
+
+    async def serve(self, run: Callable[[Any, Any], Awaitable[None]]) -> None:
+        """Have `run` serve, given the streams from and to the client, until the client has no more to say."""
+        begins = True
+        while begins:
+            async with stdio_server(stdin=self) as (heard, self._out):  # type: ignore[arg-type]
+                await run(heard, _Answers(self._out, self._is_waited_for))
+            begins = bool(self._again)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The lines of one conversation, as the library may read them."""
+        opened_by = ""
+        if self._hello:
+            yield self._hello
+            yield _INITIALIZED.line
+            self._hello, opened_by = b"", _INITIALIZE
+        async for line in self._incoming():
+            message = read(line)
+            if message is None:
+                if (answer := refusal(line)) is not None:
+                    await self._answer(answer)
+                continue
+            if message.kind == "request":
+                if message.id in self._open:
+                    await self._refuse(message.id, _INVALID_REQUEST, _IN_USE)
+                    continue
+                if message.method == _INITIALIZE and opened_by not in ("", _INITIALIZE):
+                    self._again = line
+                    await self._refuse_all(_BEGUN_AGAIN)
+                    return
+                opened_by = opened_by or message.method
+                self._open.add(message.id)
+            elif message.method == _CANCELLED:
+                self._close(message.params.get("requestId"))
+            yield line
+        with anyio.move_on_after(LAST_SECONDS):
+            while self._open:
+                await self._closed_one.wait()
+
+    async def _incoming(self) -> AsyncIterator[bytes]:
+        if self._again:
+            line, self._again = self._again, b""
+            yield line
+        async for line in self._lines:
+            yield line
+
+    def _is_waited_for(self, message: Any) -> bool:
+        """Whether the client waits for it: not for what we have asked ourselves, or what it has taken back."""
+        return hasattr(message, "method") or self._close(message.id)
+
+    def _close(self, number: object) -> bool:
+        if not isinstance(number, int | str) or number not in self._open:
+            return False
+        self._open.remove(number)
+        self._closed_one.set()
+        self._closed_one = anyio.Event()
+        return True
+
+    async def _refuse_all(self, why: str) -> None:
+        for number in tuple(self._open):
+            self._close(number)
+            await self._refuse(number, _GONE, why)
+
+    async def _refuse(self, number: Id, code: int, why: str) -> None:
+        await self._answer(made({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}))
+
+    async def _answer(self, answer: RpcMessage) -> None:
+        await self._out.send(SessionMessage(_Written(answer)))  # type: ignore[arg-type]
+
+
+class _Answers:
+    """The stream `out` to the client, for those messages that `is_waited_for`."""
+
+    def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
+        self._out, self._is_waited_for = out, is_waited_for
+
+    async def send(self, message: SessionMessage) -> None:
+        """Say it, if somebody waits for it."""
+        if self._is_waited_for(message.message):
+            await self._out.send(message)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._out.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _Written:
+    """An answer as it is sent: the library's own has no room for an id that is a fraction, or half a character."""
+
+    def __init__(self, answer: RpcMessage) -> None:
+        self._text = answer.line.decode()
+
+    def model_dump_json(self, **_: object) -> str:
+        return self._text
+
+
+class _Continued(RawIOBase):
+    """A file behind what was read of it before."""
+
+    def __init__(self, before: bytes, file: int) -> None:
+        self._before, self._fd = memoryview(before), file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._before[: len(buffer)] if self._before else os.read(self._fd, len(buffer))
+        self._before = self._before[len(piece) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def _own_stdin() -> int:
+    """Stdin for the protocol alone: programs that we start read from the null device."""
+    ours = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return ours
