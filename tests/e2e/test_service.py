@@ -16,7 +16,6 @@ from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
-from tests.living import directory
 
 pytestmark = pytest.mark.e2e
 
@@ -36,14 +35,6 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
     """One on which both agents know the service by its address and its token."""
     with serving(programs, machines) as (machine, service):
         machine.add_service(service.url, service.token)
-        yield machine
-
-
-@pytest.fixture(scope="module")
-def beside(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """One on which both agents start servers of their own."""
-    with serving(programs, machines) as (machine, _):
-        machine.add_smart_fork()
         yield machine
 
 
@@ -84,28 +75,3 @@ def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Ma
     assert session.session_id in {result["session_id"] for result in found["results"]} | {
         other for result in found["results"] for other in result.get("lineage", {}).get("others", ())
     }
-
-
-@pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_an_agents_own_server_has_its_questions_answered_by_the_service_and_forks_itself(
-    beside: Machine, agent: Protocol
-):
-    project = beside.repository(f"beside-{agent}-{uuid.uuid4().hex[:8]}")
-    parent = beside.session_of_a_person(agent, *EXCHANGES, cwd=project)
-
-    (found,), caller = ask(beside, agent, project, ("smart_fork", {"intent": INTENT}), terminal=True)
-
-    fronts = [server for server in beside.servers() if directory(server) == project]
-    assert fronts
-    assert [parent.session_id] == [result["session_id"] for result in found["results"]]
-    for front in fronts:
-        assert not any("pydantic_core" in one.path for one in front.memory_maps()), "it is thin"
-        assert [] == front.children()
-
-    prompt = unlike_any_other("Now do the same for the downloader")
-    more = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
-    (found,), _ = ask(beside, agent, project, ("smart_fork", more))
-
-    assert parent.session_id in {result["session_id"] for result in found["results"]}
-    fork = assert_forked(beside, agent, parent, found["forked_session"], prompt)
-    assert fork.session_id != caller.session_id
