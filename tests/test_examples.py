@@ -45,6 +45,7 @@ NOT_RUN = {
     "npm install *": "needs the network; tests/e2e/test_qmd.py runs qmd",
     "export SMART_FORK_MODEL=*": "downloads a model",
     "*smart-fork team *": "needs PostgreSQL; tests/e2e/test_team.py runs them",
+    "curl *": "needs a team's server; tests/e2e/test_team.py runs one",
     "smart-fork * --team": "needs a team's server; tests/e2e/test_team.py runs one",
     "smart-fork * 0197f2c7-1a2b*": "the session of a teammate; tests/e2e/test_team.py has some",
     "smart-fork setup": "needs real agents and asks; tests/e2e/test_setup.py runs it",
