@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from smart_fork.families.told import Branched
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
-    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.session_removal import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -119,9 +118,11 @@ def find(
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.rerank import configured_reranker
     from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.team.beside import beside
 
     request = FindRequest(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
-    found = answer(request, Engine(_embedder(), rerank=configured_reranker(), elsewhere=_team() if team else None))
+    there = beside(wanted=None if team else False)
+    found = answer(request, Engine(_embedder(), rerank=configured_reranker(), elsewhere=there))
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
     return list(found.results)
@@ -160,11 +161,12 @@ def fork(
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
+    from smart_fork.forking.request import ForkRequest
 
     spending = _within(budget, intent, also, keep, drop, otherwise=prompt or "")
     with _here([session_id], cwd) as (here,):
         asked = Options(prompt=prompt, **options)
-        return Worker(fork_session(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending))
+        return Worker(fork_session(ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending)))
 
 
 def read(
@@ -220,14 +222,17 @@ def preview(
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
+    from smart_fork.forking.request import ForkRequest
 
-    how: dict[str, Any] = {"at": at, "cwd": cwd, "as_agent": as_agent, "dry_run": True}
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
     said = _spending("match" if budget is None else budget, intent or prompt or "", also, keep, drop)
-    how["preview" if budget is None else "budget"] = said
+    asked = Options(prompt=prompt, **options)
+    within = None if budget is None else said
     with _here([session_id], cwd, keep=False) as (here,):
-        return fork_session(here, Options(prompt=prompt, **options), **how)
+        return fork_session(
+            ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=within, preview=said, dry_run=True)
+        )
 
 
 def merge(
@@ -251,12 +256,15 @@ def merge(
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.merger import fork_merged
+    from smart_fork.forking.request import ForkRequest
 
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
     spending = _spending(budget, intent or prompt or "", also, (), ())
+    asked = Options(prompt=prompt, **options)
     with _here(session_ids, cwd) as here:
-        return Worker(fork_merged(here, Options(prompt=prompt, **options), spending, cwd=cwd, as_agent=as_agent))
+        first, others = "".join(here[:1]), tuple(here[1:])
+        return Worker(fork_merged(ForkRequest(first, asked, merge=others, cwd=cwd, as_agent=as_agent, budget=spending)))
 
 
 def _within(
@@ -348,17 +356,6 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     from smart_fork import session_removal
 
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
-
-
-def _team() -> Elsewhere | None:
-    """The team's server, where one is known: else nothing of it is imported."""
-    from smart_fork.retrieval.elsewhere import is_known
-
-    if not is_known():
-        return None
-    from smart_fork.team.find import TeamSearch
-
-    return TeamSearch()
 
 
 @contextmanager

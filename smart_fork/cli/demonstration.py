@@ -18,6 +18,7 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
     from smart_fork.demo import write_demo_home
     from smart_fork.retrieval.answer import Found
     from smart_fork.retrieval.background import ask
+    from smart_fork.retrieval.request import FindRequest
     from smart_fork.terminal.words import short
 
     before = dict(os.environ)
@@ -35,18 +36,8 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
         say(f'Which of them already knows how to "{demo.intent}"?')
         say("")
         with progress_bar() as progress:
-            answer = ask(
-                demo.intent,
-                agent="all",
-                project=str(demo.project),
-                everywhere=False,
-                limit=3,
-                min_score=None,
-                snippets=True,
-                automated=False,
-                explain=False,
-                progress=progress,
-            )
+            request = FindRequest(demo.intent, agent_type="all", limit=3, project_path=str(demo.project))
+            answer = ask(request, progress)
         if as_json:
             print_json(answer.as_json())
             return

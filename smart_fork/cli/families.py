@@ -83,7 +83,7 @@ def branch(  # noqa: PLR0917 - typer's way
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
         starting(where, quiet=as_json or not start),
-        spending_on(wanted, prompt if intent is None else intent, also or (), quiet=as_json) as spent,
+        spending_on(wanted, (prompt if intent is None else intent) or "", also or (), quiet=as_json) as spent,
     ):
         through = _answering(meant, intent or "", also or (), as_json=as_json) if at == MATCH else None
         branched = branch_session(

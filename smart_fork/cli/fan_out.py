@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import typer
 
+from indexer.changes import Progress
 from indexer.shapes import dataclass
 from indexer.values import json_of
 from smart_fork import sessions
-from smart_fork.agents.options import Options
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
@@ -19,8 +18,10 @@ from smart_fork.cli.search import print_hits
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 from smart_fork.forking.floor import FLOOR
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked, NotForked
 from smart_fork.retrieval.answer import Answer, Found
+from smart_fork.retrieval.request import FindRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,10 @@ class Wanted:
         return (self.prompt if self.intent is None else self.intent) or ""
 
 
-def fork_several(wanted: Wanted, options: Options, how: dict[str, Any], *, as_json: bool) -> None:
-    """Fork them, and say of each what became of it. Exits with 1 if one was not started, with 3 if none fits.
+def fork_several(wanted: Wanted, like: ForkRequest, *, in_worktrees: bool | str, as_json: bool) -> None:
+    """Fork them as `like` says, and say of each what became of it.
+
+    Exits with 1 if one was not started, with 3 if none fits.
 
     Raises:
         SmartForkError: none was started.
@@ -55,15 +58,15 @@ def fork_several(wanted: Wanted, options: Options, how: dict[str, Any], *, as_js
         if wanted.top is None:
             sources, left_out = _named(wanted, progress), 0
         else:
-            found = _found(wanted, how["cwd"], progress)
+            found = _found(wanted, like.cwd, progress)
             sources, left_out = _best(found, wanted, wanted.top, as_json=as_json)
-    with starting(options.place, quiet=as_json or how["dry_run"]):
-        answer = fan_out(sources, replace(options, prompt=wanted.prompt), **how)
+    with starting(like.options.place, quiet=as_json or like.dry_run):
+        answer = fan_out(sources, like, in_worktrees=in_worktrees)
         answer = replace(answer, left_out=left_out)
     if as_json:
         print_json(answer.as_json())
     else:
-        _print(answer.forks, dry_run=how["dry_run"])
+        _print(answer.forks, dry_run=like.dry_run)
         if left_out:
             least = FLOOR if wanted.min_score is None else wanted.min_score
             say(f"note: {left_out} more were skipped: their scores are below {least:.2f}. --min-score 0 takes all.")
@@ -102,7 +105,7 @@ def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[l
         raise typer.Exit(error.exit_code) from error
 
 
-def _named(wanted: Wanted, progress: Any) -> list[Source]:
+def _named(wanted: Wanted, progress: Progress | None) -> list[Source]:
     located = [sessions.locate(one) for one in wanted.ids]
     if wanted.at != "match":
         return [Source(one.session_id, agent=one.agent) for one in located]
@@ -116,22 +119,20 @@ def _named(wanted: Wanted, progress: Any) -> list[Source]:
     ]
 
 
-def _found(wanted: Wanted, project: str | None, progress: Any) -> Answer:
+def _found(wanted: Wanted, project: str | None, progress: Progress | None) -> Answer:
     """More than are wanted, since some cannot be forked."""
     from smart_fork.retrieval.background import ask
 
-    more: dict[str, Any] = {"everywhere": False, "min_score": None, "automated": False, "explain": False}
-    return ask(
+    request = FindRequest(
         wanted.looked_for,
-        also=wanted.also,
-        agent="all",
-        project=project,
+        agent_type="all",
         limit=3 * MOST,
-        snippets=False,
-        progress=progress,
+        project_path=project,
+        include_snippets=False,
         works_in=project,
-        **more,
+        also=wanted.also,
     )
+    return ask(request, progress)
 
 
 def _print(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:

@@ -23,6 +23,7 @@ from smart_fork.cli.output import print_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
+from smart_fork.forking.request import ForkRequest
 from smart_fork.team.login import is_known as knows_a_team
 from smart_fork.team.workers import is_shared, on_this_machine
 
@@ -98,64 +99,61 @@ def fork(  # noqa: PLR0917 - typer's way
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
     if min_score is not None and top is None:
         raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
-    how: dict[str, Any] = {
-        "cwd": str(cwd) if cwd else None,
-        "dry_run": dry_run,
-        "caller_session_id": caller_session(os.environ),
-    }
-    how |= {"as_agent": as_agent} if as_agent else {}
     wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
+    asked = ForkRequest(
+        ids[0] if ids else "",
+        replace(options, prompt=prompt),
+        merge=tuple(ids[1:]) if merge else (),
+        cwd=str(cwd) if cwd else None,
+        as_agent=as_agent,
+        dry_run=dry_run,
+        caller_session_id=caller_session(os.environ),
+    )
     if merge:
-        both = _check_merge(wanted, at, top)
-        _fork_merged(ids, replace(options, prompt=prompt), intent, also or (), both, how, as_json=as_json)
-        return
-    if top is not None or len(ids) > 1:
+        _check_merge(wanted, at, top)
+        forked = _forked_merged(asked, intent, also or (), wanted, as_json=as_json)
+    elif top is not None or len(ids) > 1:
         if wanted is not None:
             raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
         from smart_fork.cli.fan_out import Wanted, fork_several
 
-        how["in_worktrees"] = options.worktree if options.worktree is not None else True
-        with on_this_machine(ids, keep=not how["dry_run"]) as meant:
-            asked = Wanted(tuple(meant), prompt, at, intent, top, min_score, tuple(also or ()))
-            fork_several(asked, options, how, as_json=as_json)
+        in_worktrees = options.worktree if options.worktree is not None else True
+        with on_this_machine(ids, keep=not dry_run) as meant:
+            several = Wanted(tuple(meant), prompt, at, intent, top, min_score, tuple(also or ()))
+            fork_several(several, asked, in_worktrees=in_worktrees, as_json=as_json)
         return
-    _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
+    else:
+        forked = _forked_one(asked, at, intent, also or (), wanted, as_json=as_json)
+    if as_json:
+        print_json(forked.as_json())
+    else:
+        print_forked(forked, dry_run=dry_run)
 
 
-def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Wanted:
+def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> None:
     if wanted is None:
         raise Usage("--merge needs a budget", "Give a budget for all of them: --budget 40k.")
     if at is not None or top is not None:
         raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
-    return wanted
 
 
-def _fork_merged(  # noqa: PLR0917 - what the command was given
-    ids: list[str], options: Options, intent: str | None, also: Sequence[str], wanted: Wanted,
-    how: dict[str, Any], *, as_json: bool,
-) -> None:  # fmt: skip
+def _forked_merged(
+    asked: ForkRequest, intent: str | None, also: Sequence[str], wanted: Wanted | None, *, as_json: bool
+) -> Forked:
     from smart_fork.forking.merger import fork_merged
 
     with ExitStack() as stack:
-        meant = [stack.enter_context(_on_this_machine(one, dry_run=how["dry_run"])) for one in ids]
-        spending = stack.enter_context(
-            spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json)
-        )
-        if spending is None:
-            raise TypeError("A budget was given")
-        forked = fork_merged([one.session_id for one in meant], options, spending, **how)
-    if as_json:
-        print_json(forked.as_json())
-    else:
-        print_forked(forked, dry_run=how["dry_run"])
+        ids = (asked.session, *asked.merge)
+        first, *others = [stack.enter_context(_on_this_machine(one, dry_run=asked.dry_run)).session_id for one in ids]
+        spending = stack.enter_context(spending_on(wanted, looked_for(asked, intent), also, quiet=as_json))
+        return fork_merged(replace(asked, session=first, merge=tuple(others), budget=spending))
 
 
-def _fork_one(  # noqa: PLR0917 - what the command was given
-    session: str, options: Options, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None,
-    how: dict[str, Any], *, as_json: bool,
-) -> None:  # fmt: skip
+def _forked_one(
+    asked: ForkRequest, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None, *, as_json: bool
+) -> Forked:
     from smart_fork.forking.launch import fork_session
 
     if at != "match" and wanted is None and (intent is not None or also):
@@ -163,31 +161,29 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
         raise Usage(
             f"{given} is only for --at match, --budget and --top", "Without them, the prompt says what the fork does."
         )
-    number = message_number(at) if at != "match" else None
+    asked = replace(asked, at=message_number(at) if at != "match" else None)
     with (
-        _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
-        spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json) as spending,
+        _on_this_machine(asked.session, dry_run=asked.dry_run) as resolved,
+        spending_on(wanted, looked_for(asked, intent), also, quiet=as_json) as spending,
     ):
-        session = resolved.session_id
-        how |= {"budget": spending} if spending else {}
-        if how["dry_run"] and spending is None:
-            how["preview"] = _preview(options, intent, also)
+        asked = replace(asked, session=resolved.session_id, budget=spending)
+        if asked.dry_run and spending is None:
+            asked = replace(asked, preview=_preview(looked_for(asked, intent), also))
         if at == "match":
-            forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
+            forked = _forked_at_match(asked, looked_for(asked, intent), also, as_json=as_json)
         else:
-            with starting(options.place, quiet=as_json or how["dry_run"]):
-                forked = fork_session(session, options, at=number, **how)
-    forked = replace(forked, resolved=resolved.by)
-    if as_json:
-        print_json(forked.as_json())
-    else:
-        print_forked(forked, dry_run=how["dry_run"])
+            with starting(asked.options.place, quiet=as_json or asked.dry_run):
+                forked = fork_session(asked)
+    return replace(forked, resolved=resolved.by)
+
+
+def looked_for(asked: ForkRequest, intent: str | None) -> str:
+    """What a session is to answer: the intent, by default the prompt."""
+    return (asked.options.prompt if intent is None else intent) or ""
 
 
 @contextmanager
-def spending_on(
-    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool
-) -> Iterator[Spending | None]:
+def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str], *, quiet: bool) -> Iterator[Spending | None]:
     """The budget, and what it is to be spent on."""
     if wanted is None:
         yield None
@@ -196,25 +192,23 @@ def spending_on(
     from smart_fork.retrieval.background import engine
     from smart_fork.retrieval.meaning import meaning_of
 
-    intent = asked or ""
     with progress_bar(quiet=quiet) as progress:
         own = engine(progress)
         with meaning_of(intent, also, own.embedder) as meaning:  # while the session is read
             yield Spending(wanted, intent, tuple(also), own, meaning)
 
 
-def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spending | None:
+def _preview(intent: str, also: Sequence[str]) -> Spending | None:
     """What the ways to fork are compared by; nothing where there is no index to ask, for a dry run makes none."""
     from indexer.paths import index_db
 
-    asked = options.prompt if intent is None else intent
-    if not (asked or "").strip() or not index_db().exists():
+    if not intent.strip() or not index_db().exists():
         return None
     from smart_fork.budget.amount import MATCH
     from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.background import engine
 
-    return Spending(Wanted(MATCH), asked or "", tuple(also), engine(None))
+    return Spending(Wanted(MATCH), intent, tuple(also), engine(None))
 
 
 @contextmanager
@@ -256,17 +250,14 @@ def _prompt_alone(words: list[str]) -> str | None:
     return words[0] if words else None
 
 
-def _fork_at_match(
-    session: str, options: Options, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
-) -> Forked:
+def _forked_at_match(asked: ForkRequest, intent: str, also: Sequence[str], *, as_json: bool) -> Forked:
     from smart_fork.forking.match import fork_at_match
     from smart_fork.retrieval.background import engine
 
-    wanted = options.prompt if intent is None else intent
-    if not (wanted and wanted.strip()):
+    if not intent.strip():
         raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
     with progress_bar(quiet=as_json) as progress:
-        return fork_at_match(session, wanted, engine(progress), options, also=also, **how)
+        return fork_at_match(asked, intent, engine(progress), also)
 
 
 def message_number(at: str | None) -> int | None:

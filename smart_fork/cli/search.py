@@ -19,7 +19,6 @@ from smart_fork.snippets import quoted
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
-    from smart_fork.retrieval.elsewhere import Elsewhere
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -63,6 +62,8 @@ def find(  # noqa: PLR0917 - typer's way
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
     from smart_fork.retrieval.background import ask
+    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.team.beside import beside
 
     if team:
         from smart_fork.cli.team.search import find_shared
@@ -75,37 +76,25 @@ def find(  # noqa: PLR0917 - typer's way
         )  # fmt: skip
         return
     with progress_bar(quiet=as_json) as progress:
-        answer = ask(
+        request = FindRequest(
             intent,
-            agent=agent,
-            project=str(project) if project else None,
-            everywhere=everywhere,
+            agent_type=agent,
             limit=limit,
+            project_path=str(project) if project else None,
             min_score=min_score,
-            snippets=not no_snippets,
-            automated=automated,
+            include_snippets=not no_snippets,
+            include_automated=automated,
+            all_projects=everywhere,
             explain=explain,
             also=also or (),
-            progress=progress,
-            elsewhere=None if team is False else _team(),
         )
+        answer = ask(request, progress, beside(wanted=team))
     if as_json:
         print_json(answer.as_json())
     else:
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
-
-
-def _team() -> Elsewhere | None:
-    """The team's server, where one is known: else nothing of it is imported."""
-    from smart_fork.retrieval.elsewhere import is_known
-
-    if not is_known():
-        return None
-    from smart_fork.team.find import TeamSearch
-
-    return TeamSearch()
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way

@@ -6,17 +6,16 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.agents.options import Options
 from smart_fork.agents.references import names_session, reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import fitting
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
 from smart_fork.retrieval.answer import Answer
@@ -42,18 +41,11 @@ class Source:
     agent: AgentName | None = None
 
 
-def fan_out(
-    sources: Sequence[Source],
-    options: Options,
-    *,
-    in_worktrees: bool | str = True,
-    dry_run: bool = False,
-    **how: Any,
-) -> FannedOut:
-    """Fork each of `sources`, which may name a session twice; `how` is as for `launch.fork_session`.
+def fan_out(sources: Sequence[Source], like: ForkRequest, *, in_worktrees: bool | str = True) -> FannedOut:
+    """Fork each of `sources`, which may name a session twice; all but the session is as `like` has it.
 
     All are tried without effect before the first is started. What fails afterwards stands in its place in `forks`, as
-    `NotForked`, and does not keep the others from starting. Names are the one of `options` and a number; so
+    `NotForked`, and does not keep the others from starting. Names are the one of the options and a number; so
     are worktrees, or with the name that `in_worktrees` gives them.
 
     Raises:
@@ -61,21 +53,27 @@ def fan_out(
     """
     if not 1 <= len(sources) <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {len(sources)}")
+    options = like.options
     if options.place == "here":
         raise Usage("Only one fork can replace this command", "Run them in tmux or as processes.")
     base = options.name or name_of(options.prompt)
     given = in_worktrees if isinstance(in_worktrees, str) else base
     folders = worktree.plain_name(given)[:NAME_CHARACTERS]
-    each = [
-        replace(options, name=f"{base}-{number}", worktree=f"{folders}-{number}" if in_worktrees else None)
-        for number in range(1, len(sources) + 1)
+    asked = [
+        replace(
+            like,
+            session=reference(source.agent, source.session_id) if source.agent else source.session_id,
+            through=source.through,
+            options=replace(options, name=f"{base}-{number}", worktree=f"{folders}-{number}" if in_worktrees else None),
+        )
+        for number, source in enumerate(sources, 1)
     ]
-    tried = [_fork(*one, how | {"dry_run": True}) for one in zip(sources, each, strict=True)]
+    tried = [_fork(replace(one, dry_run=True)) for one in asked]
     said = options.prompt or ""
-    if dry_run:
+    if like.dry_run:
         return FannedOut(said, tuple(tried))
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
-        forks = tuple(pool.map(_started_or_not, sources, each, [how] * len(each)))
+        forks = tuple(pool.map(_started_or_not, sources, asked))
     return FannedOut(said, forks)
 
 
@@ -118,20 +116,21 @@ def name_of(prompt: str | None) -> str:
     return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
 
 
-def _started_or_not(source: Source, options: Options, how: dict[str, Any]) -> Forked | NotForked:
-    whose: dict[str, Any] = {"resume_session_id": source.session_id, "session_name": options.name}
+def _started_or_not(source: Source, request: ForkRequest) -> Forked | NotForked:
+    def failed(error: str, hint: str) -> NotForked:
+        return NotForked(resume_session_id=source.session_id, session_name=request.options.name, error=error, hint=hint)
+
     try:
-        return _fork(source, options, how)
+        return _fork(request)
     except SmartForkError as error:
-        return NotForked(**whose, error=error.message, hint=error.hint)
+        return failed(error.message, error.hint)
     except Exception as error:  # the others must not be lost with it
         log.exception("a fork failed")
         hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
-        return NotForked(**whose, error=f"The fork failed: {error}", hint=hint)
+        return failed(f"The fork failed: {error}", hint)
 
 
-def _fork(source: Source, options: Options, how: dict[str, Any]) -> Forked:
+def _fork(request: ForkRequest) -> Forked:
     from smart_fork.forking.launch import fork_session
 
-    meant = reference(source.agent, source.session_id) if source.agent else source.session_id
-    return fork_session(meant, options, through=source.through, **how)
+    return fork_session(request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName, Session
@@ -19,6 +18,7 @@ from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.report import Launched, as_fork
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
@@ -27,46 +27,29 @@ from smart_fork.forking.world import World, world_of
 from smart_fork.processes import Processes
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 
-if TYPE_CHECKING:
-    from smart_fork.forking.spending import Spending
-
 _NEEDS = "The command needs"
 
 
-def fork_session(
-    reference: str,
-    options: Options | None = None,
-    *,
-    at: int | None = None,
-    through: str | None = None,
-    cwd: str | None = None,
-    dry_run: bool = False,
-    caller_session_id: str | None = None,
-    budget: Spending | None = None,
-    as_agent: AgentName | None = None,
-    preview: Spending | None = None,
-) -> Forked:
-    """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
-
-    With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With a
-    `budget` what does not answer is left out. With `as_agent` it is a session of that agent, which is told of it.
-    A dry run has the ways to fork it side by side; what would be spent for them without a `budget` is in `preview`.
+def fork_session(request: ForkRequest) -> Forked:
+    """Fork one session.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    with brought_back(sessions.locate(reference), dry_run=dry_run) as located:
+    budget, dry_run = request.budget, request.dry_run
+    with brought_back(sessions.locate(request.session), dry_run=dry_run) as located:
         session = sessions.read(located)
-        check_forkable(session, cwd)
-        point, note = _end_of(session, through) if through is not None else _point_at(session, at)
+        check_forkable(session, request.cwd)
+        matched = request.through is not None
+        point, note = _point_at(session, request.at) if request.through is None else _end_of(session, request.through)
         spec = WorkerSpec(
             "fork",
-            session.agent if as_agent is None else named(as_agent),
+            session.agent if request.as_agent is None else named(request.as_agent),
             source_of(session),
-            options or Options(),
+            request.options,
             point,
-            cwd=Path(cwd) if cwd else None,
-            caller_session_id=caller_session_id,
+            cwd=Path(request.cwd) if request.cwd else None,
+            caller_session_id=request.caller_session_id,
         )
         notes = [note] if note else []
         selection = None
@@ -91,13 +74,15 @@ def fork_session(
         if dry_run:
             shared = shared_as(session.session_id)
             named_as = [shared or session.session_id]
-            again = same_command(named_as, spec.options, point=point, budget=budget, as_agent=as_agent, cwd=cwd)
+            again = same_command(
+                named_as, spec.options, point=point, budget=budget, as_agent=request.as_agent, cwd=request.cwd
+            )
             forked = _named_as_shared(forked, session.session_id, shared, again) if shared else done_by(forked, again)
         if not dry_run or spec.handover:
             return forked
         from smart_fork.forking.ways import ways
 
-        return replace(forked, ways=ways(session, point, budget or preview, matched=through is not None))
+        return replace(forked, ways=ways(session, point, budget or request.preview, matched=matched))
 
 
 def check_startable(

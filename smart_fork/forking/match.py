@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.agents.options import Options
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.forking.floor import NAMED_FLOOR, none_answers
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finder import find
@@ -22,10 +22,8 @@ from smart_fork.whereabouts import is_there
 MATCH = "match"
 
 
-def fork_at_match(
-    reference: str, intent: str, engine: Engine, options: Options, *, also: Sequence[str] = (), **how: Any
-) -> Forked:
-    """Fork the session that `reference` means at the end of the exchange that answers `intent`; see `fork_session`.
+def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Sequence[str] = ()) -> Forked:
+    """Fork a session at the end of the exchange that answers `intent`; see `fork_session`.
 
     `also` says the intent in other words.
 
@@ -34,9 +32,9 @@ def fork_at_match(
     """
     from smart_fork.forking.launch import fork_session
 
-    located = sessions.locate(reference)
-    session = sessions.look_into(located)
-    return fork_session(located.reference, options, through=message_for(session, intent, engine, also), **how)
+    located = sessions.locate(request.session)
+    through = message_for(sessions.look_into(located), intent, engine, also)
+    return fork_session(replace(request, session=located.reference, through=through))
 
 
 def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:

@@ -12,7 +12,6 @@ from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of
-from smart_fork.agents.options import Options
 from smart_fork.agents.selection import named
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
@@ -25,6 +24,7 @@ from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.handover import beyond, handover, joined
 from smart_fork.forking.launch import check_forkable, done_by, fork
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
@@ -34,17 +34,8 @@ from smart_fork.forking.started import Forked
 MOST = 8
 
 
-def fork_merged(
-    references: Sequence[str],
-    options: Options,
-    spending: Spending,
-    *,
-    cwd: str | None = None,
-    dry_run: bool = False,
-    caller_session_id: str | None = None,
-    as_agent: AgentName | None = None,
-) -> Forked:
-    """One fork of the first of these sessions, with what answers in it, and then in each of the others.
+def fork_merged(request: ForkRequest) -> Forked:
+    """One fork of a session, with what answers in it, and then in each of those that are merged.
 
     They share the budget: what one does not need the others may. What several have from the same beginning is there
     once. Of another agent's session what was said and done is told; with `as_agent`, that one is told of all of them.
@@ -52,6 +43,10 @@ def fork_merged(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
+    references = [one for one in (request.session, *request.merge) if one]
+    spending, dry_run = request.budget, request.dry_run
+    if spending is None:
+        raise Usage("A merge needs a budget", "Give a budget for all of them.")
     if not 2 <= len(references) <= MOST:
         raise Usage(
             f"Between 2 and {MOST} sessions can be merged, not {len(references)}",
@@ -62,9 +57,9 @@ def fork_merged(
     with ExitStack() as stack:
         located = [stack.enter_context(brought_back(sessions.locate(one), dry_run=dry_run)) for one in references]
         read = [sessions.read(one) for one in located]
-        agent = read[0].agent if as_agent is None else named(as_agent)
+        agent = read[0].agent if request.as_agent is None else named(request.as_agent)
         _check(read, agent)
-        check_forkable(read[0], cwd)
+        check_forkable(read[0], request.cwd)
         found = _selected(read, spending)
         if not dry_run:
             spending.settle()
@@ -80,10 +75,10 @@ def fork_merged(
             "fork",
             read[0].agent,
             source_of(read[0]),
-            options,
+            request.options,
             Point(last, read[0].turns[last].id),
-            cwd=Path(cwd) if cwd else None,
-            caller_session_id=caller_session_id,
+            cwd=Path(request.cwd) if request.cwd else None,
+            caller_session_id=request.caller_session_id,
             excerpt=parts[0].excerpt,
             others=left,
         )
@@ -96,7 +91,8 @@ def fork_merged(
         forked = fork(spec, dry_run=dry_run)
         if dry_run:
             whose = [shared_as(one.session_id) or one.session_id for one in read]
-            forked = done_by(forked, same_command(whose, options, budget=spending, as_agent=as_agent, cwd=cwd))
+            again = same_command(whose, request.options, budget=spending, as_agent=request.as_agent, cwd=request.cwd)
+            forked = done_by(forked, again)
         notes = [note for one in found for note in one.selection.notes]
         notes += beyond(spec.handover.handed, spending.wanted) if spec.handover else []
         selections = [one.selection for one in found]

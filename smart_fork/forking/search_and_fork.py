@@ -8,12 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
-from smart_fork.agents.options import PLACES, Options
+from smart_fork.agents.options import PLACES
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import named
@@ -23,9 +22,10 @@ from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.match import MATCH, message_for
+from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
-from smart_fork.forking.which import Ask, Later, about_as_likely
+from smart_fork.forking.which import Later, about_as_likely
 from smart_fork.given import refuse_both, refuse_empty
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
@@ -38,76 +38,42 @@ log = logging.getLogger(__name__)
 
 
 def find_and_fork(
-    request: FindRequest,
-    engine: Engine,
-    *,
-    caller_session_id: str | None = None,
-    auto_fork: bool = False,
-    fork_index: int | None = None,
-    fork_session_id: str | None = None,
-    options: Options | None = None,
-    at: int | str | None = None,
-    ask: Ask | None = None,
-    or_all: bool = False,
-    budget: Wanted | None = None,
-    merge: Sequence[str] = (),
-    as_agent: AgentName | None = None,
-    dry_run: bool = False,
+    request: FindRequest, engine: Engine, choice: ForkChoice, *, caller_session_id: str | None = None
 ) -> Answer:
-    """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
+    """`find`, and the fork that `choice` asks for as ``forked_session``.
 
-    Within a `budget` the fork has what answers the request alone, with `merge` also what does in those sessions. With
-    `as_agent` it is a session of that agent. A `dry_run` starts nothing: it says what the fork would be, and what each
-    way to fork the session loads.
-
-    With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
-    where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
-    the answer, with ``error`` and ``hint`` beside them; so does one that is not tried because nothing fits or
-    nobody has chosen, and the results then are all that were found. With `or_all` all agents' sessions are searched
-    where those of the request's one do not fit, but not for `auto_fork`.
+    A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them. So does one that is not
+    tried because nothing fits or nobody has chosen, and the results then are all that were found.
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
-        Later: `ask` has raised it.
+        Later: whoever was asked has raised it.
     """
     check(request)
-    _check(fork_index, fork_session_id, at, budget, merge)
-    if as_agent is not None:
-        named(as_agent)
-    options = options or Options()
-    if options.place is not None and options.place not in PLACES:
-        raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(options.place)}")
-    unchosen = auto_fork and fork_index is None and not fork_session_id
+    _check(choice)
+    unchosen = choice.auto_fork and choice.fork_index is None and not choice.fork_session_id
     least = None if unchosen else request.min_score
-    look = find_in_all if or_all and not unchosen else find
+    look = find_in_all if choice.or_all and not unchosen else find
     answer = look(replace(request, min_score=least, works_in=request.project_path), engine)
-    if not fork_session_id and (not isinstance(answer, Found) or not (auto_fork or fork_index is not None)):
+    wanted = choice.auto_fork or choice.fork_index is not None
+    if not choice.fork_session_id and not (isinstance(answer, Found) and wanted):
         return answer
     try:
-        told = engine.progress or (lambda *_: None)
         if unchosen:
-            tried = partial(_check_startable, options=options, request=request, as_agent=as_agent, dry_run=dry_run)
-            fork_session_id = _meant(_own(answer, engine), request.min_score, ask, told, tried)
+            best = _meant(_own(answer, engine), request, choice, engine)
+            choice = replace(choice, fork_session_id=best)
             answer = _at_least(request.min_score, answer)
         results = answer.results if isinstance(answer, Found) else ()
-        index, session_id = _chosen(results, fork_index, fork_session_id)
-        hit = None if index is None else results[index]
+        index, session_id = _chosen(results, choice.fork_index, choice.fork_session_id)
         with ExitStack() as stack:
-            named_ids = (session_id, *merge)
-            taken = [stack.enter_context(_here(one, request, engine, keep=not dry_run)) for one in named_ids]
-            here = taken[0]
-            how: dict[str, Any] = {
-                "cwd": request.project_path,  # it works in the project that was asked about
-                "caller_session_id": caller_session_id,
-            }
-            how |= {"as_agent": as_agent} if as_agent else {}
-            how |= {"dry_run": True} if dry_run else {}
-            if not merge:
-                how |= {"through": _through(hit, here.session_id, request, engine)} if at == MATCH else {"at": at}
-            asked = replace(options, prompt=options.prompt or request.intent)
-            spent = Spending(budget or Wanted(LEAST), request.intent, request.also or (), engine)
-            told("starting the fork", 0, 1)
-            forked = _forked([one.session_id for one in taken], asked, spent, how, within=budget is not None)
+            named_ids = (session_id, *choice.merge)
+            here = [stack.enter_context(_here(one, request, engine, keep=not choice.dry_run)) for one in named_ids]
+            hit = None if index is None else results[index]
+            through = _through(hit, here[0].session_id, request, engine) if choice.at == MATCH else None
+            ids = [one.session_id for one in here]
+            asked = _fork_request(ids, through, request, choice, engine, caller_session_id)
+            _telling(engine)("starting the fork", 0, 1)
+            forked = _forked(asked)
     except Later:
         raise
     except SmartForkError as error:
@@ -119,19 +85,14 @@ def find_and_fork(
             error=f"The fork failed: {error}",
             hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
-    answer = replace(answer, resolved=here.by)
+    answer = replace(answer, resolved=here[0].by)
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
 
 
-def _check(
-    fork_index: int | None,
-    fork_session_id: str | None,
-    at: int | str | None,
-    budget: Wanted | None,
-    merge: Sequence[str],
-) -> None:
+def _check(choice: ForkChoice) -> None:
     """Refuse what cannot be forked so, before anything is read."""
-    given = {"fork_session_id": fork_session_id, "fork_index": fork_index}
+    at, fork_index, place = choice.at, choice.fork_index, choice.options.place
+    given = {"fork_session_id": choice.fork_session_id, "fork_index": fork_index}
     refuse_empty(given)
     refuse_both(given, (("fork_session_id", "fork_index"),))
     if fork_index is not None and fork_index < 0:
@@ -143,25 +104,48 @@ def _check(
         )
     if isinstance(at, int) and at < 0:
         raise Usage(f"at must be non-negative, not {at}", "Use a message number, such as match.turn_index.")
-    if merge and (budget is None or at is not None):
+    if choice.merge and (choice.budget is None or at is not None):
         raise Usage("merge needs a budget and goes without at", "Give a budget for all of them: budget '40k'.")
+    if choice.as_agent is not None:
+        named(choice.as_agent)
+    if place is not None and place not in PLACES:
+        raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(place)}")
 
 
-def _forked(
-    session_ids: Sequence[str], options: Options, spent: Spending, how: dict[str, Any], *, within: bool
-) -> Forked:
-    """The fork of a session, `within` a budget where one was given, or of several in one."""
-    if len(session_ids) > 1:
+def _fork_request(  # noqa: PLR0917 - what it is made of
+    sessions: Sequence[str], through: str | None, request: FindRequest, choice: ForkChoice, engine: Engine,
+    caller_session_id: str | None,
+) -> ForkRequest:  # fmt: skip
+    """The fork of the first of these sessions, with the others merged. It works in the project that was asked about."""
+    spent = Spending(choice.budget or Wanted(LEAST), request.intent, request.also or (), engine)
+    return ForkRequest(
+        sessions[0],
+        replace(choice.options, prompt=choice.options.prompt or request.intent),
+        at=choice.at if isinstance(choice.at, int) else None,
+        through=through,
+        merge=tuple(sessions[1:]),
+        cwd=request.project_path,
+        budget=spent if choice.budget is not None else None,
+        as_agent=choice.as_agent or None,
+        dry_run=choice.dry_run,
+        preview=spent,
+        caller_session_id=caller_session_id,
+    )
+
+
+def _forked(request: ForkRequest) -> Forked:
+    """The fork of a session, or of several in one."""
+    if request.merge:
         from smart_fork.forking.merger import fork_merged
 
-        return fork_merged(session_ids, options, spent, **how)
+        return fork_merged(request)
     from smart_fork.forking.launch import fork_session
 
-    if within:
-        how |= {"budget": spent}
-    elif "dry_run" in how:
-        how |= {"preview": spent}
-    return fork_session(session_ids[0], options, **how)
+    return fork_session(request)
+
+
+def _telling(engine: Engine) -> Progress:
+    return engine.progress or (lambda *_: None)
 
 
 def _own(answer: Answer, engine: Engine) -> Answer:
@@ -194,15 +178,15 @@ def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Eng
         return found
 
 
-def _check_startable(
-    hit: Hit, *, options: Options, request: FindRequest, as_agent: AgentName | None, dry_run: bool
-) -> None:
+def _check_startable(hit: Hit, request: FindRequest, choice: ForkChoice) -> None:
     """Refuse what could not be started. A teammate's session is not here yet."""
     from smart_fork.forking.launch import check_startable
 
     if hit.origin is None:
-        asked = replace(options, prompt=options.prompt or request.intent)
-        check_startable(hit.session_id, asked, cwd=request.project_path, as_agent=as_agent, dry_run=dry_run)
+        asked = replace(choice.options, prompt=choice.options.prompt or request.intent)
+        check_startable(
+            hit.session_id, asked, cwd=request.project_path, as_agent=choice.as_agent, dry_run=choice.dry_run
+        )
 
 
 def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
@@ -223,22 +207,21 @@ def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
     return able
 
 
-def _meant(
-    answer: Answer, min_score: float | None, ask: Ask | None, told: Progress, check: Callable[[Hit], None]
-) -> str:
+def _meant(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
     """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
     scored is no chance: there nobody is asked. What would refuse the fork is tried before.
     """
+    ask = choice.ask
     if ask is not None and isinstance(answer, Found) and answer.engine == OWN:
-        least = 0.0 if min_score is None else min_score
+        least = 0.0 if request.min_score is None else request.min_score
         near = about_as_likely([hit for hit in answer.results if hit.can_fork and hit.score >= least])
         if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR:
-            able = _startable(near, check)
-            told("waiting for a choice", 0, 1)
+            able = _startable(near, partial(_check_startable, request=request, choice=choice))
+            _telling(engine)("waiting for a choice", 0, 1)
             return ask(able)
-    return fitting(answer, 1, min_score).hits[0][1].session_id
+    return fitting(answer, 1, request.min_score).hits[0][1].session_id
 
 
 def _at_least(min_score: float | None, answer: Answer) -> Answer:

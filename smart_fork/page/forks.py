@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from smart_fork.budget.amount import MATCH, amount
@@ -127,34 +128,34 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
     from smart_fork import sessions
     from smart_fork.agents.options import Options
+    from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.launch import fork_session
+    from smart_fork.forking.request import ForkRequest
+    from smart_fork.forking.spending import Spending
 
     prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
-    how: dict[str, Any] = {"as_agent": agent or None, **_leaves(session, at, prompt, engine)}
-    if not budget and not dry_run:
-        return fork_session(session, options, **how)
-    from smart_fork.budget.wanted import Wanted
-    from smart_fork.forking.spending import Spending
+    asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
+    if at == MATCH:
+        asked = replace(asked, through=_answering(session, prompt, engine))
+    else:
+        asked = replace(asked, at=number(at))
+    if budget:
+        wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
+        asked = replace(asked, budget=Spending(wanted, prompt, (), engine()))
+    elif dry_run:
+        asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), engine()))
+    return fork_session(asked)
 
-    if not budget:
-        least = Spending(Wanted(MATCH), prompt, (), engine())
-        return fork_session(session, options, preview=least, dry_run=True, **how)
-    wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
-    spending = Spending(wanted, prompt, (), engine())
-    return fork_session(session, options, budget=spending, dry_run=dry_run, **how)
 
-
-def _leaves(session: str, at: str, prompt: str, engine: Callable[[], Engine]) -> Mapping[str, Any]:
-    """After which message a fork leaves: a number, or the end of the exchange that answers the prompt."""
-    if at != MATCH:
-        return {"at": number(at)}
+def _answering(session: str, prompt: str, engine: Callable[[], Engine]) -> str:
+    """The message that answers the prompt."""
     from smart_fork import sessions
     from smart_fork.forking.match import message_for
 
-    return {"through": message_for(sessions.look_into(sessions.locate(session)), prompt, engine())}
+    return message_for(sessions.look_into(sessions.locate(session)), prompt, engine())
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:

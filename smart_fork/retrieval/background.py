@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from indexer.changes import Progress
@@ -32,22 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def ask(
-    intent: str,
-    *,
-    agent: str,
-    project: str | None,
-    everywhere: bool,
-    limit: int,
-    min_score: float | None,
-    snippets: bool,
-    automated: bool,
-    explain: bool,
-    progress: Progress | None,
-    works_in: str | None = None,
-    also: Sequence[str] = (),
-    elsewhere: Elsewhere | None = None,
-) -> Answer:
+def ask(request: FindRequest, progress: Progress | None = None, elsewhere: Elsewhere | None = None) -> Answer:
     """`find` for the command line. The session that the command is run in is not among the results.
 
     Raises:
@@ -55,23 +40,8 @@ def ask(
     """
     from smart_fork.retrieval.finder import find  # a fork asks for an engine alone
 
-    request = FindRequest(
-        intent,
-        agent_type=agent,
-        limit=limit,
-        project_path=project,
-        min_score=min_score,
-        include_snippets=snippets,
-        include_automated=automated,
-        all_projects=everywhere,
-        explain=explain,
-        works_in=works_in,
-        also=also,
-        caller_session_id=caller_session(os.environ),
-    )
-    asked = engine(progress)
-    asked.elsewhere = elsewhere
-    return find(request, asked)
+    request = replace(request, caller_session_id=caller_session(os.environ))
+    return find(request, replace(engine(progress), elsewhere=elsewhere))
 
 
 def engine(progress: Progress | None = None) -> Engine:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,14 @@ from smart_fork.agents.selection import ALL, choices, first, one_of
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.engines.base import collection_of
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
+from smart_fork.forking.request import ForkChoice
 from smart_fork.retrieval.answer import Answer, IndexStatus, NoIndex, Recents
 from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import caller_of, in_thread, project_for, sent
 from smart_fork.server.form import Unanswered, asking
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.steps import FURTHER, after_search
+from smart_fork.team.beside import beside
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.options import Options
     from smart_fork.budget.wanted import Wanted
     from smart_fork.caller import Caller
-    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.model import BackgroundModel
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.together import Together
@@ -114,7 +114,8 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        found = await in_thread(partial(self._find_and_fork, request, _or_all(ctx), caller, progress_of(), team))
+        choice = ForkChoice(or_all=_is_anybodys(ctx))
+        found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(), team))
         return found if request.explain else briefly(found.as_json(), places=False)
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
@@ -195,19 +196,19 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        choice: dict[str, Any] = {
-            "auto_fork": auto_fork is True,
-            "fork_index": fork_index,
-            "fork_session_id": fork_session_id,
-            "options": _options(prompt, run_in, worktree, with_changes, brief),
-            "at": at,
-            "budget": await in_thread(partial(_wanted, budget, keep, drop)),
-            "merge": tuple(merge or ()),
-            "as_agent": as_agent,
-            "dry_run": dry_run is True,
-            "ask": asking(ctx),
-            **_or_all(ctx),
-        }
+        choice = ForkChoice(
+            auto_fork=auto_fork is True,
+            fork_index=fork_index,
+            fork_session_id=fork_session_id,
+            options=_options(prompt, run_in, worktree, with_changes, brief),
+            at=at,
+            budget=await in_thread(partial(_wanted, budget, keep, drop)),
+            merge=tuple(merge or ()),
+            as_agent=as_agent,
+            dry_run=dry_run is True,
+            ask=asking(ctx),
+            or_all=_is_anybodys(ctx),
+        )
         try:
             found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(), team))
         except Unanswered as form:
@@ -274,15 +275,15 @@ class Searching:
     def _find_and_fork(
         self,
         request: FindRequest,
-        choice: Mapping[str, Any],
+        choice: ForkChoice,
         caller: Caller,
         progress: Progress,
         team: bool | None,  # noqa: FBT001
     ) -> Answer:
         from smart_fork.forking.search_and_fork import find_and_fork
 
-        engine = replace(self.engine(progress), elsewhere=_team(team))
-        answer = find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
+        engine = replace(self.engine(progress), elsewhere=beside(wanted=team))
+        answer = find_and_fork(request, engine, choice, caller_session_id=caller.session_id)
         return replace(answer, next=after_search(answer))
 
     def _model(self) -> BackgroundModel:
@@ -313,17 +314,6 @@ class Searching:
         model = self._model()
         model.finish()
         complete_quietly(model, project)
-
-
-def _team(wanted: bool | None) -> Elsewhere | None:  # noqa: FBT001
-    """The team's server, where one is known or asked for: else nothing of it is imported."""
-    from smart_fork.retrieval.elsewhere import is_known
-
-    if wanted is False or not (wanted or is_known()):
-        return None
-    from smart_fork.team.find import TeamSearch
-
-    return TeamSearch(wanted=wanted is True)
 
 
 def _options(
@@ -373,9 +363,9 @@ def _request(  # noqa: PLR0917 - what both tools take
     )
 
 
-def _or_all(ctx: Context[Any, Any]) -> dict[str, bool]:
+def _is_anybodys(ctx: Context[Any, Any]) -> bool:
     """Whether nobody has said whose sessions are meant, so that the other agents' may do as well."""
-    return {"or_all": all(sent(ctx).get(name) is None for name in ("agent_type", "collection"))}
+    return all(sent(ctx).get(name) is None for name in ("agent_type", "collection"))
 
 
 def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: bool, team: bool) -> Recents:

@@ -11,8 +11,8 @@ from shutil import which
 import pytest
 
 from smart_fork.agents.claude.storage import folder_of
-from smart_fork.agents.options import Options
 from smart_fork.agents.plan import WORKER_ID
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.missing import missing
 from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
@@ -90,9 +90,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """What would have been forked."""
     calls: list[tuple] = []
 
-    def fork_session(session_id: str, options: Options, **more: object) -> Forked:
-        calls.append((session_id, *told(options, more)))
-        return a_fork(session_id, new_session_id="new", command="claude", cwd=more["cwd"])
+    def fork_session(request: ForkRequest) -> Forked:
+        calls.append(told(request))
+        return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.forking.request import ForkRequest
 from smart_fork.processes import Completed, SystemProcesses
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"
@@ -124,11 +124,14 @@ class FakeClock:
         self.slept += seconds
 
 
-def told(options: Options, more: dict) -> tuple[str | None, dict]:
-    """The prompt, and all else that a fork was asked for."""
-    return options.prompt, {
-        name: getattr(options, name) for name in ("worktree", "with_changes", "place", "name")
-    } | more
+def told(request: ForkRequest) -> tuple[str, str | None, dict]:
+    """The session, the prompt, and all else that a fork was asked for."""
+    options = {name: getattr(request.options, name) for name in ("worktree", "with_changes", "place", "name")}
+    more = {
+        name: getattr(request, name) for name in ("at", "through", "cwd", "caller_session_id", "as_agent", "budget")
+    }
+    said = {name: value for name, value in more.items() if value is not None}
+    return request.session, request.options.prompt, options | said | {"dry_run": request.dry_run}
 
 
 def plan_of(argv: list[str], cwd: Path, **more: object) -> ForkPlan:

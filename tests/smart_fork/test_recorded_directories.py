@@ -16,6 +16,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import branch, command_to_resume
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import fork_command
@@ -166,7 +167,9 @@ def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
 
 
 @odd
-@pytest.mark.parametrize("make", [lambda one: fork_session(one, Options()), branch], ids=["fork", "branch"])
+@pytest.mark.parametrize(
+    "make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"]
+)
 def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make):
     _claude(home, cwd)
 

@@ -261,7 +261,7 @@ class TestAnswers:
                     "place": None,
                     "name": None,
                     "cwd": str(shop),
-                    "caller_session_id": None,
+                    "dry_run": False,
                 },
             )
         ]

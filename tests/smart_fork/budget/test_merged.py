@@ -18,6 +18,7 @@ from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.soundness import broken_links
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from tests.smart_fork.budget.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log
@@ -44,7 +45,8 @@ def merge(repo, programs, no_waiting, monkeypatch):
     monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
 
     def run(*ids: str, budget: int = 600, **how: object):
-        forked = fork_merged(ids, Options("go on", place="process"), Spending(Wanted(budget)), **how)
+        options = Options("go on", place="process")
+        forked = fork_merged(ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Spending(Wanted(budget)), **how))
         (path,) = READERS[forked.agent_type].locate(forked.new_session_id) if not how else (None,)
         return forked, path
 

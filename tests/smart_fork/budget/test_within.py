@@ -25,6 +25,7 @@ from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.soundness import broken_links
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence, PointParts
 from tests.smart_fork.copies.test_session_copy import NOW
@@ -376,14 +377,16 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
     before = sorted(home.rglob("*.jsonl"))
 
     planned = fork_session(
-        SESSION, Options("go on", place="process"), dry_run=True, budget=Spending(Wanted(amount("3k")), "go on")
+        ForkRequest(
+            SESSION, Options("go on", place="process"), dry_run=True, budget=Spending(Wanted(amount("3k")), "go on")
+        )
     )
 
     assert before == sorted(home.rglob("*.jsonl"))
     assert planned.selection.tokens <= 3_000
     assert {"budget", "tokens", "whole_tokens", "exchanges"} <= planned.as_json()["selection"].keys()
     with pytest.raises(Usage, match="needs an intent"):
-        fork_session(SESSION, Options(place="process"), dry_run=True, budget=Spending(Wanted(MATCH)))
+        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Spending(Wanted(MATCH))))
 
 
 def test_an_agent_whose_sessions_are_one_file_is_refused(long_session, monkeypatch):
@@ -414,13 +417,19 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
     with log.open("a") as file:
         file.write(json.dumps(said("n3", "n2", "user", "half a line"))[:80])
 
-    forked = fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+    forked = fork_session(
+        ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+    )
 
     assert 6 == forked.selection.exchanges[-1].number  # the last that was answered
     assert forked.selection.tokens <= 2_000
     log.write_text("")
     with pytest.raises(NotFound, match="No conversation"):
-        fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+        fork_session(
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+        )
     write_log(log, records[:1])
     with pytest.raises(ForkRefused, match="No conversation to branch"):
-        fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+        fork_session(
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+        )

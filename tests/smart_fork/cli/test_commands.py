@@ -9,8 +9,8 @@ import pytest
 
 from indexer.markdown import export_path
 from smart_fork import doctor, sessions
-from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import told
@@ -25,10 +25,10 @@ DONE = "The uploader retries five times"
 def forked(monkeypatch) -> list[tuple]:
     calls: list[tuple] = []
 
-    def fork_session(session: str, options: Options, **more: object) -> Forked:
-        calls.append((session, *told(options, more)))
+    def fork_session(request: ForkRequest) -> Forked:
+        calls.append(told(request))
         return a_fork(
-            session, session_name="w", terminal_id="@1", command="claude --resume x", place="tmux", log="/x/log",
+            request.session, session_name="w", terminal_id="@1", command="claude --resume x", place="tmux", log="/x/log",
             attach="tmux attach", warnings=("mind the gap",),
         )  # fmt: skip
 

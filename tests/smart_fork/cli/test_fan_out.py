@@ -11,6 +11,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.references import parsed
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.fan_out import Source, fan_out, name_of
+from smart_fork.forking.request import ForkRequest
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
 
@@ -29,10 +30,10 @@ def forked(monkeypatch):
     calls = Forked()
     calls.tried, calls.refuse = [], {}
 
-    def fork_session(reference, options, *, dry_run=False, **more):
-        session = parsed(reference).name
+    def fork_session(request):
+        session, dry_run = parsed(request.session).name, request.dry_run
         kept = calls.tried if dry_run else calls
-        prompt, how = told(options, more)
+        _, prompt, how = told(request)
         with lock:
             kept.append((session, prompt, how))
         if error := calls.refuse.get((dry_run, how["name"])):
@@ -116,7 +117,7 @@ def test_a_dry_run_starts_none(run, forked, two):
 def test_the_best_sessions_of_a_search_are_forked(run, forked, world, shop, two):
     run("fork", "--top", "1", "go on", "--intent", RETRY, "--in", "process")
     assert [(two[0], "go on")] == [call[:2] for call in forked]
-    assert forked[0][2]["through"] is None
+    assert "through" not in forked[0][2]
     forked.clear()
 
     run("fork", "--top", "2", RETRY, "--at", "match")
@@ -161,7 +162,7 @@ def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
 
 def test_there_is_a_limit():
     with pytest.raises(Usage, match="Between 1 and 10"):
-        fan_out([Source("60309e1e")] * 11, Options("go"))
+        fan_out([Source("60309e1e")] * 11, ForkRequest("", Options("go")))
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.message_numbers import numbered
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
@@ -171,7 +172,12 @@ class Family:
     def merged(self) -> None:
         parents = self.one(*CUTTABLE), self.one(*CUTTABLE)
         forked = fork_merged(
-            [one.session_id for one in parents], Options("go on", place="process"), Spending(Wanted(600))
+            ForkRequest(
+                parents[0].session_id,
+                Options("go on", place="process"),
+                merge=tuple(one.session_id for one in parents[1:]),
+                budget=Spending(Wanted(600)),
+            )
         )
         self.ended(forked.worker_id)
         kept = {one.source_session_id for one in handovers.all_known() if one.session_id == forked.new_session_id}
@@ -181,7 +187,7 @@ class Family:
     def forked(self) -> None:
         """Our fork of a session: its agent writes the log."""
         parent = self.one("claude")
-        forked = fork_session(parent.session_id, Options("go on", place="process"))
+        forked = fork_session(ForkRequest(parent.session_id, Options("go on", place="process")))
         self.ended(forked.worker_id)
         self.written(parent, forked.new_session_id)
 

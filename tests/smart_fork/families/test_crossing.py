@@ -15,6 +15,7 @@ from smart_fork.agents.options import Options
 from smart_fork.excise.request import Request, cut
 from smart_fork.families.branch import branch
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.registry import Registry
 from smart_fork.retrieval.kinship import families
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -32,7 +33,7 @@ def handed(no_waiting, programs, monkeypatch):
 
     def fork(parent: str, agent: str, **more: object) -> str:
         options = Options("go on", place="process", brief=False)
-        return str(fork_session(parent, options, as_agent=agent, **more).new_session_id)
+        return str(fork_session(ForkRequest(parent, options, as_agent=agent, **more)).new_session_id)
 
     return fork
 

@@ -14,6 +14,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import snapshot
 from tests.smart_fork.world import World
@@ -88,7 +89,7 @@ def test_a_fork_that_fails_leaves_nothing_behind(deleted, home):
 def test_a_dry_run_puts_nothing_back(deleted, home, shop):
     session_id, *_ = deleted
     before = snapshot(home / ".claude") | snapshot(home / ".codex")
-    planned = fork_session(session_id, Options("go on", place="process"), dry_run=True)
+    planned = fork_session(ForkRequest(session_id, Options("go on", place="process"), dry_run=True))
 
     assert session_id in planned.command
     assert before == snapshot(home / ".claude") | snapshot(home / ".codex")
@@ -121,7 +122,10 @@ def test_a_damaged_copy_is_not_put_back(deleted, home):
     path = copy.folder / copy.log.name
     path.write_bytes(path.read_bytes()[:-20])
 
-    for attempt in (lambda: sessions.look_into(located), lambda: fork_session(session_id, Options("go"), dry_run=True)):
+    for attempt in (
+        lambda: sessions.look_into(located),
+        lambda: fork_session(ForkRequest(session_id, Options("go"), dry_run=True)),
+    ):
         with pytest.raises(NotFound, match=r"copy of .* cannot be"):
             attempt()
     with pytest.raises(NotFound, match="cannot be used"), brought_back(located):

@@ -15,6 +15,7 @@ from smart_fork import session_removal
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from tests.smart_fork.world import World, add_program
 
 INTENT = "add retry with backoff to the uploader"
@@ -67,7 +68,9 @@ def can_fork(world: World, shop: Path, **more: object) -> bool:
 
 def refused(session_id: str, cwd: Path | None = None) -> str:
     try:
-        fork_session(session_id, Options("go on", place="process"), dry_run=True, cwd=str(cwd) if cwd else None)
+        fork_session(
+            ForkRequest(session_id, Options("go on", place="process"), dry_run=True, cwd=str(cwd) if cwd else None)
+        )
     except SmartForkError as error:
         return error.message or "refused"
     return ""
@@ -131,4 +134,4 @@ def test_a_log_that_may_not_be_read_is_said_and_refused(world, shop):
 
     assert not can_fork(world, shop)
     with pytest.raises(NotFound):
-        fork_session(session_id, Options("go on", place="process"), dry_run=True)
+        fork_session(ForkRequest(session_id, Options("go on", place="process"), dry_run=True))

@@ -17,6 +17,7 @@ from smart_fork.families.branch import branch
 from smart_fork.forking.handover import handover
 from smart_fork.forking.launch import fork, fork_session
 from smart_fork.forking.others import is_others
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
@@ -61,7 +62,9 @@ def read(session_id: str):
 
 
 def handed(parent: str, other: str, **more: object):
-    return fork_session(parent, Options("now the tests", place="process", brief=False), as_agent=other, **more)
+    return fork_session(
+        ForkRequest(parent, Options("now the tests", place="process", brief=False), as_agent=other, **more)
+    )
 
 
 def words(session) -> list[str]:
@@ -114,7 +117,7 @@ def test_at_a_message_it_knows_nothing_of_what_came_later(parent, other):
 @one_pair
 @pytest.mark.usefixtures("agent")
 def test_into_a_worktree_the_copy_works_there(parent, other, played, shop):
-    forked = fork_session(parent, Options("go on", place="process", worktree="aside"), as_agent=other)
+    forked = fork_session(ForkRequest(parent, Options("go on", place="process", worktree="aside"), as_agent=other))
 
     (call,) = played.started
     assert shop / ".worktrees/aside" == call["cwd"]
@@ -320,7 +323,7 @@ def test_what_goes_on_from_a_teammates_session_asks_before_it_acts_also_as_anoth
     path.unlink()
     assert is_others(forked.new_session_id, read(forked.new_session_id))
     with pytest.raises(ForkRefused, match="asks before it acts"):
-        fork_session(parent, Options("go", place="process", skip_permissions=True), as_agent="claude")
+        fork_session(ForkRequest(parent, Options("go", place="process", skip_permissions=True), as_agent="claude"))
 
 
 def test_a_worker_of_another_agent_than_the_sessions_is_told_of_it(world, shop, played):

@@ -17,6 +17,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import SystemClock
 from smart_fork.processes import SystemProcesses
@@ -275,17 +276,17 @@ def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch)
     played = FakeProcesses()
     monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: played)
 
-    forked = fork_session(SESSION[:8], Options("go on", place="process", name="fixer"), at=0)
+    forked = fork_session(ForkRequest(SESSION[:8], Options("go on", place="process", name="fixer"), at=0))
 
     (call,) = played.started
     assert forked.new_session_id in call["argv"]
     assert "resume" in " ".join(call["argv"])
     assert "fork" not in call["argv"][1:]
     assert ["Forked after message", forked.warnings[1][:20]] == [text[:20] for text in forked.warnings][:2]
-    shortened = fork_session(forked.new_session_id, Options("go on", place="process"), dry_run=True)
+    shortened = fork_session(ForkRequest(forked.new_session_id, Options("go on", place="process"), dry_run=True))
     assert forked.new_session_id == shortened.resume_session_id
     with pytest.raises(NotFound, match="No message 99"):
-        fork_session(SESSION, Options("go on", place="process"), at=99)
+        fork_session(ForkRequest(SESSION, Options("go on", place="process"), at=99))
 
 
 @agents
@@ -295,7 +296,7 @@ def test_a_log_is_read_once_for_a_fork_at_a_message(source, programs, no_waiting
     real = type(reader).read
     monkeypatch.setattr(type(reader), "read", lambda *a, **k: read.append(a[1]) or real(*a, **k))
 
-    fork_session(SESSION, Options("go on", place="process"), at=1)
+    fork_session(ForkRequest(SESSION, Options("go on", place="process"), at=1))
 
     assert [source.source_path] == [path for path in read if path == source.source_path]
 

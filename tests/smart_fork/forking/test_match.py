@@ -13,6 +13,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match, message_for
+from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.index_access import opened
@@ -48,7 +49,9 @@ def session_of(session_id: str):
 
 @agents
 def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, agent):
-    forked = fork_at_match(parent, RETRY, Engine(world.model), Options("the downloader too", place="process"))
+    forked = fork_at_match(
+        ForkRequest(parent, Options("the downloader too", place="process")), RETRY, Engine(world.model)
+    )
 
     copy = READERS[agent].read(world.log_of(forked.new_session_id)).session
     assert [turn.text for turn in copy.turns] == list(SAID[:4])
@@ -61,14 +64,16 @@ def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, age
 @pytest.mark.parametrize(("also", "messages"), [((SAID[2],), 4), (("sweep and mop the kitchen", "tidy up"), 2)])
 @pytest.mark.usefixtures("played", "agent")
 def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, messages):
-    forked = fork_at_match(parent, "hochladen", Engine(world.model), Options("go on", place="process"), also=also)
+    forked = fork_at_match(
+        ForkRequest(parent, Options("go on", place="process")), "hochladen", Engine(world.model), also
+    )
 
     assert len(session_of(forked.new_session_id).turns) == messages
 
 
 @agents
 def test_where_the_last_exchange_answers_it_is_an_ordinary_fork(world, parent, played, agent):
-    forked = fork_at_match(parent, LOGO, Engine(world.model), Options("go", place="process"), dry_run=True)
+    forked = fork_at_match(ForkRequest(parent, Options("go", place="process"), dry_run=True), LOGO, Engine(world.model))
 
     assert {"claude": f"--resume {parent} --fork-session", "codex": f"fork {parent}"}[agent] in forked.command.replace(
         f" -C {forked.cwd}", ""
@@ -113,7 +118,7 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
     with pytest.raises(
         NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
     ) as refused:
-        fork_at_match(parent, "zanzibar", Engine(BrokenModel()), Options(place="process"))
+        fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar", Engine(BrokenModel()))
     assert "--also" in refused.value.hint
     assert not played.started
 
@@ -122,14 +127,16 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
 def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(world, parent, played, agent):
     engine = Engine(world.model)
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that: its score is 0.00") as refused:
-        fork_at_match(parent, "zanzibar pancakes", engine, Options(place="process"))
+        fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar pancakes", engine)
     assert "fork all of it without `match`" in refused.value.hint
 
     least = Spending(Wanted("match"), "zanzibar pancakes", engine=engine)
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
-        fork_session(parent, Options(place="process"), budget=least)
+        fork_session(ForkRequest(parent, Options(place="process"), budget=least))
     request = FindRequest("zanzibar pancakes", project_path=str(world.home / "shop"), agent_type=agent)
-    answer = find_and_fork(request, engine, fork_session_id=parent, at="match", options=Options(place="process"))
+    answer = find_and_fork(
+        request, engine, ForkChoice(fork_session_id=parent, at="match", options=Options(place="process"))
+    )
     assert f"No passage of {parent} answers that" in answer.as_json()["error"]
     assert not played.started
 
@@ -138,7 +145,7 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
     asked = Spending(Wanted(20), "zanzibar pancakes", engine=Engine(world.model))
 
-    kept = fork_session(parent, Options("go on", place="process"), dry_run=True, budget=asked)
+    kept = fork_session(ForkRequest(parent, Options("go on", place="process"), dry_run=True, budget=asked))
 
     assert "nothing fits: the best score is 0.00" in " ".join(kept.warnings)
     assert "answers" not in {one.why for one in kept.selection.exchanges[:-1]}
@@ -164,7 +171,7 @@ def test_a_session_whose_directory_is_gone_is_searched_all_the_same(world, agent
 def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop):
     parent = world.claude(shop, *SAID)
     with pytest.raises(ForkRefused, match="Invalid or inactive branch point: gone"):
-        fork_session(parent, Options("go", place="process"), through="gone")
+        fork_session(ForkRequest(parent, Options("go", place="process"), through="gone"))
 
 
 class TestWithASearch:
@@ -175,9 +182,7 @@ class TestWithASearch:
         return find_and_fork(
             request,
             Engine(world.model),
-            at="match",
-            options=Options(place="process", prompt=choice.pop("prompt", None)),
-            **choice,
+            ForkChoice(at="match", options=Options(place="process", prompt=choice.pop("prompt", None)), **choice),
         ).as_json()
 
     @agents
@@ -206,7 +211,7 @@ class TestWithASearch:
     def test_another_word_is_refused(self, world, shop):
         request = FindRequest(RETRY, project_path=str(shop))
         with pytest.raises(Usage, match="at must be a number or 'match'"):
-            find_and_fork(request, Engine(world.model), at="end", auto_fork=True)
+            find_and_fork(request, Engine(world.model), ForkChoice(at="end", auto_fork=True))
 
 
 class TestCommand:
@@ -284,7 +289,7 @@ def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world
     request = FindRequest("rename the uploader, raise the compiler version", project_path=str(shop))
 
     forked = find_and_fork(
-        request, Engine(world.model), fork_index=0, at="match", options=Options(place="process")
+        request, Engine(world.model), ForkChoice(fork_index=0, at="match", options=Options(place="process"))
     ).as_json()["forked_session"]
 
     assert forked["resume_session_id"] == parent

@@ -10,6 +10,7 @@ import pytest
 from smart_fork.advice import speak_of_tools
 from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.request import FindRequest
@@ -26,11 +27,11 @@ def forks(monkeypatch) -> SimpleNamespace:
     """Stands in for launching; `calls` are the sessions, `error` is raised."""
     seam = SimpleNamespace(calls=[], error=None)
 
-    def fork_session(session_id: str, options: Options, **more: object) -> Forked:
-        seam.calls.append((session_id, *told(options, more)))
+    def fork_session(request: ForkRequest) -> Forked:
+        seam.calls.append(told(request))
         if seam.error:
             raise seam.error
-        return a_fork(session_id)
+        return a_fork(request.session)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return seam
@@ -38,7 +39,7 @@ def forks(monkeypatch) -> SimpleNamespace:
 
 def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
     request = FindRequest(intent, project_path=str(shop), agent_type="both", min_score=min_score)
-    return find_and_fork(request, Engine(world.model), **choice).as_json()
+    return find_and_fork(request, Engine(world.model), ForkChoice(**choice)).as_json()
 
 
 @pytest.fixture

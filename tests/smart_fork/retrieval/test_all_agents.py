@@ -8,6 +8,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.selection import readable, word_for
 from smart_fork.caller import calling_agent, speak_for
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Found, Unsearched
 from smart_fork.retrieval.request import FindRequest
@@ -78,7 +79,7 @@ def test_the_index_of_a_result_means_the_same_when_it_is_forked(world: World, sh
     knows = world.claude(shop, RETRY, DONE)
     forked: list[str] = []
     monkeypatch.setattr(
-        "smart_fork.forking.launch.fork_session", lambda one, *_, **__: forked.append(one) or a_fork(one)
+        "smart_fork.forking.launch.fork_session", lambda asked: forked.append(asked.session) or a_fork(asked.session)
     )
 
     assert knows == answer(world, **ASKED)["results"][0]["session_id"]
@@ -123,7 +124,7 @@ def test_a_fork_of_another_agents_session_is_named_as_what_it_is(world: World, s
     before = calling_agent()
     speak_for(asks)
     try:
-        forked = fork_session(knows, Options("go on", place="process"), dry_run=True)
+        forked = fork_session(ForkRequest(knows, Options("go on", place="process"), dry_run=True))
     finally:
         speak_for(before)
 

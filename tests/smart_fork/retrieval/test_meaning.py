@@ -6,6 +6,7 @@ import pytest
 
 from indexer.models import configured_embedder
 from smart_fork.forking.floor import FLOOR
+from smart_fork.forking.request import ForkChoice
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.request import FindRequest
@@ -51,7 +52,7 @@ def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engin
     request = FindRequest(NOTHING, project_path=str(shop))
 
     scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
-    answer = find_and_fork(request, engine, auto_fork=True).as_json()
+    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True)).as_json()
 
     assert max(scores) < FLOOR
     assert [] == world.ids(NOTHING, shop, min_score=FLOOR)

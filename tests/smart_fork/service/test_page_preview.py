@@ -8,6 +8,7 @@ from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 
@@ -22,7 +23,7 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
         return answer.status, answer.read().decode()
 
     spending = Spending(Wanted(MATCH, drop=frozenset({2})), "retry for the upload")
-    planned = fork_session(knows, Options("go", place="process"), dry_run=True, budget=spending).selection
+    planned = fork_session(ForkRequest(knows, Options("go", place="process"), dry_run=True, budget=spending)).selection
 
     status, text = preview("&budget=match&exchange-2=drop")
 

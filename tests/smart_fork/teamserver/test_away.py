@@ -124,9 +124,9 @@ def forks(monkeypatch):
     """Forks that are not started: of which session each would be."""
     started: list[str] = []
 
-    def fork(session_id, options, **more):
-        started.append(session_id)
-        return a_fork(session_id=session_id)
+    def fork(request):
+        started.append(request.session)
+        return a_fork(session_id=request.session)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
     return started

@@ -13,6 +13,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.families.branch import branch
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.others import is_others
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.spec import WorkerSpec
@@ -84,7 +85,9 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
             with pytest.raises(ForkRefused, match="continues a teammate's session"):
                 prepare(Asked(unasked | said, "claude", None).spec(world), world)
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
-            fork_session(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
+            fork_session(
+                ForkRequest(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
+            )
 
 
 def test_one_that_is_written_for_another_agent_is_as_foreign(alice, bob):
@@ -105,7 +108,7 @@ def test_codex_takes_its_settings_of_now_and_knows_whose_forks_are_whose(alice, 
     with bob.here():
         assert [True, True] == [is_others(copy), is_others(native)]
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
-            fork_session(native, Options(prompt="x", place="process", skip_permissions=True), dry_run=True)
+            fork_session(ForkRequest(native, Options(prompt="x", place="process", skip_permissions=True), dry_run=True))
     assert "permission" not in planned(bob, native)
 
 

@@ -11,6 +11,7 @@ import pytest
 import smart_fork
 from indexer.light import LightEmbedder
 from smart_fork.errors import ForkRefused
+from smart_fork.forking.request import ForkChoice
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
@@ -150,9 +151,9 @@ def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bo
 def forks(monkeypatch):
     started = []
 
-    def fork(session_id, options, **more):
-        started.append(session_id)
-        return a_fork(session_id=session_id)
+    def fork(request):
+        started.append(request.session)
+        return a_fork(session_id=request.session)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
     return started
@@ -161,7 +162,7 @@ def forks(monkeypatch):
 def ask(bob, **more):
     with bob.here():
         engine = Engine(WordsModel(), elsewhere=TeamSearch())
-        return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, **more)
+        return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, ForkChoice(**more))
 
 
 @pytest.mark.parametrize("broken", ["switched off", "damaged"])
