@@ -46,7 +46,7 @@ def fork_merged(request: ForkRequest) -> Forked:
     references = [one for one in (request.session, *request.merge) if one]
     spending, dry_run = request.budget, request.dry_run
     if spending is None:
-        raise Usage("A merge needs a budget", "Give a budget for all of them.")
+        raise TypeError("sessions are merged within a budget")
     if not 2 <= len(references) <= MOST:
         raise Usage(
             f"Between 2 and {MOST} sessions can be merged, not {len(references)}",
