@@ -25,7 +25,7 @@ import psutil
 from smart_fork.processes import every_process
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
-from tests.e2e.programs import CHECKOUT
+from tests.e2e.programs import CHECKOUT, CODEX_VERSION
 from tests.e2e.situation import situation
 from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
 from tests.living import arguments, kill, lives
@@ -33,6 +33,8 @@ from tests.living import arguments, kill, lives
 #: Our own command, and the name under which the agents know our MCP server.
 SMART_FORK = (sys.executable, "-m", "smart_fork")
 SERVER = "smart-fork"
+#: For Claude Code and OpenCode, which run on Bun: a second compiler and threads for garbage pay only where a run is long.
+SHORT_RUNS = {"BUN_JSC_useDFGJIT": "0", "BUN_JSC_useConcurrentGC": "0", "BUN_JSC_numberOfGCMarkers": "1"}
 
 
 @dataclass
@@ -63,10 +65,12 @@ class Machine:
             "DISABLE_AUTOUPDATER": "1",
             "ENABLE_TOOL_SEARCH": "false",
             "MOCK_KEY": "loopback",
+            **SHORT_RUNS,
         }
         (self.home / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.com\n")
         (self.home / ".claude").mkdir()
         (self.home / ".codex").mkdir()
+        self._link_server_of_codex()
         self.trusted: list[Path] = []
         self.mcp_env: dict[str, str] | None = None
         self.service: tuple[str, str] | None = None
@@ -86,6 +90,15 @@ class Machine:
         """Have neither agent ask about `folder`."""
         self.trusted.append(folder)
         self._write_settings()
+
+    def _link_server_of_codex(self) -> None:
+        """Put the server for Codex's terminals where Codex would copy it, 404 MB, at the first start in a new home."""
+        for package in self.programs.parent.glob("node_modules/@openai/codex-*/vendor/*"):
+            folder = self.home / ".codex/packages/app-server-daemon"
+            release = folder / "releases" / f"{CODEX_VERSION}-{package.name}"
+            shutil.copytree(package, release, copy_function=os.link)
+            (release / "codex").symlink_to("bin/codex")
+            (folder / "current").symlink_to(release)
 
     def know_smart_fork(self) -> None:
         """Have all programs run this checkout, as the light install: importing PyTorch takes longer than most tests."""

@@ -49,7 +49,6 @@ def with_others(machine: Machine, *folders: Path) -> None:
         "NODE_COMPILE_CACHE": str(cache_folder() / "compiled"),
         **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
     }
-    machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     machine.know_smart_fork()
     for place, settings in (
         (".qwen/settings.json", test_qwen.SETTINGS),

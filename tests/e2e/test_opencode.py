@@ -46,13 +46,18 @@ def settings(url: str) -> Json:
 
 
 def at_home(machine: Machine) -> None:
-    """It has run here before: what its plugins may import is there, so npm is not asked at each start, and nothing moves."""
+    """It has run here before: what its plugins may import is there, so npm is not asked at each start, and nothing moves.
+
+    It knows no models but the one of its settings: to read the list of all takes half the processor time of a start.
+    """
     folder, state = machine.home / ".config/opencode", machine.home / ".local/state/opencode"
     (folder / "node_modules").mkdir()
     there = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": OPENCODE_VERSION}}}}
     (folder / "package-lock.json").write_text(json.dumps(there))
     state.mkdir(parents=True)
     (state / "kv.json").write_text(json.dumps({"animations_enabled": False}))
+    (machine.home / "models.json").write_text("{}")
+    machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_MODELS_PATH": str(machine.home / "models.json")}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +65,6 @@ def opencode(opencode_program: Path, machines: list[Machine]) -> Iterator[Machin
     """A machine with OpenCode alone."""
     with machine_in(cache_folder(), opencode_program) as machine:
         machines.append(machine)
-        machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
         machine.know_smart_fork()
         folder = machine.home / ".config/opencode"
         folder.mkdir(parents=True)
