@@ -83,7 +83,7 @@ class _Examination:
         stages: dict[str, Callable[[], Iterator[Check]]] = {
             "integrity": lambda: _part("integrity", soundness.damage(db), "no damage in the index"),
             "workers": _workers,
-            "references": lambda: _part("references", soundness.dangling(db), "every row has what it speaks of"),
+            "references": lambda: _part("references", soundness.dangling(db), "no row points to a missing one"),
             "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
             "vectors": lambda: _part("vectors", groups.faults(db), "all vectors are where they belong"),
             "logs": self._logs,
@@ -114,8 +114,8 @@ class _Examination:
         bare = [path for path in gone if known[path][1] and kept_logs.find(*known[path]) is None]
         for paths, what in (
             (new, "are not in the index yet"),
-            (gone, "that the index speaks of are gone"),
-            (bare, "of those have no kept copy: their sessions can be found, but not forked"),
+            (gone, "in the index are gone"),
+            (bare, "have no kept copy: their sessions can be found, but not forked"),
         ):
             if paths:
                 detail = f"{len(paths)} logs {what}: {_some(paths)}"
@@ -144,10 +144,12 @@ class _Examination:
             stored, exported = self._compared(one)
             faults += [stored] * bool(stored)
             changed += [exported] * bool(exported)
-        yield from _told("sample", faults, f"{len(self._samples)} logs were read again, and say the same", _rebuild())
+        yield from _told(
+            "sample", faults, f"{len(self._samples)} logs were read again, and match the index", _rebuild()
+        )
         if changed:
             step = f"Delete {'it' if len(changed) == 1 else 'them'}, then run `smart-fork index run`."
-            yield from _told("exports", [f"not what the log says: {path}" for path in changed], "", step)
+            yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
         """What is wrong with the passages of a log, and the path of its export where that is wrong."""
@@ -174,7 +176,7 @@ class _Examination:
             (row.row,),
         ).fetchall()
         wrong = sum(a != b for a, b in zip(wanted, stored, strict=False)) + abs(len(wanted) - len(stored))
-        return (f"{who}: {wrong} of {len(wanted)} passages are not what its log says" if wrong else ""), export
+        return (f"{who}: {wrong} of {len(wanted)} passages do not match its log" if wrong else ""), export
 
     def _exports(self) -> Iterator[Check]:
         names = {agent.name: export_names(agent.name) for agent in READERS}
@@ -215,7 +217,9 @@ class _Examination:
             self._progress("embedding again", number, len(texts))
             far += self._similarity(chunk, self._embedder.embed([text])[0].astype(np.float32).tobytes()) < ALIKE
         faults = [f"{far} of {len(texts)} passages have the vector of another text"] if far else []
-        yield from _told("meaning", faults, f"{len(texts)} passages were embedded again, and are the same", _rebuild())
+        yield from _told(
+            "meaning", faults, f"{len(texts)} passages were embedded again, and match the index", _rebuild()
+        )
 
     def _similarity(self, chunk: int, vector: bytes) -> float:
         part = self._store.db.execute("SELECT part FROM chunks WHERE id = ?", (chunk,)).get

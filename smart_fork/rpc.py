@@ -88,7 +88,7 @@ def refusal(line: bytes) -> RpcMessage | None:
     if not text or not _is_waited_for(content):
         return None
     code, why = _reason(line)
-    error = {"code": code, "message": f"Not a message of JSON-RPC: {why}."}
+    error = {"code": code, "message": f"Not a JSON-RPC message: {why}."}
     waiting = [one for one in content if _has_waiting_id(one)] if isinstance(content, list) else []
     said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
     written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too

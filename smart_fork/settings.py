@@ -14,7 +14,6 @@ from indexer.schedule import DEFAULT_INTERVAL
 from indexer.values import Value, value
 from smart_fork import config
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import homes
 
 
 class Variable(NamedTuple):
@@ -135,11 +134,12 @@ def agent_variables() -> tuple[Variable, ...]:
     folders = (
         Variable(
             name,
-            "Folder of an agent. The agent itself also reads this variable.",
-            f"~/{home.default}" * (name == home.variable),
+            f"Where {agent.title} keeps its files. {agent.title} reads this variable, too.",
+            agent.home.usual() * (name == agent.home.variable),
         )
-        for home in homes()
-        for name in (home.variable, *home.beside)
+        for agent in AGENTS
+        if agent.home
+        for name in (agent.home.variable, *agent.home.beside)
     )
     return (*programs, *folders)
 
@@ -178,4 +178,4 @@ def _from_file() -> Iterator[Setting]:
 def _written(given: object) -> str:
     if isinstance(given, tuple):
         return ", ".join(given) or "none"
-    return str(given).lower() if isinstance(given, bool) else str(given) or "none"
+    return str(given).lower() if isinstance(given, bool) else str(given)

@@ -52,7 +52,7 @@ def dangling(db: apsw.Connection) -> Iterator[str]:
     for table, _, other, _ in db.execute("PRAGMA foreign_key_check"):
         broken[str(table), str(other)] = broken.get((str(table), str(other)), 0) + 1
     for (table, other), number in broken.items():
-        yield f"{number} rows of {table} speak of {other} that are not there"
+        yield f"{number} rows of {table} point to missing {other}"
     lost = db.execute("SELECT count(*) FROM chunks WHERE id NOT IN (SELECT chunk FROM placements)").get
     if lost:
         yield f"{lost} passages belong to no session"

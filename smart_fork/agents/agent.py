@@ -46,6 +46,10 @@ class Home(NamedTuple):
         """The folder; it need not exist."""
         return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
 
+    def usual(self) -> str:
+        """What the variable is where it is not set."""
+        return f"~/{self.default}"
+
 
 class Sign(NamedTuple):
     """What the help of a program lists, as an expression, where the program can do what we need.

@@ -66,14 +66,12 @@ def starter_of(agent: str) -> Starter:
 
 def screen_of(agent: str) -> Screen:
     """How the screen of that agent is read. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].screen, f"smart-fork cannot read the screen of {title_of(agent)} shows on its screen")
+    return _needed(AGENTS[agent].screen, f"smart-fork cannot read the screen of {title_of(agent)}")
 
 
 def storage_of(agent: str) -> Storage:
     """Where that agent files its sessions. Raises `Usage` where that is not known."""
-    return _needed(
-        AGENTS[agent].storage, f"smart-fork does not know the session folder of {title_of(agent)} keeps its sessions"
-    )
+    return _needed(AGENTS[agent].storage, f"smart-fork does not know where {title_of(agent)} keeps its sessions")
 
 
 def copier(agent: str) -> Copier:
@@ -118,7 +116,7 @@ def login_variables() -> frozenset[str]:
 
 def hooks_of(agent: str) -> Hooks:
     """How that agent tells what its sessions do. Raises `Usage` where it does not."""
-    return _needed(AGENTS[agent].hooks, f"{title_of(agent)} does not tell what its sessions do")
+    return _needed(AGENTS[agent].hooks, f"{title_of(agent)} does not report what its sessions do")
 
 
 def presences() -> Iterator[Presence]:

@@ -22,7 +22,8 @@ def config(every: AllOption = False, as_json: JsonOption = False) -> None:
         return
     changed = [one for one in found.settings if every or one.source != "default"]
     for one in changed:
-        out.print(plain(one.name, "bold"), plain(f" = {one.value}"), plain(f"  ({one.source})", "dim"), sep="")
+        value = f" = {one.value or 'not set'}"
+        out.print(plain(one.name, "bold"), plain(value), plain(f"  ({one.source})", "dim"), sep="")
         out.print(plain(f"    {one.meaning} Change: {one.change}"))
     hidden = len(found.settings) - len(changed)
     if hidden:

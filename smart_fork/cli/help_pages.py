@@ -74,7 +74,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "service status": ("service status", "service status --json"),
     "service print": ("service print", "service print --kind systemd"),
     "team": ("team push 70f1a07f --public", "team fork 0197f2c7-1a2b --resume"),
-    "team login": ("team login https://forks.example.org INVITE", "team login https://forks.example.org"),
+    "team login": ("team login https://forks.example.org INVITATION", "team login https://forks.example.org"),
     "team logout": ("team logout", "team logout --server https://forks.example.org"),
     "team list": ("team list --mine", "team list --owner alice --limit 50"),
     "team show": ("team show 0197f2c7-1a2b", "team show 0197f2c7-1a2b --at 4"),

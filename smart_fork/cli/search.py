@@ -134,7 +134,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
     if found.hidden and len(found.sessions) < limit:
-        say(f"{found.hidden} that no person started: hidden; --include-automated shows them.")
+        say(f"Automated sessions, hidden: {found.hidden}. --include-automated shows them.")
     wide = max((len(one.agent_type) for one in found.sessions), default=0)
     for one in found.sessions:
         out.row(
@@ -205,12 +205,12 @@ def _print_next(answer: Found) -> None:
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
     if answer.results and not fitting:
-        say('Next: smart-fork new "what it is to do": start a new session, no past one fits')
+        say('Next: smart-fork new "PROMPT": start a new session, no past one fits')
         if answer.project_path is not None:
             say("      or search everywhere: --all-projects")
     elif best is not None:
         name = short(best.session_id)
-        say(f'Next: {suggested_fork(best, name)} "what it is to do"')
+        say(f'Next: {suggested_fork(best, name)} "PROMPT"')
         say(f"      smart-fork show {name} reads it first")
     elif fitting:
         say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
@@ -288,6 +288,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _print_state(answer: Found, min_score: float | None = None) -> None:
+    from smart_fork.retrieval.chances import percent
     from smart_fork.retrieval.ranking import LIKELY
 
     state = answer.index
@@ -299,7 +300,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
     elif (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
-        say(f"None of these fits for sure: the best one's score, the chance that it is what you mean, is {best:.2f}.")
+        say(f"None of these is a sure match: the best score is {percent(best)}.")
         if not answer.also:
             say("Add other phrasings: --also TEXT, once for each.")
     if answer.search_error:

@@ -132,7 +132,7 @@ def checked(said: Any) -> dict[str, Any]:
             raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key].types)}, not {shown(value)}")
     refuse_empty(given)
     if not given.get("project_path"):
-        raise Usage("missing required 'project_path'", "The directory that it is to work in.")
+        raise Usage("missing required 'project_path'", "The directory that the worker works in.")
     refuse_both(given, _EXCLUSIVE)
     return given
 

@@ -61,7 +61,7 @@ def _check_size(data: bytes, record: Record, limits: Limits) -> None:
 
 def _check_length(data: bytes, limits: Limits) -> None:
     if len(data) > limits.record_bytes:
-        raise TooLarge(f"A record has {len(data)} bytes; {limits.record_bytes} are the most.")
+        raise TooLarge(f"A record has {len(data)} bytes; at most {limits.record_bytes} are allowed.")
 
 
 def _check_depth(data: bytes, record: Record, limits: Limits) -> None:

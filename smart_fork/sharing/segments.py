@@ -91,7 +91,7 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
         raise Unshareable("The last record of a segment is cut off.")
     records = raw[:-1].split(b"\n")
     if len(records) > SEGMENT_RECORDS:
-        raise TooLarge(f"A segment has {len(records)} records; {SEGMENT_RECORDS} are the most.")
+        raise TooLarge(f"A segment has {len(records)} records; at most {SEGMENT_RECORDS} are allowed.")
     for record in records:
         decode(record, limits)
     if not _is_one(records):
@@ -156,6 +156,6 @@ def _decompressed(body: bytes, limits: Limits) -> bytes:
 
 def _check_size(raw: int, compressed: int, limits: Limits) -> None:
     if raw > limits.segment_bytes:
-        raise TooLarge(f"A segment has {raw} bytes; {limits.segment_bytes} are the most.")
+        raise TooLarge(f"A segment has {raw} bytes; at most {limits.segment_bytes} are allowed.")
     if raw > _FREE_BYTES and raw > compressed * limits.ratio:
         raise TooLarge(f"A segment is more than {limits.ratio} times as large as its compressed bytes.")

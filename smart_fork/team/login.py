@@ -22,7 +22,7 @@ from smart_fork.snippets import quoted
 URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
 WHO = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
-WHERE = "An admin of the server invites you: smart-fork team login URL INVITE"
+WHERE = "An admin of the server invites you: smart-fork team login URL INVITATION"
 _VERSION = 1
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 

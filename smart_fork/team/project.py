@@ -16,7 +16,7 @@ from smart_fork.team.client import Client
 from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 
-HINT = "Fork a teammate's session with `smart-fork team fork`. A private one only its owner can share."
+HINT = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
 
 
 @dataclass(frozen=True, slots=True)

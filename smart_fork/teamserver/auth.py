@@ -148,7 +148,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
     ).fetchone()
     if row is None:
         raise NotAuthenticated(
-            "This invitation is invalid: used, older than 7 days, or unknown.", "Ask for another one"
+            "This invitation is invalid: used, older than 7 days, or unknown.", "Ask for another one."
         )
     return row["name"], row["scope"]
 
@@ -202,7 +202,9 @@ class Project:
             WrongVerb: The role is a lesser one.
         """
         if _ROLES.index(self.role) < _ROLES.index(role):
-            raise WrongVerb(f"You are not a {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server")
+            raise WrongVerb(
+                f"You are not a {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server."
+            )
 
 
 def no_project(key: str) -> NotFound:

@@ -204,8 +204,8 @@ def _failed(message: str, hint: str) -> None:
 def _next_step(error: Exception) -> str:
     if isinstance(error, ImportError | PermissionError):
         needed = f"{Path(__file__).parents[2]}, {sys.prefix} and {sys.base_prefix}"
-        return f"Let the user of --run-as read {needed}, or install smart-fork elsewhere"
-    return "Its log says why"
+        return f"Let the user of --run-as read {needed}, or install smart-fork elsewhere."
+    return "Its log says why."
 
 
 def _until_input_ends(then: Callable[[], None]) -> None:

@@ -403,7 +403,7 @@ class Cluster:
     def _cannot_run(self, error: OSError) -> SmartForkError:
         return ProgramFailed(
             f"{self.account.name} cannot run PostgreSQL's programs ({error.strerror}).",
-            f"Let that user read {self.programs.folder}, with all folders above it, or install smart-fork elsewhere",
+            f"Let that user read {self.programs.folder}, with all folders above it, or install smart-fork elsewhere.",
         )
 
 

@@ -148,7 +148,7 @@ class Embedded:
                 if time.monotonic() >= until:
                     os.close(file)
                     raise ForkRefused(
-                        f"Another team server uses {self.cluster.folder}.", "Stop that one, or name another folder"
+                        f"Another team server uses {self.cluster.folder}.", "Stop that one, or name another folder."
                     ) from None
                 time.sleep(_LOOK_SECONDS)
             else:

@@ -129,7 +129,7 @@ def _check(process: subprocess.Popen[bytes]) -> None:
     """
     assert process.stdout is not None  # noqa: S101 - a pipe was asked for
     line = process.stdout.readline()
-    answer = json.loads(line) if line else {"error": "A process of the server has ended.", "hint": "Its log says why"}
+    answer = json.loads(line) if line else {"error": "A process of the server has ended.", "hint": "Its log says why."}
     if "error" in answer:
         raise ProgramFailed(answer["error"], answer["hint"])
 

@@ -188,7 +188,7 @@ class Guard:
         spoken = headers.get(PROTOCOL_HEADER)
         if spoken is not None and spoken != str(PROTOCOL):
             raise OtherProtocol(
-                f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork"
+                f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork."
             )
         if scope["path"] in OPEN:
             if not self.wrong.take():

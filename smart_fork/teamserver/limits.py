@@ -36,9 +36,9 @@ class Bounds:
             TooLarge: It is.
         """
         if count > self.limits.session_records:
-            raise TooLarge(f"A session has {count} records; {self.limits.session_records} are the most.")
+            raise TooLarge(f"A session has {count} records; at most {self.limits.session_records} are allowed.")
         if size > self.limits.session_bytes:
-            raise TooLarge(f"A session has {size} bytes; {self.limits.session_bytes} are the most.")
+            raise TooLarge(f"A session has {size} bytes; at most {self.limits.session_bytes} are allowed.")
 
     def account(self, db: Connection, project: Project, person: Person, more: int) -> None:
         """Count what is stored for a user and in a project.

@@ -112,7 +112,9 @@ def checked(body: bytes, digest: str, bounds: Bounds) -> list[bytes]:
         TooLarge: It is more than is taken.
     """
     if len(body) > bounds.limits.segment_body_bytes:
-        raise TooLarge(f"A segment has {len(body)} compressed bytes; {bounds.limits.segment_body_bytes} are the most.")
+        raise TooLarge(
+            f"A segment has {len(body)} compressed bytes; at most {bounds.limits.segment_body_bytes} are allowed."
+        )
     return unpack(body, digest, bounds.limits)
 
 

@@ -27,7 +27,7 @@ def missing(session_id: str) -> NotFound:
     """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
     return NotFound(
         f"Session not found: {session_id}",
-        "Fork a teammate's session with `smart-fork team fork`. A private one only its owner can share.",
+        "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one.",
     )
 
 

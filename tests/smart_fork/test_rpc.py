@@ -64,7 +64,7 @@ def test_these_are_no_messages_and_their_error_has_their_id(line, number):
     assert read(line) is None
     answer = refusal(line)
     assert number == json.loads(answer.line)["id"]
-    assert answer.content["error"]["message"].startswith("Not a message of JSON-RPC: ")
+    assert answer.content["error"]["message"].startswith("Not a JSON-RPC message: ")
 
 
 def test_each_request_of_a_batch_has_an_error_with_its_id():

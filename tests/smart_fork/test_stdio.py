@@ -186,7 +186,7 @@ def test_a_line_that_is_no_message_is_refused_under_its_id_and_the_next_is_answe
     [refused] = answered(talking, line)
 
     assert number == refused["id"]
-    assert "Not a message of JSON-RPC" in refused["error"]["message"]
+    assert "Not a JSON-RPC message" in refused["error"]["message"]
 
 
 @pytest.mark.parametrize("line", UNANSWERED)

@@ -26,6 +26,10 @@ class InHome(Home):
         named = os.environ.get(self.variable)
         return (Path(named).expanduser() if named else Path.home()) / self.default
 
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~"
+
 
 HOME = InHome("GEMINI_CLI_HOME", _OWN)
 gemini_home = HOME.folder

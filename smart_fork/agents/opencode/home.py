@@ -16,6 +16,10 @@ class DataHome(Home):
         named = os.environ.get(self.variable, "")
         return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
 
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~/.local/share"
+
 
 HOME = DataHome("XDG_DATA_HOME", "opencode", ("OPENCODE_DB",))
 #: What its log's folder is below a home where no variable says otherwise.

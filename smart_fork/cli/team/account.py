@@ -17,7 +17,7 @@ from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 @app.command("login")
 def log_in(
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server: https://…")],
-    invite: Annotated[str | None, typer.Argument(help="Invitation. It works once.")] = None,
+    invite: Annotated[str | None, typer.Argument(metavar="[INVITATION]", help="It works once.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Log this machine in with an invitation."""
@@ -43,7 +43,7 @@ def _asked_for() -> str:
         return str(typer.prompt("Invitation", hide_input=True, err=True))
     if given := sys.stdin.readline(1_000).strip():
         return given
-    raise Usage("Which invitation?", "smart-fork team login URL INVITE")
+    raise Usage("Which invitation?", "smart-fork team login URL INVITATION")
 
 
 @app.command("logout")

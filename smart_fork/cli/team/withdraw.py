@@ -114,7 +114,7 @@ def cut(  # noqa: PLR0917 - typer's way
         made = planned(where, asked)
         if not as_json:
             edited = len(made.edits) - made.cut
-            say(f"{made.info.title or 'untitled'}: so many records go: {made.cut}, are masked: {edited}")
+            say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
         if not agreed("Withdraw this from all users, for good?", yes=yes):
             raise typer.Abort
         done = send(where, made)

@@ -121,8 +121,8 @@ class TestFind:
     def test_it_is_said_when_nothing_is_likely(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
 
-        assert "None of these fits for sure" in run("find", "why is the mail server unreachable").err
-        assert "None of these fits for sure" not in run("find", "rename the colours of the theme").err
+        assert "None of these is a sure match" in run("find", "why is the mail server unreachable").err
+        assert "None of these is a sure match" not in run("find", "rename the colours of the theme").err
 
     def test_where_nothing_fits_no_fork_is_suggested(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
@@ -352,7 +352,7 @@ class TestListAndShow:
             world.claude(shop, f"by a program {number}", "done", entrypoint="sdk-cli", promptSource="sdk", origin=None)
 
         said = run("list").err
-        assert "3 that no person started: hidden; --include-automated shows them." in said
+        assert "Automated sessions, hidden: 3. --include-automated shows them." in said
         assert 3 == json.loads(run("list", "--json").out)["hidden_automated"]
         shown = run("list", "--include-automated")
         assert 3 == len(shown.out.splitlines())

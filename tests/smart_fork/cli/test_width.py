@@ -56,7 +56,7 @@ def test_an_answer_ends_with_what_to_type_next_on_lines_of_their_own(run, world:
 
     *_, fork, show = run("find", "retry the upload").err.splitlines()
 
-    assert [f'Next: smart-fork fork {name} "what it is to do"', f"      smart-fork show {name} reads it first"] == [
+    assert [f'Next: smart-fork fork {name} "PROMPT"', f"      smart-fork show {name} reads it first"] == [
         fork,
         show,
     ]

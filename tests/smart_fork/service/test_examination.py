@@ -123,16 +123,16 @@ def test_a_word_index_that_is_corrupted(settled):
 def test_a_passage_that_is_deleted(settled):
     change("PRAGMA foreign_keys = OFF; DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks)")
 
-    assert "1 rows of placements speak of chunks that are not there" == told(settled, "references")
+    assert "1 rows of placements point to missing chunks" == told(settled, "references")
     assert "1 passages of part" in told(settled, "words")
     assert "1 that are no vectors of passages of its part" in told(settled, "vectors")
-    assert "1 of 1 passages are not what its log says" in told(settled, "sample")
+    assert "1 of 1 passages do not match its log" in told(settled, "sample")
 
 
 def test_a_passage_on_another_line(settled):
     change("UPDATE placements SET last_line = last_line + 1 WHERE session = 1 AND position = 0")
 
-    assert "1 of 1 passages are not what its log says" in told(settled, "sample")
+    assert "1 of 1 passages do not match its log" in told(settled, "sample")
 
 
 def test_a_passage_with_another_text(settled):
@@ -242,8 +242,8 @@ def test_logs_that_came_went_or_are_passed_over(settled, shop):
     said = told(settled, "logs")
 
     assert f"1 logs are not in the index yet: {new}" in said
-    assert f"1 logs that the index speaks of are gone: {gone}" in said
-    assert f"1 logs of those have no kept copy: their sessions can be found, but not forked: {gone}" in said
+    assert f"1 logs in the index are gone: {gone}" in said
+    assert f"1 logs have no kept copy: their sessions can be found, but not forked: {gone}" in said
     assert all(check.ok or check.optional for check in checked(settled)["logs"])
 
 

@@ -72,7 +72,7 @@ def talk(request, environment, shop):
 def test_each_odd_line_is_refused_under_its_id_and_the_next_is_answered(talk):
     for line, number in ODD.values():
         talk.say(line)
-        assert "Not a message of JSON-RPC" in talk.hear(number)["error"]["message"]
+        assert "Not a JSON-RPC message" in talk.hear(number)["error"]["message"]
         talk.say(call("1", '"next"'))
         assert "result" in talk.hear("next")
     for line in UNANSWERED:
@@ -109,7 +109,7 @@ def test_over_http_each_is_refused_under_its_id(served):
         answer = served.answer("POST", "/mcp", line, **session)
         said = json.loads(answer.read())
         assert (400, number) == (answer.status, said["id"])
-        assert "Not a message of JSON-RPC" in said["error"]["message"]
+        assert "Not a JSON-RPC message" in said["error"]["message"]
     assert 200 == served.answer("POST", "/mcp", call("1"), **session).status
 
 

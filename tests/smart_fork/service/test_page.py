@@ -181,7 +181,7 @@ def test_a_family_is_a_tree_on_a_time_line(served, world, shop):
     assert parent in text
     assert 2 == len([tag for tag, attrs in tags if tag == "path" and attrs.get("class") == "span"])
     assert not [name for _, attrs in tags for name in attrs if name.startswith("on") or name == "style"]
-    assert 1 == sum("Return to the session" in served.get(f"/family/claude/{one}")[1] for one in (parent, fork))
+    assert 1 == sum("Return to the parent session" in served.get(f"/family/claude/{one}")[1] for one in (parent, fork))
     assert f"/family/claude/{fork}" in served.get(f"/session/claude/{fork}")[1]
 
 

@@ -182,13 +182,13 @@ def test_the_certificate_of_the_team_is_trusted_on_every_machine_where_it_is_nam
 
 
 def test_who_is_not_let_in_is_told_why_by_the_server(one_server, server):
-    why = {"error": "not_authenticated", "message": "This invitation is not good.", "hint": "Ask for another one"}
+    why = {"error": "not_authenticated", "message": "This invitation is not good.", "hint": "Ask for another one."}
     server.answers = [(401, {}, [json.dumps(why).encode()])]
 
     client = Client(Account(one_server[1], "", ""))
     with client, pytest.raises(NotAuthenticated, match="This invitation is not good") as refused:
         client.login("sfi_" + "x" * 43, "laptop")
-    assert "Ask for another one" == refused.value.hint
+    assert "Ask for another one." == refused.value.hint
 
 
 def test_an_answer_without_an_end_is_not_read_to_it(client, server):
