@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from indexer.paths import state_home
 from smart_fork import config
+from smart_fork.agents.facets import homes
 from smart_fork.errors import Usage
 
 
@@ -84,3 +86,11 @@ def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert [] == run.stdout.split()
+
+
+@pytest.mark.parametrize("own", homes(), ids=lambda own: own.variable)
+def test_the_default_that_is_shown_for_an_agents_folder_is_where_it_is(home, monkeypatch, own):
+    usual = own.folder()
+    monkeypatch.setenv(own.variable, str(Path(own.usual()).expanduser()))
+
+    assert usual == own.folder()
