@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import apsw
 
+from indexer.files import NAMED
 from indexer.paths import state_home
 
 _STORE = Path(__file__).with_name("store")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: SQLite's files grow by no more than that at once.
 _ROOM_BYTES = 1 << 18
+_HALF = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 #: What a log can cause by what is in it; all else that SQLite says is about the database, the disk or other processes.
 _OF_A_LOG = (apsw.TooBigError, apsw.MismatchError, apsw.RangeError)
@@ -63,20 +67,32 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
     return ""
 
 
-def unwritable(error: BaseException) -> str:
-    """Name the file of a read-only file system that `error` is about; empty for any other error."""
-    if not isinstance(error, OSError) or error.errno != errno.EROFS or error.filename is None:
-        return ""
-    return f"{error.filename2 or error.filename} cannot be written: {error.strerror}"
+def what_failed(error: BaseException) -> str:
+    """Name the file that `error` is about, and what the system says of it; other errors by what they say."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error) or type(error).__name__
+    file = error.filename2 or error.filename
+    named = f"{_meant(Path(os.fsdecode(file)))}: " if isinstance(file, str | bytes | Path) else ""
+    return f"{named}{error.strerror}"
 
 
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
-    """The file that the system says it is about, where that is none of ours."""
+    """The file that the system says it is about, or the folder where it is to be; nothing where that is one of ours."""
     named = error.filename if isinstance(error, OSError) else None
     if not isinstance(named, str | Path):
         return None
     path = Path(named)
-    return None if path.is_relative_to(home) or not path.is_absolute() else path
+    if path.is_relative_to(home) or not path.is_absolute():
+        return None
+    return path if os.path.lexists(path) or not os.path.lexists(path.parent) else path.parent
+
+
+def _meant(path: Path) -> Path:
+    """The file that is replaced, where `path` is what is written first (see `files.replace_file`)."""
+    found = _HALF.fullmatch(path.name)
+    if found is None:
+        return path
+    return path.with_name(found[1]) if len(found[1]) < NAMED else path.parent
 
 
 def _full_of(home: Path) -> Path:

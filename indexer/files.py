@@ -21,6 +21,8 @@ from indexer.disk import DISK, Disk
 
 #: What a writer that was killed has left for so long has lost its writer for certain.
 STALE_SECONDS = 3600
+#: What is written first is named after so much of the file's name.
+NAMED = 50
 _STAGING = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 #: What `link` answers where a file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
@@ -87,7 +89,7 @@ def remove(path: Path) -> None:
 
 def staging_of(target: Path) -> Path:
     """A name beside `target` for what is to become it; `sweep` knows it for ours."""
-    return target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}.tmp")
+    return target.with_name(f".{target.name[:NAMED]}.{secrets.token_hex(8)}.tmp")
 
 
 def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
@@ -100,7 +102,7 @@ def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
 
 def sweep_beside(target: Path) -> None:
     """Remove at once what writers of `target` that were killed have left: whoever calls knows that none is at work."""
-    for path in target.parent.glob(f".{glob.escape(target.name[:50])}.*.tmp"):
+    for path in target.parent.glob(f".{glob.escape(target.name[:NAMED])}.*.tmp"):
         if _STAGING.fullmatch(path.name):
             with contextlib.suppress(OSError):
                 remove(path)

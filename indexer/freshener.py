@@ -16,7 +16,7 @@ from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError
-from indexer.failures import next_step
+from indexer.failures import next_step, what_failed
 from indexer.freshness import read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import embed_waiting
@@ -272,7 +272,7 @@ class Freshener:
     def _complain(self, job: _Job, error: Exception) -> None:
         """Say what failed: what fails at every change of a log in the same way is said once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
-        message = f"{str(error) or type(error).__name__}{'; ' if step else ''}{step}"
+        message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
         expected = isinstance(error, NotReadyError)
         log.log(

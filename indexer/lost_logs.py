@@ -10,7 +10,7 @@ from indexer import kept_logs, versions
 from indexer.changes import RENEWED, Progress, Report
 from indexer.damage import remove_older
 from indexer.errors import joined
-from indexer.failures import is_of_the_store, next_step
+from indexer.failures import is_of_the_store, next_step, what_failed
 from indexer.forgotten import forgotten
 from indexer.log_keeper import keep_all
 from indexer.markdown import export_path
@@ -37,8 +37,9 @@ def remember(
         if not keep_all(store, agents, done, progress, deadline):
             return False
     except OSError as error:  # the index is complete all the same
-        report.failed[str(state_home() / "kept")] = joined(str(error), next_step(error, indexing=True))
-        log.warning("copies cannot be kept: %s", joined(str(error), next_step(error, indexing=True)))
+        said = joined(what_failed(error), next_step(error, indexing=True))
+        report.failed[str(state_home() / "kept")] = said
+        log.warning("copies cannot be kept: %s", said)
     recall(store, agents, report, progress)
     renew(store, agents, report, progress)
     return True

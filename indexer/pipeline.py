@@ -11,7 +11,7 @@ from functools import partial
 from indexer import chunks, masking, versions
 from indexer.changes import Progress, Report
 from indexer.embedder import Embedder
-from indexer.failures import is_full, is_of_the_store
+from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
 from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
@@ -67,7 +67,7 @@ def read_logs(
             except OSError as error:
                 if is_full(error):
                     raise
-                report.failed[str(file.path)] = str(error)
+                report.failed[str(file.path)] = what_failed(error)
                 log.warning("cannot read %s: %s", file.path, error)
             except Exception as error:  # one odd log must never keep all others out of the index
                 if is_of_the_store(error):  # and no log may be taken for odd because the disk is full

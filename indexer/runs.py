@@ -14,6 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from indexer.changes import Report
+from indexer.failures import what_failed
 from indexer.last_run import FailedLog, LastRun
 from indexer.shapes import dataclass
 from indexer.store.base import Store
@@ -96,7 +97,7 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except unless:
         raise
     except Exception as error:
-        problem = str(error) or type(error).__name__
+        problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters
             record(store, Run(started, time.monotonic() - began, "failed", report, problem))
         raise

@@ -151,4 +151,7 @@ def _settings() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise Usage(f"{file()} cannot be read: {error}", "Correct it, or remove it.") from error
+        from indexer.failures import next_step
+
+        why = error.strerror if isinstance(error, OSError) else error
+        raise Usage(f"{file()} cannot be read: {why}", next_step(error) or "Correct it, or remove it.") from error

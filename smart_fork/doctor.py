@@ -18,7 +18,7 @@ from indexer import absent_model
 from indexer.checkout import bare_at
 from indexer.damage import kept
 from indexer.embedder import Embedder, has_frameworks
-from indexer.failures import next_step
+from indexer.failures import next_step, what_failed
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
@@ -112,6 +112,8 @@ def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
     except apsw.Error as error:
         problem = unavailable(error)
         done = [Check(name, ok=False, detail=problem.message, next_step=problem.hint)]
+    except OSError as error:
+        done = [Check(name, ok=False, detail=what_failed(error), next_step=next_step(error) or step)]
     except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
         done = [Check(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]
     seconds = round(time.perf_counter() - started, 2)
@@ -128,7 +130,7 @@ def _state() -> Iterator[Check]:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        yield Check("state folder", ok=False, detail=str(error), next_step=next_step(error) or step)
+        yield Check("state folder", ok=False, detail=what_failed(error), next_step=next_step(error) or step)
         return
     mode = stat.S_IMODE(home.stat().st_mode)
     if mode & 0o077:

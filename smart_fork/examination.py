@@ -13,6 +13,7 @@ import numpy as np
 from indexer import kept_logs, models
 from indexer.changes import Progress, gone_of
 from indexer.embedder import Embedder
+from indexer.failures import what_failed
 from indexer.forgotten import forgotten
 from indexer.markdown import export_names, export_path, is_export
 from indexer.model_notice import telling
@@ -158,7 +159,7 @@ class _Examination:
         try:
             session = agent.read(file.path).session
         except OSError as error:
-            return f"{who}: its log cannot be read: {error}", ""
+            return f"{who}: its log cannot be read: {what_failed(error)}", ""
         now = agent.log_at(file.location)
         if now is None or now.stamp != file.stamp:
             return "", ""  # it has changed meanwhile

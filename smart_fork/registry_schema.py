@@ -9,7 +9,7 @@ from types import TracebackType
 
 import apsw
 
-from indexer.failures import next_step
+from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir
 from indexer.store.connection import write_ahead
 from smart_fork.errors import RegistryUnavailable, SmartForkError
@@ -42,7 +42,7 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
             "New workers cannot start. Running workers continue. Move it away to begin again, or save its readable "
             f"part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
         )
-    return RegistryUnavailable(f"The register of workers cannot be used: {error}", next_step(error))
+    return RegistryUnavailable(f"The register of workers cannot be used: {what_failed(error)}", next_step(error))
 
 
 class Writing:

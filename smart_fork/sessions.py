@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import kept_logs
+from indexer.failures import what_failed
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db
@@ -108,6 +109,16 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
     raise Ambiguous(f"{shown} is the id of several sessions: {whose}", f"Say which: {either}")
 
 
+def refuse_unread(located: Located) -> None:
+    """Refuse a session that only seems to have no log.
+
+    Raises:
+        NotFound: no log of its agent can be read now.
+    """
+    if why := READERS[located.agent].unread():
+        raise NotFound(f"The log of {located.session_id} cannot be read now", why)
+
+
 def read(located: Located, *, keep_raw: bool = False) -> Session:
     """The session from its log; with `keep_raw` its turns have their records.
 
@@ -115,8 +126,7 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
         NotFound: the log is gone, cannot be read, or holds no conversation.
     """
     if located.path is None:
-        if why := READERS[located.agent].unread():
-            raise NotFound(f"The log of {located.session_id} cannot be read now", why)
+        refuse_unread(located)
         raise NotFound(
             f"The log of {located.session_id} has been deleted",
             advice(
@@ -131,7 +141,7 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
         try:
             result = reader.read(path, keep_raw=keep_raw)
         except OSError as error:
-            problem = problem or f"The log of {located.session_id} cannot be read: {error}"
+            problem = problem or f"The log of {located.session_id} cannot be read: {what_failed(error)}"
             continue
         if result.session is not None:
             return _told(result.session)
@@ -153,7 +163,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
             result = READERS[located.agent].read(path, keep_raw=keep_raw)
     except OSError as error:
         hint = f"Its export may still exist: {export_path(located.agent, located.session_id)}"
-        raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
+        raise NotFound(f"The kept copy of {located.session_id} cannot be read: {what_failed(error)}", hint) from error
     if result.session is None:
         raise NotFound(f"No conversation in the kept copy of {located.session_id}: {result.skipped}")
     return _told(result.session)

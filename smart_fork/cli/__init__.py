@@ -184,8 +184,9 @@ def _run() -> int:
             complain(gone, as_json=as_json)
             return gone.exit_code
         log.info("this is where it happened", exc_info=error)
-        from indexer.failures import next_step, unwritable
+        from indexer.failures import next_step, what_failed
 
         hint = next_step(error) or _KNOWN
-        complain(SmartForkError(unwritable(error) or f"{type(error).__name__}: {error}", hint), as_json=as_json)
+        said = what_failed(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        complain(SmartForkError(said, hint), as_json=as_json)
         return 1

@@ -358,7 +358,9 @@ def _print_cut(outcome: Excised, *, summarised: bool) -> None:
         if outcome.snapshots:
             held = f"The cut text is still in {len(outcome.snapshots)} snapshot(s)"
             out.print(plain(f"{held}; delete: {outcome.discard}"))
-        if outcome.erased is False and not outcome.left:
+        if outcome.erased is False and outcome.index and not outcome.index.updated:
+            say(f"Search can still find it. {outcome.index.note}")
+        elif outcome.erased is False and not outcome.left:
             say(NOT_ERASED)
         for one in outcome.followed or ():
             out.print(plain(f"followed: {one.path}"))

@@ -174,6 +174,8 @@ def _settle() -> None:
 
 
 def _print_report(done: Indexed) -> None:
+    from smart_fork.agents import READERS
+    from smart_fork.agents.logs import unread
     from smart_fork.retrieval.covered import in_words
 
     counts = done.index
@@ -193,6 +195,8 @@ def _print_report(done: Indexed) -> None:
         say(f"could not be read: {name}: {reason}")
     if len(done.failed) > MAX_SHOWN:
         say(f"… and {len(done.failed) - MAX_SHOWN} more; --json has all")
+    for why in unread(READERS[name] for name in READERS.names):
+        say(why)
     say_passed_over(done.passed_over)
     if not done.erased:
         say(NOT_ERASED)

@@ -93,13 +93,13 @@ def stop(as_json: JsonOption = False) -> None:
 @app.command("rotate")
 def rotate(as_json: JsonOption = False) -> None:
     """Change the token. Old tokens and cookies stop working."""
-    from indexer.failures import next_step
+    from indexer.failures import next_step, what_failed
     from smart_fork.service.token_change import rotate as change
 
     try:
         done = change()
     except OSError as error:
-        raise ProgramFailed(f"The token was not changed: {error}", next_step(error)) from error
+        raise ProgramFailed(f"The token was not changed: {what_failed(error)}", next_step(error)) from error
     if as_json:
         print_json(done.as_json())
         return

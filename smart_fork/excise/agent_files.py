@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from indexer.failures import what_failed
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
@@ -60,7 +61,7 @@ class _Search:
         try:
             found = self._in_store(path) if is_store else self._in_file(path)
         except (SmartForkError, OSError) as error:
-            yield CopyBehind(where, (), f"{look}, and is not searched: {error}")
+            yield CopyBehind(where, (), f"{look}, and is not searched: {what_failed(error)}")
             return
         if found:
             reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the user can delete it.")

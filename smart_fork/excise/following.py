@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
+from indexer.failures import what_failed
 from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
@@ -132,7 +133,7 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     try:
         written = write(planned, change, f"{change.command} (followed {session.session_id})")
     except (SmartForkError, OSError) as error:
-        return [NotFollowed(str(copy), f"{str(error).rstrip('.')}: {again}.")]
+        return [NotFollowed(str(copy), f"{what_failed(error).rstrip('.')}: {again}.")]
     return [Followed(other.session_id, str(copy), len(planned.removed), written.snapshot), *written.beside]
 
 

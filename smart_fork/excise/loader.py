@@ -17,10 +17,12 @@ def auto(path: Path) -> Tool:
 
     Raises:
         Usage: nobody's.
+        OSError: it cannot be read.
     """
     for one in cutters():
         if one.detect(path):
             return one.tool
+    path.open("rb").close()
     raise Usage(
         f"could not detect tool format for {path}",
         advice(
@@ -66,6 +68,7 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
         return path
     found = sessions.locate(reference)
     if found.path is None:
+        sessions.refuse_unread(found)
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
     if AGENTS[found.agent].cutter is None:
         raise ForkRefused(

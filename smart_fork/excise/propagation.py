@@ -12,6 +12,7 @@ from pathlib import Path
 from indexer import kept_logs
 from indexer.changes import Report
 from indexer.embedder import ModelUnavailableError
+from indexer.failures import what_failed
 from indexer.lost_logs import erase_owed
 from indexer.markdown import export_path
 from indexer.paths import index_db
@@ -137,7 +138,7 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
         return Refreshed(updated=True, read=read, erased=erased, note=_embed())
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
-        return Refreshed(updated=False, note=f"{error}: {again}")
+        return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
 
 
 def remove(agent: AgentName, session_id: str) -> None:

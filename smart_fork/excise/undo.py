@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
+from indexer.failures import what_failed
 from indexer.shapes import dataclass
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
@@ -56,7 +57,7 @@ def rollback(
         try:
             done.append(_put_back_other(other, undoing))
         except (SmartForkError, OSError) as error:
-            left.append(NotFollowed(other.source_path, str(error)))
+            left.append(NotFollowed(other.source_path, what_failed(error)))
     with suppress(OSError):
         snapshots.prune(undoing.now)
     paths = [Path(one.path) for one in done]

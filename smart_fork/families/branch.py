@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from indexer.failures import next_step
+from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir, state_home
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
@@ -156,7 +156,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
         hint = f"Nothing was written. {next_step(error) or 'Try again.'}"
-        raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
+        raise SmartForkError(f"Failed to branch conversation: {what_failed(error)}", hint) from error
 
 
 def _within(session: Session, end: int, budget: Spending) -> Selected:

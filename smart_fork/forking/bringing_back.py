@@ -12,6 +12,7 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.compressed import Compressed, pieces
+from indexer.failures import what_failed
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from smart_fork.advice import advice
@@ -109,6 +110,6 @@ def _reading(copy: kept_logs.KeptLog) -> Iterator[None]:
         yield
     except OSError as error:
         raise NotFound(
-            f"The kept copy of {copy.session_id} cannot be used: {error}",
+            f"The kept copy of {copy.session_id} cannot be used: {what_failed(error)}",
             advice("`smart-fork show` reads the export.", tool="read_session reads the export."),
         ) from error

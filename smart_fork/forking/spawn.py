@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from indexer.failures import what_failed
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
@@ -108,7 +109,7 @@ def _result(
     except SmartForkError as error:
         return NotSpawned(index, error.code, error.message, error.hint)
     except (OSError, apsw.Error) as error:
-        text = f"{type(error).__name__}: {error}"
+        text = what_failed(error)
         hint = advice("`smart-fork doctor` checks every part.", tool="Start the others without it.")
         return NotSpawned(index, "unexpected", text, hint)
     return SpawnedWorker.numbered(index, as_worker(launched), notes)

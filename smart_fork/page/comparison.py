@@ -39,4 +39,5 @@ def write_page(workers: Sequence[Compared], path: Path) -> None:
     try:
         replace_file(path, [page(workers).encode("utf-8", "replace")])
     except (OSError, ValueError) as error:
-        raise SmartForkError(f"{path} cannot be written: {error}", "Name another file.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise SmartForkError(f"{path} cannot be written: {why}", "Name another file.") from error

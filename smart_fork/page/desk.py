@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from indexer.failures import next_step, what_failed
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.board import WorkerBoard
@@ -19,6 +21,8 @@ from smart_fork.page.frame import ServiceState, framed
 from smart_fork.page.renderer import HEADERS, PageValues, ProblemPage, rendered
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,15 @@ class Desk:
         """The page of what `work` gives, with the frame around it, answered `by`; or of what is wrong."""
         try:
             values, frame = await in_thread(lambda: (work(), self._frame()))
-        except SmartForkError as error:
+        except (SmartForkError, OSError) as error:
             return await self.problem(error)
         return by(template, values, frame, *more, status=status(values))
 
-    async def problem(self, error: SmartForkError) -> Response:
+    async def problem(self, error: SmartForkError | OSError) -> Response:
         """A page that says what is wrong, and what to do."""
+        if isinstance(error, OSError):
+            log.warning("a page cannot be shown", exc_info=error)
+            error = SmartForkError(what_failed(error), next_step(error))
         frame = await in_thread(self._frame)
         return rendered("problem.html", ProblemPage(error), frame, status=error.http_status)
 
@@ -71,7 +78,7 @@ class Desk:
         alike = same if unlike and not again else None
         try:
             await in_thread(partial(self.forms.send, request.url.path, form, partial(work, fields), alike=alike))
-        except SmartForkError as error:
+        except (SmartForkError, OSError) as error:
             return await self.problem(error)
         return RedirectResponse(shown.replace("{form}", form), 303, HEADERS)  # reloading what comes does nothing again
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from indexer.failures import what_failed
 from indexer.shapes import dataclass
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import SmartForkError, Usage
@@ -161,7 +162,7 @@ class Page:
             entry = await anyio.to_thread.run_sync(self.entries.new, address, project)
         except OSError as error:
             log.warning("no way in can be made: %s", error)
-            return JSONResponse({"error": str(error)}, 503)
+            return JSONResponse({"error": what_failed(error)}, 503)
         asyncio.get_running_loop().call_later(CODE_SECONDS + 1, self.entries.sweep)
         return JSONResponse({"file": str(entry.file), "page": address, "code": entry.code, "seconds": CODE_SECONDS})
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import apsw
 
 from indexer.damage import DamagedIndexError, open_sound
-from indexer.failures import is_damage, next_step
+from indexer.failures import is_damage, next_step, what_failed
 from indexer.paths import index_db
 from indexer.store.schema import NewerIndexError
 from indexer.store.sqlite import SqliteStore
@@ -61,4 +61,4 @@ def unavailable(error: Exception) -> IndexUnavailable:
             next_step(error, indexing=True)
             or f"Make {path.parent} writable, or set SMART_FORK_HOME to a writable folder."
         )
-    return IndexUnavailable(f"The index cannot be used: {error}", hint)
+    return IndexUnavailable(f"The index cannot be used: {what_failed(error)}", hint)

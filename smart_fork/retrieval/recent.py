@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from indexer.failures import what_failed
 from indexer.forgotten import forgotten
 from indexer.last_run import FailedLog
 from indexer.masking import Masked
@@ -112,8 +113,8 @@ def _sessions(
                 session = adapters[file.agent].glance(file.path)
             except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
                 log.info("%s is passed over: %s", file.path, error)
-                why = error.strerror if isinstance(error, OSError) else ""
-                odd.append(FailedLog(printable(file.location), printable(why or str(error) or type(error).__name__)))
+                why = (error.strerror if isinstance(error, OSError) else "") or what_failed(error)
+                odd.append(FailedLog(printable(file.location), printable(why)))
                 continue
         if session is not None:
             yield session

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from indexer import absent_model
 from indexer.changes import Progress
 from indexer.embedder import Embedder, ModelUnavailableError
-from indexer.failures import is_damage, next_step
+from indexer.failures import is_damage, next_step, what_failed
 from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.models import Beginning
 from indexer.project import Project
@@ -115,7 +115,7 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
             raise
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error, indexing=True)
-        why = f"The index could not be updated: {error}{'. ' if step else ''}{step}"
+        why = f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}"
         return Upkeep(None, why, absent)
     lacks = not indexed and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)

@@ -19,6 +19,7 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, ListRootsResult, ToolAnnotations
 
+from indexer.failures import next_step, what_failed
 from indexer.values import Value
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
@@ -193,3 +194,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except SmartForkError as error:
         raise ToolError(joined(error.message, error.hint)) from error
+    except OSError as error:
+        if permission.limited():
+            raise  # it may name a file of another project
+        raise ToolError(joined(what_failed(error), next_step(error))) from error

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
@@ -84,7 +85,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
     try:
         session = reader.read(path).session
     except OSError as error:
-        raise NotFound(f"The log cannot be read: {error}") from error
+        raise NotFound(f"The log cannot be read: {what_failed(error)}") from error
     if session is None:
         raise NotFound(f"No conversation in {path}")
     _check_within(session, root)

@@ -163,7 +163,11 @@ def _known() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {"version": _VERSION, "servers": {}}
     except (OSError, ValueError) as error:
-        raise SmartForkError(f"{_file()} cannot be read: {error}", "Remove it and log in again.") from error
+        from indexer.failures import next_step
+
+        why = error.strerror if isinstance(error, OSError) else error
+        step = next_step(error) or "Remove it and log in again."
+        raise SmartForkError(f"{_file()} cannot be read: {why}", step) from error
     if not (
         isinstance(said, dict) and isinstance(said.get("servers"), dict) and isinstance(said.get("begun", {}), dict)
     ):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
@@ -106,7 +107,7 @@ def _each(
             skipped = every and isinstance(error, NotSent | NothingToPush)
             found = NotPushed(reference, error.message, error.hint, error.code, skipped)
         except OSError as error:
-            found = NotPushed(reference, f"Its log cannot be read: {error}", "", "unreadable")
+            found = NotPushed(reference, f"Its log cannot be read: {what_failed(error)}", "", "unreadable")
         yield found
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from indexer.failures import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
 from smart_fork import permission, sessions
@@ -119,7 +120,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     except SmartForkError as error:
         return replace(one, notes=(*one.notes, error.message))
     except OSError as error:
-        return replace(one, notes=(*one.notes, f"Its log cannot be read: {error}"))
+        return replace(one, notes=(*one.notes, f"Its log cannot be read: {what_failed(error)}"))
     times = [turn.timestamp for turn in own if turn.timestamp]
     answer = next((turn.text for turn in reversed(own) if turn.role == "assistant" and turn.text), "")
     return replace(
@@ -142,7 +143,7 @@ def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, 
     try:
         files, text = difference(Path(worker.worktree), worker.base_commit, processes, patch=patch)
     except (SmartForkError, OSError) as error:
-        return replace(one, notes=(*one.notes, f"Its changes are not known: {error}"))
+        return replace(one, notes=(*one.notes, f"Its changes are not known: {what_failed(error)}"))
     diff = beginning(printable(mask(text.decode("utf-8", "replace"))), MAX_PATCH_CHARACTERS)
     added, removed = (sum(count or 0 for count in counts) for counts in _counts(files))
     return replace(one, files=files, lines_added=added, lines_removed=removed, diff=diff if patch else None)

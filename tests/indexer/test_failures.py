@@ -12,7 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer.failures import is_full, next_step, unwritable
+from indexer.failures import is_full, next_step, what_failed
+from indexer.files import staging_of
 from indexer.paths import state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
@@ -60,8 +61,26 @@ def test_who_does_not_index_is_told_to_try_again_and_of_the_file_that_it_is_abou
     assert told(errno.EROFS, str(ours / "workers.db")).startswith(f"Make {ours} writable")
 
 
-def test_an_error_of_a_read_only_file_system_names_what_cannot_be_written():
-    said = OSError(errno.EROFS, "Read-only file system", "/home/me/.claude/x")
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT])
+def test_an_error_of_the_system_is_told_by_its_file_and_without_a_class_or_a_number(number, tmp_path):
+    said = os.strerror(number)
+    name = f"{'x' * 60}.jsonl"
 
-    assert "/home/me/.claude/x cannot be written: Read-only file system" == unwritable(said)
-    assert "" == unwritable(OSError(errno.EROFS, "no name")) == unwritable(OSError(errno.ENOENT, "gone", "/x"))
+    assert f"{tmp_path}/x: {said}" == what_failed(OSError(number, said, str(tmp_path / "x")))
+    assert f"{tmp_path}/y: {said}" == what_failed(OSError(number, said, str(tmp_path / "x"), None, str(tmp_path / "y")))
+    assert f"{tmp_path}/x: {said}" == what_failed(OSError(number, said, staging_of(tmp_path / "x")))
+    assert f"{tmp_path}: {said}" == what_failed(OSError(number, said, str(staging_of(tmp_path / name))))
+    assert said == what_failed(OSError(number, said)) == what_failed(OSError(number, said, 3))
+
+
+def test_an_error_of_another_kind_is_told_by_what_it_says():
+    assert ("odd", "ValueError", "x") == tuple(map(what_failed, (ValueError("odd"), ValueError(), OSError("x"))))
+
+
+def test_of_what_is_to_be_written_the_folder_is_to_be_made_writable(home, tmp_path):
+    def told(path: Path) -> str:
+        return next_step(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)))
+
+    (tmp_path / "there").touch()
+    assert f"Make {tmp_path / 'there'} readable and writable for you." == told(tmp_path / "there")
+    assert f"Make {tmp_path} readable and writable for you." == told(tmp_path / "new")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import anyio
@@ -12,7 +14,7 @@ from mcp.server.mcpserver import Context
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.engines.base import collections
 from smart_fork.server import Server, create_server
-from smart_fork.server.calls import strict
+from smart_fork.server.calls import in_thread, strict
 from tests.smart_fork.client import answer, refusal
 
 TOOLS = {tool.name: tool for tool in create_server()._tool_manager.list_tools()}
@@ -177,3 +179,28 @@ def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
     assert told.content[0].text == (
         "broken failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
     )
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_file_that_cannot_be_read_is_named_with_the_next_step_to_who_may_know_it(
+    world, tmp_path, limited, monkeypatch
+):
+    monkeypatch.setattr("smart_fork.permission.limited", lambda: limited)
+
+    def unreadable() -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))
+
+    async def broken(ctx: Context[Any, Any]) -> None:
+        """Fail."""
+        await in_thread(unreadable)
+
+    async def talk() -> Any:
+        async with Client(Server("x", everything=True, tools=[strict(broken, "Broken")])) as client:
+            return await client.call_tool("broken", {})
+
+    told = anyio.run(talk)
+
+    named = f"{tmp_path / 'x'}: Permission denied. Make {tmp_path} readable and writable for you"
+    assert told.is_error
+    assert limited is not told.content[0].text.startswith(named)
+    assert limited is not (str(tmp_path) in told.content[0].text)

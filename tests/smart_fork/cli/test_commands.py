@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 
 import pytest
@@ -465,3 +467,19 @@ def test_what_cannot_be_read_is_said_and_is_not_taken_for_deleted(run, world, sh
     with pytest.raises(NotFound, match="cannot be read now"):
         sessions.read(sessions.Located("opencode", database.TOOLS, None))
     assert "none can be read" in {check.detail for check in doctor._logs()}
+
+
+def test_a_file_that_cannot_be_read_is_named_without_the_name_of_an_error(run, monkeypatch, tmp_path):
+    path = tmp_path / "x"
+
+    def refused(*_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("smart_fork.sessions.locate", refused)
+    said = run("show", "e3185b74")
+
+    assert (1, f"error: {path}: Permission denied\n") == (
+        said.code,
+        said.err[: len(f"error: {path}: Permission denied\n")],
+    )
+    assert f"Make {tmp_path} readable and writable for you." in said.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import sqlite3
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork import excise
+from smart_fork.agents import READERS
 from smart_fork.agents.cursor.loader import composers
 from smart_fork.agents.facets import cutter
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -38,6 +41,7 @@ from smart_fork.excise import (
 from smart_fork.excise.loader import located
 from smart_fork.excise.ranges import pieces
 from tests.indexer.masking.invented import KEY_BEGIN, KEY_END, made_up
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
 
 
@@ -426,3 +430,29 @@ def test_where_settings_were_moved_cursor_keeps_them_there(home, monkeypatch, sa
     monkeypatch.setenv("XDG_CONFIG_HOME", said.format(home))
 
     assert home / there / "Cursor/User/globalStorage/state.vscdb" == default_cursor_path()
+
+
+def test_a_log_that_cannot_be_read_is_neither_called_deleted_nor_of_another_form(world, shop, monkeypatch, run):  # noqa: F811
+    """Nobody may read the log, or the folder of all logs."""
+    session_id = world.claude(shop, "add retry", "done")
+    log = world.log_of(session_id)
+
+    def refusing(really):
+        def opened(path, *how, **more):
+            if str(path) == str(log):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return really(path, *how, **more)
+
+        return opened
+
+    with monkeypatch.context() as patched:
+        for owner in (os, io):
+            patched.setattr(owner, "open", refusing(owner.open))
+        said = run("excise", "list", str(log))
+    assert (1, True, True) == (said.code, f"{log}: Permission denied" in said.err, f"Make {log} readable" in said.err)
+
+    world.find("retry", shop)
+    log.unlink()
+    monkeypatch.setattr(READERS["claude"], "unread", lambda: "the folder cannot be read")
+    said = run("excise", "list", session_id)
+    assert (3, True) == (said.code, f"The log of {session_id} cannot be read now" in said.err)

@@ -379,6 +379,15 @@ def test_an_index_that_cannot_be_used_while_something_is_cut_is_erased_when_it_c
     assert END not in everything()
 
 
+def test_a_cut_that_the_index_could_not_follow_does_not_say_that_search_finds_nothing(world, session_id, run):  # noqa: F811
+    with opened() as store:
+        store.db.pragma("user_version", 999)
+
+    said = run("excise", "cut", "0", session_id, "--yes", "--force").err
+
+    assert (True, False) == ("Search can still find it." in said, "Search no longer finds it" in said)
+
+
 def test_a_damaged_index_goes_with_what_is_cut(world, session_id):
     whole = index_db().read_bytes()
     index_db().write_bytes(whole[:100] + b"?" * 3996 + whole[4096:])

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import conversation, renderer
 from smart_fork.page.conversation import leaving, reading
+from smart_fork.page.desk import Desk
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
+from smart_fork.page.frame import Frame, Framed, ServiceState
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
 from smart_fork.page.session import AddressedSession
@@ -292,3 +298,15 @@ def test_forks_stand_where_they_left():
     fork, other, early = (a_relative(name) for name in "abc")
 
     assert {2: [fork, other], 0: [early]} == leaving(reading(written), [(3, fork), (2, other), (1, early)])
+
+
+def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):
+    monkeypatch.setattr("smart_fork.page.desk.framed", lambda *_: Framed(Frame(0, 0, 0, "", ServiceState())))
+
+    def unreadable():
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))
+
+    said = anyio.run(partial(Desk(None, None, None).shown, "home.html", unreadable))
+
+    assert f"{tmp_path / 'x'}: Permission denied" in said.body.decode()
+    assert f"Make {tmp_path} readable and writable for you." in said.body.decode()
