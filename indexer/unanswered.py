@@ -6,8 +6,10 @@ gone on from is part of what came of it then; what was only typed again had no a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
+from indexer.patterns import late
 from indexer.transcripts.model import Exchange, Session, ToolResult, Turn
 from indexer.transcripts.ours import only_looks
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
@@ -18,8 +20,20 @@ _LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill 
 #: How the note on a command begins that has ended.
 _ENDED = "exit "
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
-#: An answer that is longer says something besides its question.
+#: An answer that is longer says something besides its question, or that it is not known.
 _SHORT = 120
+#: How it is said, in languages that people speak with agents.
+_NOT_KNOWN = late(
+    r"\b(?:do(?:n['\u2019]t| not) know|can(?:['\u2019]t|not) (?:tell|say)|no idea|(?:not |un)sure|"
+    r"could(?:n['\u2019]t| not) find|wei(?:\u00df|ss) (?:ich )?(?:es )?(?:leider )?nicht|keine ahnung|nicht sicher|"
+    r"sais pas|aucune idée|pas sûre?|no (?:lo )?sé|ni idea|no estoy segur[oa]|não (?:o )?sei|não tenho certeza|"
+    r"non (?:lo )?so|non saprei|nessuna idea|weet (?:ik )?(?:het )?niet|geen idee|nie wiem|bilmiyorum|"
+    "не знаю|не уверена?)\\b|不知道|不清楚|不确定|不確定|[分わ]かりません|[分わ]からない|知りません|"
+    "모르겠|모릅니다|لا أعرف|لا أعلم",
+    re.IGNORECASE,
+)
+#: A number, a path, a name of code: whoever names one knows something.
+_FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 
 
 def last_answered(session: Session) -> int | None:
@@ -63,7 +77,7 @@ def _is_answered(exchange: Exchange) -> bool:
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
-    if is_failure(spoken.text) or _only_asks_back(exchange, spoken.text):
+    if is_failure(spoken.text) or _only_asks_back(exchange, spoken.text) or _does_not_know(spoken.text):
         return False
     return any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
 
@@ -72,6 +86,11 @@ def _only_asks_back(exchange: Exchange, said: str) -> bool:
     """Whether the agent has looked at nothing, and said no more than one short question."""
     asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
+
+
+def _does_not_know(said: str) -> bool:
+    """Whether an answer says no more than that the agent does not know."""
+    return len(said) <= _SHORT and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
 
 
 def _only_looks(action: str) -> bool:

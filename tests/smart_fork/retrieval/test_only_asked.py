@@ -57,6 +57,12 @@ ONLY_ASKED = {
         "stopped": True,
     },
     "asked back": {"steps": (f"> {ASKED}", "Hello! How can I help you today?")},
+    "did not know": {"steps": (f"> {ASKED}", "I don\u2019t know how the uploader does that.")},
+    "looked, and did not know": {
+        "steps": (f"> {ASKED}", Did("Read", {"file_path": "upload.py"}, ""), "Not sure where that is, sorry.")
+    },
+    "did not know, in German": {"steps": (f"> {ASKED}", "Das weiß ich leider nicht.")},
+    "did not know, in Chinese": {"steps": (f"> {ASKED}", "我不知道。")},
     "greeted before": {"steps": ("> Hi!", "Hello! How can I help?", f"> {ASKED}"), "stopped": True},
 }
 
@@ -99,6 +105,17 @@ def test_an_answer_in_words_is_knowledge(world, shop):
     told = world.claude(shop, "How does the uploader retry?", "Five times, with exponential backoff, in upload.py.")
 
     (hit,) = world.find("How does the uploader retry?", shop)["results"]
+    assert (told, True) == (hit["session_id"], hit["score"] > FITS)
+
+
+@pytest.mark.parametrize("said", [
+    "I don't know all of it, but retry.py has the backoff.", "I don't know. `make retry` may do it.", "Not sure, 3 times?!",
+    f"I do not know who wrote the uploader, but it waits longer each time{', and longer' * 9}.",
+])  # fmt: skip
+def test_who_does_not_know_all_and_names_something_has_answered(world, shop, said):
+    told = world.claude(shop, ASKED, said)
+
+    (hit,) = world.find(ASKED, shop)["results"]
     assert (told, True) == (hit["session_id"], hit["score"] > FITS)
 
 
