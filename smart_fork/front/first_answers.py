@@ -21,6 +21,8 @@ CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118,
 #: Lets all tools be listed where no option says it.
 VARIABLE = "SMART_FORK_TOOLS"
 FEW, ALL = "few", "all"
+#: Where requests of a protocol without a handshake have what is said of the client.
+_ENVELOPE, _OF_THE_CLIENT = "io.modelcontextprotocol", ("protocolVersion", "clientInfo", "clientCapabilities")
 #: A message has one of these.
 _SPEAK = {"method", "result", "error"}
 
@@ -93,6 +95,7 @@ def greet(
         "resources/list": {"resources": catalogue["resources"]},
         "resources/templates/list": {"resourceTemplates": catalogue["resourceTemplates"]},
     }
+    discovered = catalogue["discovered"]
     hello = None
     for line in lines:
         message = _message(line)
@@ -102,14 +105,16 @@ def greet(
         if "id" not in message or "method" not in message:
             continue  # only a request is answered, and there is nobody yet who could be told anything
         method, params = message["method"], message.get("params") or {}
+        if hello is None and method == "server/discover" and _can_be_told(params, discovered):
+            _answer(message["id"], discovered, out)
+            continue
         if (method == "initialize") is (hello is None) and _is_plain(method, params) and _is_clean(line, params):
             if method == "initialize":
                 hello = line
                 known[method] = _welcome(catalogue, params["protocolVersion"])
             result = known.get(method)
             if result is not None:
-                said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-                _say(json.dumps(said, separators=(",", ":")).encode(), out)
+                _answer(message["id"], result, out)
                 continue
         return hello, line
     return hello, None
@@ -120,6 +125,11 @@ def _refuse(line: bytes, out: BinaryIO) -> None:
 
     if (answer := refusal(line)) is not None:
         _say(answer.line, out)
+
+
+def _answer(number: str | int, result: dict[str, Any], out: BinaryIO) -> None:
+    said = {"jsonrpc": "2.0", "id": number, "result": result}
+    _say(json.dumps(said, separators=(",", ":")).encode(), out)
 
 
 def _say(line: bytes, out: BinaryIO) -> None:
@@ -149,6 +159,16 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
         and isinstance(who.get("name"), str)
         and isinstance(who.get("version"), str)
     )
+
+
+def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
+    """Whether a client that looks which protocols we speak speaks one that needs no handshake, and says so."""
+    meta = params.get("_meta")
+    if params.keys() != {"_meta"} or not isinstance(meta, dict):
+        return False
+    version, client, abilities = (meta.get(f"{_ENVELOPE}/{name}") for name in _OF_THE_CLIENT)
+    who = isinstance(client, dict) and isinstance(client.get("name"), str) and isinstance(client.get("version"), str)
+    return who and isinstance(abilities, dict) and version in discovered["supportedVersions"]
 
 
 def _is_clean(line: bytes, params: dict[str, Any]) -> bool:

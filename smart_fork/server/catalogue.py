@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 from mcp import Client
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from smart_fork.server import FEW, create_server
 
@@ -19,11 +19,15 @@ FILE = Path(__file__).parents[1] / "front" / "mcp.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """The versions of the protocol that begin with a handshake, its answer, all tools, and which few are listed."""
+    """The versions of the protocol that begin with a handshake, its answer, what the others answer to who discovers the
+    server, all tools, and which few are listed.
+    """
     return anyio.run(_asked)
 
 
 async def _asked() -> dict[str, Any]:
+    async with Client(create_server(everything=True), mode="auto") as client:
+        discovered = await client.session.send_discover(LATEST_MODERN_VERSION)
     async with Client(create_server(everything=True), mode="legacy") as client:
         tools, prompts, server = await client.list_tools(), await client.list_prompts(), client.server_info
         resources, templates = await client.list_resources(), await client.list_resource_templates()
@@ -37,6 +41,7 @@ async def _asked() -> dict[str, Any]:
         return {
             "versions": list(HANDSHAKE_PROTOCOL_VERSIONS),
             "welcome": welcome,
+            "discovered": discovered,
             "few": list(FEW),
             "tools": tools.model_dump(mode="json", by_alias=True, exclude_none=True)["tools"],
             "prompts": prompts.model_dump(mode="json", by_alias=True, exclude_none=True)["prompts"],

@@ -60,6 +60,45 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
     assert whole == thin
 
 
+def discover(number: int, **meta: object) -> dict:
+    """What a client asks first that can do without a handshake."""
+    of_the_client = {
+        "protocolVersion": "2026-07-28",
+        "clientInfo": {"name": "x", "version": "1"},
+        "clientCapabilities": {},
+    }
+    meta = {f"io.modelcontextprotocol/{name}": value for name, value in (of_the_client | meta).items()}
+    return request(number, "server/discover", _meta=meta)
+
+
+def test_who_discovers_the_server_is_told_what_the_whole_server_says(shop, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    answers = []
+    for options in ((), ("-v",)):
+        program = [sys.executable, "-m", "smart_fork", *options, "mcp"]
+        with McpProcess(program, cwd=shop, env=os.environ, greeted=False) as server:
+            answers.append(server._ask("server/discover", **discover(1)["params"]))
+
+    thin, whole = answers
+    assert whole == thin
+
+
+def test_who_discovers_the_server_may_begin_with_the_handshake_all_the_same():
+    (found, welcome, tools), hello, rest = said(discover(1), INITIALIZE, request(2, "tools/list"))
+
+    assert ["2026-07-28"] == found["result"]["supportedVersions"]
+    assert "smart-fork" == welcome["result"]["serverInfo"]["name"]
+    assert tools["result"]["tools"]
+    assert (INITIALIZE, None) == (json.loads(hello), rest)
+
+
+@pytest.mark.parametrize("meta", [{"protocolVersion": "2099-01-01"}, {"clientInfo": {}}, {"clientCapabilities": None}])
+def test_who_discovers_the_server_in_another_way_is_left_to_it(meta):
+    answers, hello, rest = said(discover(1, **meta))
+
+    assert ([], None, discover(1, **meta)) == (answers, hello, json.loads(rest))
+
+
 def test_who_begins_as_all_do_is_answered_at_once():
     begins = (INITIALIZE, told("notifications/initialized"), request("p", "ping"), request(7, "tools/list"))
     (welcome, ping, tools, *none), *_ = said(
