@@ -67,7 +67,7 @@ def read_logs(
             except OSError as error:
                 if is_full(error):
                     raise
-                report.failed[str(file.path)] = what_failed(error)
+                report.failed[str(file.path)] = what_failed(error).removeprefix(f"{file.path}: ")
                 log.warning("cannot read %s: %s", file.path, error)
             except Exception as error:  # one odd log must never keep all others out of the index
                 if is_of_the_store(error):  # and no log may be taken for odd because the disk is full

@@ -211,11 +211,11 @@ def test_a_log_that_cannot_be_opened_is_tried_again(store, monkeypatch):
     path = claude_log(ONE, "/work/a", "first")
 
     def denied(*_, **__):
-        raise PermissionError(13, "Permission denied")
+        raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
         patch.setattr(ClaudeAdapter, "read", denied)
-        assert [str(path)] == list(run(store).failed)
+        assert {str(path): "Permission denied"} == run(store).failed
     assert 1 == run(store).sessions
 
 
