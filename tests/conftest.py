@@ -71,7 +71,11 @@ _HOMES = count()
 # A worker of the suite keeps all that it has collected: to look through that again and again took a tenth of its time.
 gc.set_threshold(20_000, 50, 100)
 
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=drilled(60, 40))
+#: On a busy machine to make examples may take seconds, and says nothing.
+UNHURRIED = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "ci", deadline=None, derandomize=True, max_examples=drilled(60, 40), suppress_health_check=UNHURRIED
+)
 hypothesis.settings.load_profile("ci")
 
 

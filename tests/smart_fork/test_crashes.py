@@ -20,7 +20,7 @@ from tests.smart_fork.forks import eventually
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.
-CRASHES = drilled(10, 4)
+CRASHES = drilled(10, 2)
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
 AGENT = """#!{python}
 import datetime, json, os, shlex, subprocess, sys, uuid
@@ -59,7 +59,7 @@ for line in sys.stdin:
 SERVE = [
     "import indexer.models as e; from tests.smart_fork.world import WordsModel",
     "e.configured_embedder = lambda **_: WordsModel()",
-    "from smart_fork.server import run_stdio; run_stdio()",
+    "from smart_fork.server import Begun, run_stdio; run_stdio(Begun())",
 ]
 
 

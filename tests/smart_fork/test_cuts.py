@@ -28,6 +28,7 @@ from smart_fork.service.records import JsonLines
 from smart_fork.snippets import quoted, snippet
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
+from tests.drilled import drilled
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
 
 SECRETS = {
@@ -41,6 +42,8 @@ SECRETS = {
 every_secret = pytest.mark.parametrize(("before", "secret"), SECRETS.values(), ids=SECRETS.keys())
 #: So much of a token says what it is, not what is in it.
 PREFIX = 12
+#: Every offset is tried with some of the limits; `SMART_FORK_DRILLS=all` tries it with each.
+EACH = drilled(1, 3)
 
 
 def shown_in(secret: str, text: str) -> list[str]:
@@ -50,9 +53,10 @@ def shown_in(secret: str, text: str) -> list[str]:
 
 
 def texts(before: str, secret: str, limit: int) -> Iterator[str]:
-    """A secret at every offset at which a cut at `limit` goes through it, or close by."""
+    """A secret at the offsets at which a cut at `limit` goes through it, or close by: which third, depends on the limit."""
     words = "fix the retry of the uploader that gave up on us again " * (limit // 50 + 2)
-    for start in range(max(0, limit - len(before) - min(len(secret), 250) - 6), limit + 6):
+    first = max(0, limit - len(before) - min(len(secret), 250) - 6)
+    for start in range(first + limit % EACH, limit + 6, EACH):
         filler = words[:start]
         yield f"{filler[:-1]} {before}{secret} and so on, said at some length to be longer than that {words}"
 
@@ -108,7 +112,7 @@ def test_no_cut_shows_a_piece_of_a_secret(limit, shown, before, secret):
 @every_secret
 def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret):
     with Registry() as registry:
-        for text in list(texts(before, secret, 200))[::9]:
+        for text in list(texts(before, secret, 200))[:: 9 // EACH]:
             worker = registry.add("claude", source_session_id="s", place="tmux", cwd=home, prompt=text, name=text)
             told = described(worker, Seen("running", "working", ""))
             assert [] == shown_in(secret, told.prompt + told.name)
@@ -117,7 +121,7 @@ def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret)
 @every_secret
 def test_a_token_that_was_cut_before_we_saw_it_is_masked(before, secret):
     for length in range(PREFIX + 6, len(secret)):
-        for dots in ("", "…", "..."):
+        for dots in ("", "…", "...")[length % EACH :: EACH]:
             assert [] == shown_in(secret, mask_cut(f"fix it with {before}{secret[:length]}{dots}"))
 
 

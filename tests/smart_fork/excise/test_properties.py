@@ -32,9 +32,10 @@ from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.plan import plan
 from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.soundness import broken_links
+from tests.drilled import drilled
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus"
-CUTS, PARTS = 300, 3
+CUTS, PARTS = drilled(300, 90), 3
 
 NAMES = [f"n{number}" for number in range(12)]
 CALLS = ["", *(f"t{number}" for number in range(6))]
