@@ -157,7 +157,8 @@ def _no_ones_console() -> Iterator[None]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Programs of this test end with Ctrl-C, also where the suite runs in the background, which the shell keeps from it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Programs of this test end with Ctrl-C or the terminal, also where the suite runs in the background without them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in zip((signal.SIGINT, signal.SIGHUP), before, strict=True):
+        signal.signal(number, handler)

@@ -26,7 +26,7 @@ SIZE = 8
 _MOST = 1 << 16
 _SEPARATOR = b"\0"
 #: Signals that are passed on, by number: HUP, INT, QUIT, USR1, USR2, TERM.
-_PASSED_ON = (1, 2, 3, 10, 12, 15)
+PASSED_ON = (1, 2, 3, 10, 12, 15)
 _sent: list[int] = []
 
 
@@ -66,7 +66,8 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
         mask = os.umask(0o077)
         os.umask(mask)
         package = sys.modules["__main__"].__package__ or ""  # messages name the program by it
-        fields = [package, str(mask), str(os.getpriority(os.PRIO_PROCESS, 0)), str(len(arguments)), *arguments]
+        fields = [package, str(mask), str(os.getpriority(os.PRIO_PROCESS, 0)), _ignored(), str(len(arguments))]
+        fields += arguments
         fields += [f"{name}={value}" for name, value in os.environ.items()]
         body = packed(fields)
         streams = [(SOL_SOCKET, SCM_RIGHTS, b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2, here)))]
@@ -74,6 +75,13 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
         line.sendall(body)
     finally:
         os.close(here)
+
+
+def _ignored() -> str:
+    """Return the signals that are ignored, as after ``nohup``: what a command starts ignores them too."""
+    import signal
+
+    return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 
 def packed(fields: Sequence[str]) -> bytes:
@@ -89,7 +97,7 @@ def unpacked(body: bytes) -> list[str]:
 def _pass_signals_on(line: Socket) -> None:
     import signal
 
-    for number in _PASSED_ON:
+    for number in PASSED_ON:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda given, _: _send(line, given))
 
@@ -163,7 +171,7 @@ def _become(fields: list[str]) -> OSError:
     directory, count, *rest = fields
     argv, variables = rest[: int(count)], rest[int(count) :]
     before = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
-    handlers = {number: signal.getsignal(number) for number in _PASSED_ON}
+    handlers = {number: signal.getsignal(number) for number in PASSED_ON}
     for number, handler in handlers.items():
         if handler != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

@@ -34,6 +34,7 @@ from smart_fork.preload.client import (
     ENDED,
     FAILED,
     GO,
+    PASSED_ON,
     READY,
     REFUSED,
     SIZE,
@@ -174,11 +175,15 @@ class _Keeper:
 
 
 class _Asked:
-    """A command as it was asked for: program, umask, priority, arguments, variables, streams and directory."""
+    """A command as it was asked for.
+
+    It has a program, umask, priority, ignored signals, arguments, variables, streams and a directory.
+    """
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
-        self.package, mask, priority, count, *rest = fields
+        self.package, mask, priority, ignored, count, *rest = fields
         self.umask, self.priority, number = int(mask), int(priority), int(count)
+        self.ignored = frozenset(map(int, ignored.split()))
         self.arguments = rest[:number]
         self.variables = dict(one.split("=", 1) for one in rest[number:])
         self.descriptors = descriptors
@@ -293,7 +298,10 @@ def _take_over(asked: _Asked) -> None:
     time.tzset()
     sys.argv = asked.arguments
     sys.modules["__main__"].__package__ = asked.package
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in PASSED_ON:  # the preloader may have been started by somebody who ignores others
+        signal.signal(number, signal.SIG_IGN if number in asked.ignored else signal.SIG_DFL)
+    if signal.SIGINT not in asked.ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
     sys.stdout = _text(1, sys.stdout)
     sys.stderr = _text(2, sys.stderr)

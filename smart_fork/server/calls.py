@@ -19,7 +19,6 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, ListRootsResult, ToolAnnotations
 
-from indexer.failures import next_step, what_failed
 from indexer.values import Value
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
@@ -197,4 +196,6 @@ async def in_thread(work: Callable[[], T]) -> T:
     except OSError as error:
         if permission.limited():
             raise  # it may name a file of another project
+        from indexer.failures import next_step, what_failed  # with the database
+
         raise ToolError(joined(what_failed(error), next_step(error))) from error

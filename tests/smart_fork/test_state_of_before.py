@@ -50,6 +50,7 @@ def run() -> Iterator[Run]:
         with tarfile.open(PACKED) as packed:
             packed.extractall(HOME.parent, filter="data")
         env = {"PATH": os.environ["PATH"], "HOME": str(HOME), "SMART_FORK_HOME": str(HOME / ".smart-fork")}
+        env |= {"SMART_FORK_PRELOAD": "off", "SMART_FORK_BACKGROUND": "0"}  # nothing goes on in a home that is removed
 
         def run(*words: str) -> Any:
             command = [sys.executable, "-m", "smart_fork", *words, "--json"]

@@ -169,7 +169,7 @@ def test_ctrl_c_reaches_the_command(preloader, interruptible, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloader, tmp_path, number):
+def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloader, interruptible, tmp_path, number):
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: len(preloader.waiting()) == 3)
     caller.send_signal(number)
@@ -312,13 +312,12 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
     monkeypatch.delenv("SMART_FORK_BACKGROUND", raising=False)
     (home / ".smart-fork").mkdir(mode=0o700)
     Preloader(home).end()
+    others = set(psutil.Process().children())
 
     begin()
 
-    def keeps_others_waiting(one: psutil.Process) -> bool:
-        return "smart_fork.preload.server" in arguments(one) and bool(one.children())
-
-    (another,) = until(lambda: [one for one in psutil.Process().children() if keeps_others_waiting(one)])
+    (another,) = until(lambda: {one for one in psutil.Process().children() if one.children()} - others)
+    assert "smart_fork.preload.server" in arguments(another)
     another.kill()
     another.wait()
 
@@ -354,3 +353,19 @@ def test_a_signal_ends_a_server_and_the_process_that_waited(preloader, tmp_path,
 
         assert -number == server.process.wait(60)
         until(lambda: not serving(preloader, tmp_path))
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_signal_that_the_caller_ignores_does_not_end_its_command(preloader, tmp_path, ignored):
+    """As after ``nohup``. It makes no difference what whoever has started the preloader ignores."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)
+        (command,) = until(lambda: serving(preloader, tmp_path))
+        caller.send_signal(signal.SIGHUP)
+        caller.communicate(b"{}", timeout=120)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert caller.returncode == (2 if ignored else -signal.SIGHUP)
+    until(lambda: not command.is_running())
