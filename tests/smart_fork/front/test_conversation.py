@@ -94,7 +94,7 @@ def test_what_is_written_with_the_first_question_is_read_by_the_whole_server(wor
         begin = [INITIALIZE, told("notifications/initialized"), call(1, "list_sessions"), call(2, "list_sessions")]
         agent.process.stdin.write(b"".join(json.dumps(one).encode() + b"\n" for one in begin) + last[:20])
         agent.process.stdin.flush()
-        assert [0, 1, 2] == [message["id"] for message in hear(agent, 3)]
+        assert {0, 1, 2} == {message["id"] for message in hear(agent, 3)}
         say(agent, last[20:])
 
         assert [3] == [message["id"] for message in hear(agent, 1)]

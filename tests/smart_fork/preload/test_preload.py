@@ -363,7 +363,9 @@ def test_a_signal_that_the_caller_ignores_does_not_end_its_command(preloader, tm
         caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)
         (command,) = until(lambda: serving(preloader, tmp_path))
         caller.send_signal(signal.SIGHUP)
-        caller.communicate(b"{}", timeout=120)
+        if not ignored:
+            caller.wait(120)
+        caller.communicate(b"{}" if ignored else b"", timeout=120)
     finally:
         signal.signal(signal.SIGHUP, before)
 

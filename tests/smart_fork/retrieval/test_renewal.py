@@ -66,7 +66,7 @@ def test_after_it_has_finished_it_runs_again_when_it_is_due(program):
     ("problem", "said"),
     [
         (IndexBusyError("another process is indexing"), "another process has the search program read the exports"),
-        (ProgramFailed("qmd embed failed: no model", "`qmd pull` brings it."), "qmd embed failed: no model `qmd pull` brings it."),
+        (ProgramFailed("qmd embed failed: no model", "`qmd pull` brings it."), "qmd embed failed: no model. `qmd pull` brings it."),
         (ValueError("odd"), "the search program has not read the exports"),
     ],
 )  # fmt: skip

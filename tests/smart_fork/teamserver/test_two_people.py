@@ -344,12 +344,12 @@ def forked(monkeypatch):
     """Forks that are not started: which session each would be of, and what was said in it."""
     asked = []
 
-    def fork_session(session_id, options, **more):
-        (log,) = Path.home().glob(f".c*/**/*{session_id}.jsonl")
-        asked.append((session_id, said("claude", log)))
-        if options.prompt == "fail":
+    def fork_session(request):
+        (log,) = Path.home().glob(f".c*/**/*{request.session}.jsonl")
+        asked.append((request.session, said("claude", log)))
+        if request.options.prompt == "fail":
             raise ForkRefused("It does not start.")
-        return a_fork(session_id, new_session_id="new", command="claude", cwd=more["cwd"])
+        return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return asked
