@@ -153,7 +153,7 @@ def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str
     from indexer.embedder import packaged_model
 
     own = folder / "frameworks"
-    shutil.copytree(environment["SMART_FORK_HOME"], own)
+    shutil.copytree(environment["SMART_FORK_HOME"], own, ignore=shutil.ignore_patterns("preload"))
     environment = environment | {"SMART_FORK_HOME": str(own), "SMART_FORK_MODEL": str(packaged_model())}
     subprocess.run([sys.executable, "-m", "smart_fork", "index", "run"], env=environment, check=True, stdout=sys.stderr)
     return environment
