@@ -246,19 +246,15 @@ class SystemProcesses:
         self._started[process.pid] = process
         return process.pid
 
-    def converse(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], quiet: bool = False
-    ) -> subprocess.Popen[bytes]:
-        """Start a program that is talked to, over its input and output.
-
-        What it complains of goes where ours does, or with `quiet` nowhere.
+    def converse(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start a program that is talked to, over its input and output. What it complains of goes nowhere.
 
         Raises:
             ProgramMissing, ProgramFailed, NotFound: as `Processes.run`.
         """
         try:
-            pipe, errors = subprocess.PIPE, subprocess.DEVNULL if quiet else None
-            return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=errors)
+            pipe = subprocess.PIPE
+            return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
 

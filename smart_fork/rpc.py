@@ -52,10 +52,6 @@ class RpcMessage:
         """What goes with it."""
         return self.content.get("params") or {}
 
-    def with_id(self, number: Id) -> RpcMessage:
-        """The same under another id."""
-        return made(self.content | {"id": number})
-
 
 def made(content: dict[str, Any]) -> RpcMessage:
     """A message of ours."""

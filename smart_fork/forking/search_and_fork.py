@@ -12,7 +12,7 @@ from pathlib import Path
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
-from smart_fork.agents.options import PLACES
+from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import named
@@ -120,7 +120,7 @@ def _fork_request(  # noqa: PLR0917 - what it is made of
     spent = Spending(choice.budget or Wanted(LEAST), request.intent, request.also or (), engine)
     return ForkRequest(
         sessions[0],
-        replace(choice.options, prompt=choice.options.prompt or request.intent),
+        _options(request, choice),
         at=choice.at if isinstance(choice.at, int) else None,
         through=through,
         merge=tuple(sessions[1:]),
@@ -131,6 +131,11 @@ def _fork_request(  # noqa: PLR0917 - what it is made of
         preview=spent,
         caller_session_id=caller_session_id,
     )
+
+
+def _options(request: FindRequest, choice: ForkChoice) -> Options:
+    """What is said of the worker: its prompt is the intent where none is given."""
+    return replace(choice.options, prompt=choice.options.prompt or request.intent)
 
 
 def _forked(request: ForkRequest) -> Forked:
@@ -183,9 +188,12 @@ def _check_startable(hit: Hit, request: FindRequest, choice: ForkChoice) -> None
     from smart_fork.forking.launch import check_startable
 
     if hit.origin is None:
-        asked = replace(choice.options, prompt=choice.options.prompt or request.intent)
         check_startable(
-            hit.session_id, asked, cwd=request.project_path, as_agent=choice.as_agent, dry_run=choice.dry_run
+            hit.session_id,
+            _options(request, choice),
+            cwd=request.project_path,
+            as_agent=choice.as_agent,
+            dry_run=choice.dry_run,
         )
 
 

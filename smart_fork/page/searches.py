@@ -13,9 +13,9 @@ from smart_fork.page.facets import Facet, chosen, facets, narrowed
 from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, RecentSession
-from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.team.beside import beside
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -106,10 +106,8 @@ def _search(search: SearchPage, engine: Engine) -> Answer:
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.request import FindRequest
 
-    if search.project and is_known():
-        from smart_fork.team.find import TeamSearch
-
-        engine = replace(engine, elsewhere=TeamSearch())
+    if search.project:
+        engine = replace(engine, elsewhere=beside())
     question = FindRequest(
         search.q,
         agent_type=search.agent or "all",

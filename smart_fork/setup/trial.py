@@ -135,7 +135,7 @@ class _Server:
 
 @contextmanager
 def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_Server]:
-    process: Any = SystemProcesses().converse(argv, cwd=folder, env=env, quiet=True)
+    process: Any = SystemProcesses().converse(argv, cwd=folder, env=env)
     late = threading.Timer(SECONDS, process.kill)
     late.start()
     try:
