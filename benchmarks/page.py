@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import smart_fork
 from smart_fork.demo import write_demo_home
-from smart_fork.demo.clock import random_id
-from smart_fork.demo.script import CommandRun, FileEdit, Read, Say, Scripted, asked
+from tests.demo_logs import write_more
+from tests.demo_logs.script import CommandRun, FileEdit, Read, Say, Scripted, asked
 from tests.e2e.browsing import browser, chromium, enter
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def main() -> None:
     sizes = [1, *given.exchanges]
     with tempfile.TemporaryDirectory() as place:
         more = [*(scripted(size) for size in sizes), *(alike(number) for number in range(HITS + 10))]
-        demo = write_demo_home(Path(place) / "you", more=more)
+        demo = write_demo_home(Path(place) / "you")
+        write_more(demo, more)
         served = Served(demo.home)
         (served.state / "config.toml").write_text(f'[service]\nprojects = ["{demo.project}"]\n', encoding="utf-8")
         with served as service, browser(program) as one:
@@ -188,7 +189,7 @@ def _way_in(service: Served) -> str:
 def _measured(page: Page, url: str, exchanges: int, rounds: int) -> dict[str, Any]:
     paints, reads, longest, packed, whole = [], [], [], 0, 0
     for _ in range(rounds):
-        answer = page.goto(f"{url}/session/claude/{random_id('demo', f'long-{exchanges}')}")
+        answer = page.goto(f"{url}/session/claude/{session_id(f'long-{exchanges}')}")
         assert answer is not None
         text = answer.body()
         page.evaluate(SEEN)

@@ -1,27 +1,21 @@
 """Made-up sessions of both agents in a home of their own, to see the main job done without any history.
 
-`script` says what a session is made of, `parcel` and `harbor` are the sessions about two repositories, and `claude_log`
-and `codex_log` write them as the agents do.
+They lie in `sessions` as the agents write them. `write_demo_home` puts in what differs from home to home: directories,
+commits and times.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from indexer.shapes import dataclass
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.demo import harbor, parcel
-from smart_fork.demo.claude_log import ClaudeLog, subagent_id
-from smart_fork.demo.clock import DemoClock, ordered_id, random_id
-from smart_fork.demo.codex_log import CodexLog, ParentMark
-from smart_fork.demo.script import Scripted
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import SystemProcesses
 
@@ -31,8 +25,18 @@ __all__ = ["DemoHome", "write_demo_home"]
 Git = Callable[[Sequence[str], Path], str]
 
 INTENT = "let the downloader retry with backoff when the network is shaky"
-ANSWER = parcel.RETRIES
+ANSWER = "70f1a07f-1a59-41fc-af14-ca651da4b1a0"
+REPOSITORIES = ("parcel", "harbor")
 GIT_SECONDS = 30.0
+_SESSIONS = Path(__file__).parent / "sessions"
+#: The present of these files: times and ids that are times are as far from it as they are from now in a home.
+_WRITTEN = datetime(2026, 1, 30, 12, tzinfo=UTC)
+_MOMENT = re.compile(
+    rb'(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)|(?P<key>"(?:started|completed)_at":)(?P<seconds>\d+)'
+    rb"|(?P<id>[0-9a-f]{8}-[0-9a-f]{4})(?=-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+)
+#: What a fork of Codex says of its parent's file, whose size depends on the directory.
+_PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,"end_byte_offset":)"{{size of it}}"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,8 @@ def run_git(arguments: Sequence[str], directory: Path) -> str:
     return done.text
 
 
-def write_demo_home(
-    home: Path, *, now: datetime | None = None, git: Git = run_git, more: Sequence[Scripted] = ()
-) -> DemoHome:
-    """Write two repositories and the sessions about them below `home`, the last some days before `now`; then `more`.
+def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_git) -> DemoHome:
+    """Write two repositories and the sessions about them below `home`, the last some days before `now`.
 
     The ids are the same every time for Claude Code, and depend on `now` for Codex, whose ids are times.
 
@@ -73,96 +75,65 @@ def write_demo_home(
         ProgramFailed: git failed.
         OSError: `home` cannot be written to.
     """
-    writer = _Writer(home.resolve(), now or datetime.now(UTC), git)
-    for content in (parcel, harbor):
-        writer.write_repository(content.REPOSITORY)
-        for scripted in content.SESSIONS:
-            writer.write_session(scripted)
-    for scripted in more:
-        writer.write_session(scripted)
-    return DemoHome(
-        writer.home,
-        tuple(repository for repository, _ in writer.repositories.values()),
-        INTENT,
-        writer.ids[ANSWER.name],
-        writer.repositories[ANSWER.repository][0],
-    )
-
-
-@dataclass(slots=True)
-class _Writer:
-    """What has been written so far: repositories with their commits, and by session name the ids and records."""
-
-    home: Path
-    now: datetime
-    git: Git
-    repositories: dict[str, tuple[Path, str]] = field(default_factory=dict)
-    ids: dict[str, str] = field(default_factory=dict)
-    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    tokens: dict[str, int] = field(default_factory=dict)
-
-    def write_repository(self, name: str) -> None:
-        folder = self.home / "repos" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "README.md").write_text(f"# {name}\n", encoding="utf-8")
-        self.git(["init", "--quiet", "--template="], folder)
-        self.git(["symbolic-ref", "HEAD", "refs/heads/main"], folder)
-        self.git(["add", "README.md"], folder)
-        author = ["-c", "user.name=Demo", "-c", "user.email=demo@example.com"]
-        self.git([*author, "commit", "--quiet", "--message", f"Start {name}"], folder)
-        self.repositories[name] = (folder, self.git(["rev-parse", "HEAD"], folder))
-
-    def write_session(self, scripted: Scripted) -> None:
-        clock = DemoClock(self.now - timedelta(days=scripted.days_ago))
-        if scripted.agent == "claude":
-            self._write_claude(scripted, clock)
+    home, later = home.resolve(), (now or datetime.now(UTC)) - _WRITTEN
+    known = {"{{home}}": _in_json(str(home)), "{{home, quoted}}": _in_json(_in_json(str(home)))}
+    for name in REPOSITORIES:
+        known[f"{{{{commit of {name}}}}}"] = _write_repository(home / "repos" / name, git)
+    sizes: dict[bytes, int] = {}
+    for file in sorted(_SESSIONS.rglob("*.jsonl")):  # a fork of Codex is younger than its parent
+        text = file.read_bytes()
+        for mark, value in known.items():
+            text = text.replace(mark.encode(), value.encode())
+        text = _MOMENT.sub(lambda found: _moved(found, later), text)
+        text = _PARENT_SIZE.sub(lambda found: found[1] + str(sizes[found[2]]).encode(), text)
+        agent, *place = file.relative_to(_SESSIONS).parts
+        if agent == "claude":
+            path = home.joinpath(".claude/projects", slug(str(home / "repos" / place[0])), *place[1:])
         else:
-            self._write_codex(scripted, clock)
-
-    def _write_claude(self, scripted: Scripted, clock: DemoClock) -> None:
-        session_id = random_id("demo", scripted.name)
-        cwd = str(self.repositories[scripted.repository][0])
-        folder = self.home / ".claude" / "projects" / slug(cwd)
-        if scripted.subagent:
-            agent = subagent_id(scripted)
-            records = ClaudeLog(scripted, session_id, cwd, DemoClock(clock.now)).write_subagent(agent)
-            _save(folder / session_id / "subagents" / f"agent-{agent}.jsonl", records, clock.now)
-        records = ClaudeLog(scripted, session_id, cwd, clock).write(self.records.get(scripted.fork_of, ()))
-        _save(folder / f"{session_id}.jsonl", records, clock.now)
-        self.ids[scripted.name], self.records[scripted.name] = session_id, records
-
-    def _write_codex(self, scripted: Scripted, clock: DemoClock) -> None:
-        start = clock.now
-        session_id = ordered_id(start, "demo", scripted.name)
-        folder, commit = self.repositories[scripted.repository]
-        local = start.astimezone()
-        base = None
-        if scripted.fork_of:
-            before = self.records[scripted.fork_of]
-            base = ParentMark(
-                self.ids[scripted.fork_of], len(before), len(_lines(before)), self.tokens[scripted.fork_of]
-            )
-        log = CodexLog(scripted, session_id, str(folder), clock, commit)
-        records = log.write(paginated=scripted.name in _PAGINATED, base=base)
-        day = self.home / ".codex" / "sessions" / local.strftime("%Y/%m/%d")
-        _save(day / f"rollout-{local:%Y-%m-%dT%H-%M-%S}-{session_id}.jsonl", records, clock.now)
-        self.ids[scripted.name], self.records[scripted.name] = session_id, records
-        self.tokens[scripted.name] = log.tokens
+            path = _rollout(home, text)
+            sizes[path.stem[-36:].encode()] = len(text)
+        _save(path, text)
+    repositories = tuple(home / "repos" / name for name in REPOSITORIES)
+    return DemoHome(home, repositories, INTENT, ANSWER, repositories[0])
 
 
-#: Codex sessions that are a fork, or have one: only numbered records can be shared.
-_PAGINATED = {
-    name for scripted in parcel.SESSIONS if scripted.agent == "codex" for name in (scripted.name, scripted.fork_of)
-}
+def _write_repository(folder: Path, git: Git) -> str:
+    """The commit of a new repository."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(f"# {folder.name}\n", encoding="utf-8")
+    git(["init", "--quiet", "--template="], folder)
+    git(["symbolic-ref", "HEAD", "refs/heads/main"], folder)
+    git(["add", "README.md"], folder)
+    author = ["-c", "user.name=Demo", "-c", "user.email=demo@example.com"]
+    git([*author, "commit", "--quiet", "--message", f"Start {folder.name}"], folder)
+    return git(["rev-parse", "HEAD"], folder)
 
 
-def _lines(records: list[dict[str, Any]]) -> bytes:
-    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+def _in_json(text: str) -> str:
+    return orjson.dumps(text).decode()[1:-1]
 
 
-def _save(path: Path, records: list[dict[str, Any]], changed: datetime) -> None:
+def _moved(found: re.Match[bytes], later: timedelta) -> bytes:
+    if found["stamp"]:
+        moment = datetime.fromisoformat(found["stamp"].decode()) + later
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".encode()
+    if found["id"]:
+        milliseconds = f"{int(found['id'].replace(b'-', b''), 16) + later // timedelta(milliseconds=1):012x}"
+        return f"{milliseconds[:8]}-{milliseconds[8:]}".encode()
+    return found["key"] + str(int(found["seconds"]) + round(later.total_seconds())).encode()
+
+
+def _rollout(home: Path, text: bytes) -> Path:
+    """Where Codex keeps a session: its file is called by the local time of its start."""
+    about = orjson.loads(text[: text.index(b"\n")])["payload"]
+    start = datetime.fromisoformat(about["timestamp"]).astimezone()
+    return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
+
+
+def _save(path: Path, text: bytes) -> None:
     """Write a log that only its owner can read, as the agents do, last changed when its last record was made."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
-    path.write_bytes(_lines(records))
-    os.utime(path, (changed.timestamp(), changed.timestamp()))
+    path.write_bytes(text)
+    last = max(datetime.fromisoformat(found["stamp"].decode()) for found in _MOMENT.finditer(text) if found["stamp"])
+    os.utime(path, (last.timestamp(), last.timestamp()))

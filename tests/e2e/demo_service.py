@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smart_fork.demo import DemoHome, write_demo_home
-from smart_fork.demo.clock import random_id
-from smart_fork.demo.script import Scripted
+from tests.demo_logs import session_id, write_more
+from tests.demo_logs.script import Scripted
 from tests.e2e.programs import CHECKOUT
 from tests.smart_fork.scripted import AGENT
 
@@ -84,7 +84,7 @@ class DemoService:
 
     def session(self, name: str) -> str:
         """The id of a session of Claude Code, by what its script calls it."""
-        return random_id("demo", name)
+        return session_id(name)
 
     def log_of(self, session_id: str) -> str:
         """The log of a session of Claude Code."""
@@ -102,7 +102,8 @@ class DemoService:
 @contextmanager
 def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) -> Iterator[DemoService]:
     """A service for `home`, with the demo's sessions and `more`; ended afterwards, with all that it started."""
-    demo = write_demo_home(home, more=more)
+    demo = write_demo_home(home)
+    write_more(demo, more)
     programs = demo.home / "bin"
     programs.mkdir()
     for name in ("claude", "codex"):

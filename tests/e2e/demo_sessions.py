@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.demo.script import CommandRun, FileEdit, Say, Scripted, asked
+from tests.demo_logs.script import CommandRun, FileEdit, Say, Scripted, asked
 
 PARCEL, HARBOR = "parcel", "harbor"
 

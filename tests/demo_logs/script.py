@@ -1,8 +1,9 @@
-"""What the demo's sessions are made of: who said and did what, whichever agent's log it is written into."""
+"""What a session is made of: who said and did what, whichever agent's log it is written into."""
 
 from __future__ import annotations
 
-from indexer.shapes import dataclass
+from dataclasses import dataclass
+
 from indexer.transcripts.model import AgentName
 
 
@@ -39,29 +40,20 @@ class CommandRun:
     status: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delegate:
-    """The agent has a sub-agent do what the session's `subagent` says, which then gives back `answer`."""
-
-    description: str
-    answer: str
-
-
-Step = Say | Read | FileEdit | CommandRun | Delegate
+Step = Say | Read | FileEdit | CommandRun
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the person asked and what the agent did about it. A `rewound` one was taken back for the next."""
+    """What the person asked and what the agent did about it."""
 
     prompt: str
     steps: tuple[Step, ...]
-    rewound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """One session. A fork (`fork_of` names another) has only its own part. `subagent` is work that it gave away."""
+    """One session. A fork (`fork_of` names another) has only its own part."""
 
     name: str
     agent: AgentName
@@ -71,15 +63,8 @@ class Scripted:
     asked: tuple[Prompt, ...]
     branch: str = "main"
     fork_of: str = ""
-    automated: bool = False
-    subagent: tuple[Prompt, ...] = ()
 
 
 def asked(prompt: str, *steps: Step) -> Prompt:
     """An exchange that stayed."""
     return Prompt(prompt, steps)
-
-
-def rewound(prompt: str, *steps: Step) -> Prompt:
-    """An exchange that the person took back, to ask the next one instead."""
-    return Prompt(prompt, steps, rewound=True)

@@ -1,7 +1,6 @@
-"""A scripted session as Codex writes it: an envelope a line.
+"""A scripted session as Codex 0.146 writes it: an envelope a line.
 
-Two forms that are both in use: as 0.146 writes it (what was said stands in ``response_item`` and again in ``event_msg``
-``user_message`` and ``agent_message``), and as 0.169 does (numbered records, forks that hold only what came after).
+What was said stands in ``response_item`` and again in ``event_msg`` ``user_message`` and ``agent_message``.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import json
 from datetime import datetime
 from typing import Any
 
-from indexer.shapes import dataclass
-from smart_fork.demo.clock import DemoClock, ordered_id, short_id, stamp
-from smart_fork.demo.script import CommandRun, Delegate, FileEdit, Prompt, Read, Say, Scripted
+from tests.demo_logs.clock import DemoClock, ordered_id, short_id, stamp
+from tests.demo_logs.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
 
@@ -20,76 +18,45 @@ MODEL = "gpt-5"
 PROVIDER = "openai"
 
 
-@dataclass(frozen=True, slots=True)
-class ParentMark:
-    """Where a copy-on-write fork leaves its parent: the parent's id, its next record's number, its file's size.
-
-    `tokens` is what its conversation takes of the context there.
-    """
-
-    thread_id: str
-    ordinal: int
-    offset: int
-    tokens: int
-
-
 class CodexLog:
     """The records of one rollout, in file order."""
 
-    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: DemoClock, commit: str) -> None:
+    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: DemoClock) -> None:
         self.scripted = scripted
         self.session_id = session_id
         self.cwd = cwd
         self.clock = clock
-        self.commit = commit
         self.records: list[Record] = []
-        self._ordinal: int | None = None
         self._turn = ""
         self.tokens = 9_000
 
-    def write(self, *, paginated: bool, base: ParentMark | None = None) -> list[Record]:
-        """The whole file. Only a paginated one can be, or have, a fork with a `base`."""
-        self.tokens = base.tokens if base else self.tokens
-        self._ordinal = (base.ordinal if base else 0) if paginated else None
-        self._meta(paginated, base)
-        for number, asked in enumerate(self.scripted.asked):
-            self._exchange(number, asked, first=number == 0 and base is None)
-        return self.records
-
-    def _meta(self, paginated: bool, base: ParentMark | None) -> None:  # noqa: FBT001
-        moment = stamp(self.clock.now)
-        meta: Record = {"id": self.session_id, "session_id": self.session_id}
-        if base:
-            meta |= {"forked_from_id": base.thread_id, "forked_from_ordinal_exclusive": base.ordinal}
-        meta |= {
-            "timestamp": moment,
+    def write(self) -> list[Record]:
+        """The whole file."""
+        meta: Record = {
+            "id": self.session_id,
+            "timestamp": stamp(self.clock.now),
             "cwd": self.cwd,
             "originator": "codex-tui",
-            "cli_version": "0.169.0" if paginated else "0.146.0",
-            "source": "vscode" if paginated else "cli",
+            "cli_version": "0.146.0",
+            "source": "cli",
             "thread_source": "user",
             "model_provider": PROVIDER,
             "base_instructions": {"text": "You are a coding agent."},
+            "git": {"branch": self.scripted.branch},
         }
-        if paginated:
-            meta["history_mode"] = "paginated"
-        if base:
-            meta["history_base"] = {
-                "thread_id": base.thread_id,
-                "end_ordinal_exclusive": base.ordinal,
-                "end_byte_offset": base.offset,
-            }
-        meta["git"] = {"commit_hash": self.commit, "branch": self.scripted.branch}
         self._add("session_meta", meta)
+        for number, asked in enumerate(self.scripted.asked):
+            self._exchange(number, asked)
+        return self.records
 
-    def _exchange(self, number: int, asked: Prompt, *, first: bool) -> None:
+    def _exchange(self, number: int, asked: Prompt) -> None:
         self.clock.pause()
         self._turn = ordered_id(self.clock.now, self.session_id, number)
         started = self.clock.now
         self._event(
             "task_started", turn_id=self._turn, started_at=int(started.timestamp()), model_context_window=258_400
         )
-        if first:
+        if number == 0:
             where = f"  <cwd>{self.cwd}</cwd>\n  <shell>bash</shell>\n"
             self._message("user", f"<environment_context>\n{where}</environment_context>")
         self._add(
@@ -104,29 +71,17 @@ class CodexLog:
             },
         )
         self._message("user", asked.prompt)
-        self._said("UserMessage", asked.prompt)
+        self._event("user_message", message=asked.prompt)
         said = ""
         for step in asked.steps:
             if isinstance(step, Say):
                 said = step.text
-                self._said("AgentMessage", said)
+                self._event("agent_message", message=said)
                 self._message("assistant", said)
-            elif isinstance(step, Delegate):
-                raise TypeError("The demo's Codex has no sub-agents")
             else:
                 self._action(step)
         self._token_count()
         self._finished(said, started)
-
-    def _said(self, kind: str, text: str) -> None:
-        """What was said, once more as the screen shows it."""
-        if self._ordinal is None:
-            name = "user_message" if kind == "UserMessage" else "agent_message"
-            self._event(name, message=text)
-            return
-        content = [{"type": "text", "text": text}] if kind == "UserMessage" else [{"type": "Text", "text": text}]
-        item = {"type": kind, "id": self._new_id("item_"), "content": content}
-        self._event("item_completed", thread_id=self.session_id, turn_id=self._turn, item=item)
 
     def _message(self, role: str, text: str) -> None:
         part = "output_text" if role == "assistant" else "input_text"
@@ -188,11 +143,7 @@ class CodexLog:
         self._add("event_msg", {"type": kind, **fields})
 
     def _add(self, kind: str, payload: Record) -> None:
-        record: Record = {"timestamp": stamp(self.clock.tick())}
-        if self._ordinal is not None:
-            record["ordinal"] = self._ordinal
-            self._ordinal += 1
-        self.records.append(record | {"type": kind, "payload": payload})
+        self.records.append({"timestamp": stamp(self.clock.tick()), "type": kind, "payload": payload})
 
     def _new_id(self, prefix: str) -> str:
         return short_id(prefix, self.session_id, len(self.records))

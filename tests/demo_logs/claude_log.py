@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from smart_fork.demo.clock import DemoClock, random_id, short_id, stamp
-from smart_fork.demo.script import CommandRun, Delegate, FileEdit, Prompt, Read, Say, Scripted
+from tests.demo_logs.clock import DemoClock, random_id, short_id, stamp
+from tests.demo_logs.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
 #: What the agent does with its tools.
-Action = Read | FileEdit | CommandRun | Delegate
+Action = Read | FileEdit | CommandRun
 
 VERSION = "2.1.197"
 MODEL = "claude-opus-4-8"
@@ -26,7 +26,6 @@ class ClaudeLog:
         self.clock = clock
         self.records: list[Record] = []
         self.parent: str | None = None
-        self._sidechain: Record = {}
         self._tokens = 11_000
 
     def write(self, before: Sequence[Record] = ()) -> list[Record]:
@@ -41,20 +40,10 @@ class ClaudeLog:
                 self.parent = record["uuid"]
                 self._tokens += 380 * (record["type"] == "assistant")
         for asked in self.scripted.asked:
-            fork_point = self.parent
             self._exchange(asked)
-            if asked.rewound:
-                self.parent = fork_point
-        if self.scripted.title and not self.scripted.automated:
+        if self.scripted.title:
             self._add_plain("ai-title", aiTitle=self.scripted.title)
         self._add_plain("last-prompt", lastPrompt=self.scripted.asked[-1].prompt, leafUuid=self.parent)
-        return self.records
-
-    def write_subagent(self, agent_id: str) -> list[Record]:
-        """The file of the work that the session gave away; it carries the session's own id."""
-        self._sidechain = {"isSidechain": True, "agentId": agent_id}
-        for asked in self.scripted.subagent:
-            self._exchange(asked)
         return self.records
 
     def _exchange(self, asked: Prompt) -> None:
@@ -69,17 +58,12 @@ class ClaudeLog:
             else:
                 self._action(message, step)
                 message = ""
-        if not self._sidechain and not self.scripted.automated:
-            self._add("system", subtype="turn_duration", durationMs=21_000, isMeta=False)
+        self._add("system", subtype="turn_duration", durationMs=21_000, isMeta=False)
 
     def _prompt(self, text: str) -> None:
-        if self.scripted.automated:
-            how: Record = {"promptSource": "sdk"}
-        else:
-            how = {"origin": {"kind": "human"}, "promptSource": "typed"}
-        if not self._sidechain:
-            how |= {"permissionMode": "default", "promptId": random_id(self.session_id, len(self.records), "prompt")}
-            self._snapshot(random_id(self.session_id, len(self.records) + 1))
+        how: Record = {"origin": {"kind": "human"}, "promptSource": "typed", "permissionMode": "default"}
+        how["promptId"] = random_id(self.session_id, len(self.records), "prompt")
+        self._snapshot(random_id(self.session_id, len(self.records) + 1))
         self._add("user", message={"role": "user", "content": text}, **how)
 
     def _snapshot(self, message: str) -> None:
@@ -93,7 +77,7 @@ class ClaudeLog:
         name, arguments = self._tool(step)
         block = {"type": "tool_use", "id": call, "name": name, "input": arguments, "caller": {"type": "direct"}}
         source = self._assistant(message, block)
-        result, failed, structured = self._outcome(step)
+        result, failed, structured = _outcome(step)
         content = [{"tool_use_id": call, "type": "tool_result", "content": result, "is_error": failed}]
         self._add(
             "user",
@@ -105,9 +89,6 @@ class ClaudeLog:
     def _tool(self, step: Action) -> tuple[str, Record]:
         if isinstance(step, CommandRun):
             return "Bash", {"command": step.command, "description": f"Run {step.command.split()[0]}"}
-        if isinstance(step, Delegate):
-            task = self.scripted.subagent[0].prompt
-            return "Agent", {"description": step.description, "prompt": task, "subagent_type": "Explore"}
         path = f"{self.cwd}/{step.path}"
         if isinstance(step, Read):
             return "Read", {"file_path": path}
@@ -136,7 +117,7 @@ class ClaudeLog:
         return self._add("assistant", message=said, requestId=self._new_id("req_01"))
 
     def _add(self, kind: str, **fields: Any) -> str:
-        identity = random_id(self.session_id, len(self.records), *self._sidechain)
+        identity = random_id(self.session_id, len(self.records))
         self.records.append(
             {
                 "parentUuid": self.parent,
@@ -146,13 +127,12 @@ class ClaudeLog:
                 "uuid": identity,
                 "timestamp": stamp(self.clock.tick()),
                 "userType": "external",
-                "entrypoint": "sdk-cli" if self.scripted.automated else "cli",
+                "entrypoint": "cli",
                 "cwd": self.cwd,
                 "sessionId": self.session_id,
                 "version": VERSION,
                 "gitBranch": self.scripted.branch,
             }
-            | self._sidechain
         )
         self.parent = identity
         return identity
@@ -161,18 +141,7 @@ class ClaudeLog:
         self.records.append({"type": kind, **fields, "sessionId": self.session_id})
 
     def _new_id(self, prefix: str) -> str:
-        return short_id(prefix, self.session_id, len(self.records), *self._sidechain)
-
-    def _outcome(self, step: Action) -> tuple[str, bool, Any]:
-        if not isinstance(step, Delegate):
-            return _outcome(step)
-        told = {"status": "completed", "agentId": subagent_id(self.scripted), "agentType": "Explore"}
-        return step.answer, False, told | {"content": [{"type": "text", "text": step.answer}]}
-
-
-def subagent_id(scripted: Scripted) -> str:
-    """What the sub-agent of a session is called."""
-    return random_id("subagent", scripted.name)[:7]
+        return short_id(prefix, self.session_id, len(self.records))
 
 
 def _outcome(step: Read | FileEdit | CommandRun) -> tuple[str, bool, Any]:
