@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import smart_fork
 from smart_fork.demo import write_demo_home
-from tests.demo_logs import write_more
+from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import CommandRun, FileEdit, Read, Say, Scripted, asked
 from tests.e2e.browsing import browser, chromium, enter
 
