@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -72,7 +72,7 @@ class ProgramSpec(NamedTuple):
 
 
 class Agent:
-    """One agent. What it does not have, or what we do not know of it, is `None`.
+    """One agent. A facet that it does not have, or that we do not know of, is `None`.
 
     Facets are imported when they are first asked for: a hook, which runs with each prompt, needs hardly any.
     """
@@ -96,110 +96,73 @@ class Agent:
     seen: str = ""
     #: About how many tokens its model takes, where nothing of its own says it.
     window: int = 128_000
+    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is anywhere.
+    facets: Mapping[str, str] = MappingProxyType({})
+    #: Where its logs are, and how they are read.
+    reader: AgentAdapter | None
+    #: How its logs begin.
+    heads: Heads | None
+    #: How its logs go on.
+    tail: Tail | None
+    #: How it is started.
+    starter: Starter | None
+    #: How its sessions began; also `None` where the ids of all new ones can be chosen.
+    births: Births | None
+    #: Where it files its sessions, and finds them.
+    storage: Storage | None
+    #: How its screen is read.
+    screen: Screen | None
+    #: How its sessions are copied.
+    copier: Copier | None
+    #: How its records are shared between machines.
+    forms: Forms | None
+    #: What its calls were given and gave back.
+    work: Work | None
+    #: Where the conversations of its sub-agents are, and how they are read.
+    subagents: SubAgents | None
+    #: How it is told of another agent's session; most know it by their forms.
+    teller: Teller | None
+    #: How its transcripts are cut.
+    cutter: Cutter | None
+    #: How it logs in.
+    login: Login | None
+    #: What its calls of our tools say of its session, beside its variables.
+    caller: Calls | None
+    #: How it tells what its sessions do.
+    hooks: Hooks | None
+    #: By what it is known where it runs.
+    presence: Presence | None
+    #: How it is told of our MCP server.
+    registration: Registration | None
+
+    if not TYPE_CHECKING:  # else any name would pass for a facet
+
+        def __getattr__(self, name: str) -> object:
+            """Import a facet when it is first asked for. `None` for one that the agent does not have."""
+            if name not in Agent.__annotations__:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            if row := self.facets.get(name):
+                module, _, value = row.partition(":")
+                folder = next(one.__module__ for one in type(self).__mro__ if "facets" in vars(one))
+                found = getattr(import_module(module if "." in module else f"{folder}.{module}"), value)
+            else:
+                found = self.forms if name == "teller" else None
+            self.__dict__[name] = facet = found() if isinstance(found, type) else found
+            return facet
 
     @classmethod
     def has(cls, facet: str) -> bool:
-        """Whether it has that facet, which is not imported for it."""
-        return getattr(cls, facet) is not getattr(Agent, facet)
+        """Return whether it has that facet, without importing it."""
+        return bool(getattr(cls, facet, facet in cls.facets))
 
     def model_window(self) -> int:
         """How many tokens its model takes, as its newest log says it, else about."""
         return self.window
 
-    @cached_property
-    def reader(self) -> AgentAdapter | None:
-        """Where its logs are, and how they are read."""
-        return None
-
-    @cached_property
-    def heads(self) -> Heads | None:
-        """How its logs begin."""
-        return None
-
-    @cached_property
-    def tail(self) -> Tail | None:
-        """How its logs go on."""
-        return None
-
-    @cached_property
-    def starter(self) -> Starter | None:
-        """How it is started."""
-        return None
-
-    @cached_property
-    def births(self) -> Births | None:
-        """How its sessions began; also `None` where the ids of all new ones can be chosen."""
-        return None
-
-    @cached_property
-    def storage(self) -> Storage | None:
-        """Where it files its sessions, and finds them."""
-        return None
-
-    @cached_property
-    def screen(self) -> Screen | None:
-        """How its screen is read."""
-        return None
-
-    @cached_property
-    def copier(self) -> Copier | None:
-        """How its sessions are copied."""
-        return None
-
-    @cached_property
-    def forms(self) -> Forms | None:
-        """How its records are shared between machines."""
-        return None
-
-    @cached_property
-    def work(self) -> Work | None:
-        """What its calls were given and gave back."""
-        return None
-
-    @cached_property
-    def subagents(self) -> SubAgents | None:
-        """Where the conversations of its sub-agents are, and how they are read."""
-        return None
-
     @classmethod
     def is_told(cls) -> bool:
-        """Whether it is told of other agents' sessions, which is not imported for it."""
+        """Return whether it can receive a handed-over session, without importing a facet."""
         return cls.has("teller") or cls.has("forms")
-
-    @cached_property
-    def teller(self) -> Teller | None:
-        """How it is told of another agent's session; most know it by their forms."""
-        return self.forms
-
-    @cached_property
-    def cutter(self) -> Cutter | None:
-        """How its transcripts are cut."""
-        return None
-
-    @cached_property
-    def login(self) -> Login | None:
-        """How it logs in."""
-        return None
-
-    @cached_property
-    def caller(self) -> Calls | None:
-        """What its calls of our tools say of its session, beside its variables."""
-        return None
-
-    @cached_property
-    def hooks(self) -> Hooks | None:
-        """How it tells what its sessions do."""
-        return None
-
-    @cached_property
-    def presence(self) -> Presence | None:
-        """By what it is known where it runs."""
-        return None
-
-    @cached_property
-    def registration(self) -> Registration | None:
-        """How it is told of our MCP server."""
-        return None
 
 
 class Known:

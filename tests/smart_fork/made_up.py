@@ -6,7 +6,6 @@ To be imported before all else of smart_fork, in a process of its own: `from tes
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from smart_fork import agents
@@ -51,14 +50,7 @@ class MadeUp(Claude):
     command = ProgramSpec("madeup", "SMART_FORK_MADEUP", "Install Made Up.", ())
     cutter = hooks = registration = caller = None
     tells = marks = clients = ()
-
-    @cached_property
-    def reader(self):
-        return MadeUpAdapter()
-
-    @cached_property
-    def starter(self):
-        return MadeUpStarter()
+    reader, starter = MadeUpAdapter(), MadeUpStarter()
 
 
 agents.AGENTS = Known(*agents.AGENTS, MadeUp())

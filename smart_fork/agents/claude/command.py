@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smart_fork.agents.presence import Presence
 from smart_fork.agents.starter import CommandLine, Starter
 
 if TYPE_CHECKING:
@@ -52,3 +53,7 @@ class ClaudeStarter(Starter):
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`."""
         return ("claude", "--resume", session_id, "--fork-session")
+
+
+#: The processes of this agent.
+PRESENCE = Presence(("claude",), forks=("--fork-session",))

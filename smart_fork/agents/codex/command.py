@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smart_fork.agents.presence import Presence
 from smart_fork.agents.starter import CommandLine, Starter
 
 if TYPE_CHECKING:
@@ -48,3 +49,7 @@ class CodexStarter(Starter):
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`."""
         return ("codex", "fork", session_id)
+
+
+#: The processes of this agent.
+PRESENCE = Presence(("codex",), forks=("fork",))

@@ -25,6 +25,10 @@ class CopilotPresence(Presence):
         return {pid for log in CopilotAdapter().locate(session_id) for pid in _processes(log.parent)}
 
 
+#: The processes of this agent.
+PRESENCE = CopilotPresence(("copilot",))
+
+
 def _processes(folder: Path) -> Iterator[int]:
     with suppress(OSError):
         for one in folder.iterdir():

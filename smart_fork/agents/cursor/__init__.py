@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent
-
-if TYPE_CHECKING:
-    from smart_fork.agents.cursor.cut import CursorCutter
 
 
 class Cursor(Agent):
@@ -23,10 +18,4 @@ class Cursor(Agent):
             "smart-fork does not know how Cursor resumes a session",
         )
     )
-
-    @cached_property
-    def cutter(self) -> CursorCutter:
-        """See `Agent.cutter`."""
-        from smart_fork.agents.cursor.cut import CursorCutter
-
-        return CursorCutter()
+    facets = MappingProxyType({"cutter": "cut:CursorCutter"})

@@ -9,29 +9,10 @@ It deletes sessions that were resumed. What follows from that for us:
 
 from __future__ import annotations
 
-from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign
 from smart_fork.agents.gemini.home import HOME, SESSION
-
-if TYPE_CHECKING:
-    from smart_fork.agents.gemini.caller import GeminiCalls
-    from smart_fork.agents.gemini.command import GeminiStarter
-    from smart_fork.agents.gemini.copy import GeminiCopier
-    from smart_fork.agents.gemini.forms import GeminiForms
-    from smart_fork.agents.gemini.head import GeminiHeads
-    from smart_fork.agents.gemini.hooks import GeminiHooks
-    from smart_fork.agents.gemini.log import GeminiAdapter
-    from smart_fork.agents.gemini.login import GeminiLogin
-    from smart_fork.agents.gemini.presence import GeminiPresence
-    from smart_fork.agents.gemini.registration import GeminiRegistration
-    from smart_fork.agents.gemini.screen import GeminiScreen
-    from smart_fork.agents.gemini.storage import GeminiStorage
-    from smart_fork.agents.gemini.subagents import GeminiSubAgents
-    from smart_fork.agents.gemini.work import GeminiWork
-    from smart_fork.agents.tail import Tail
 
 
 class Gemini(Agent):
@@ -56,108 +37,20 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-
-    @cached_property
-    def reader(self) -> GeminiAdapter:
-        """See `Agent.reader`."""
-        from smart_fork.agents.gemini.log import GeminiAdapter
-
-        return GeminiAdapter()
-
-    @cached_property
-    def heads(self) -> GeminiHeads:
-        """See `Agent.heads`."""
-        from smart_fork.agents.gemini.head import GeminiHeads
-
-        return GeminiHeads()
-
-    @cached_property
-    def tail(self) -> Tail:
-        """See `Agent.tail`."""
-        from smart_fork.agents.gemini.tail import GEMINI
-
-        return GEMINI
-
-    @cached_property
-    def starter(self) -> GeminiStarter:
-        """See `Agent.starter`."""
-        from smart_fork.agents.gemini.command import GeminiStarter
-
-        return GeminiStarter()
-
-    @cached_property
-    def storage(self) -> GeminiStorage:
-        """See `Agent.storage`."""
-        from smart_fork.agents.gemini.storage import GeminiStorage
-
-        return GeminiStorage()
-
-    @cached_property
-    def copier(self) -> GeminiCopier:
-        """See `Agent.copier`."""
-        from smart_fork.agents.gemini.copy import GeminiCopier
-
-        return GeminiCopier()
-
-    @cached_property
-    def forms(self) -> GeminiForms:
-        """See `Agent.forms`."""
-        from smart_fork.agents.gemini.forms import GeminiForms
-
-        return GeminiForms()
-
-    @cached_property
-    def hooks(self) -> GeminiHooks:
-        """See `Agent.hooks`."""
-        from smart_fork.agents.gemini.hooks import GeminiHooks
-
-        return GeminiHooks()
-
-    @cached_property
-    def login(self) -> GeminiLogin:
-        """See `Agent.login`."""
-        from smart_fork.agents.gemini.login import GeminiLogin
-
-        return GeminiLogin()
-
-    @cached_property
-    def registration(self) -> GeminiRegistration:
-        """See `Agent.registration`."""
-        from smart_fork.agents.gemini.registration import GeminiRegistration
-
-        return GeminiRegistration()
-
-    @cached_property
-    def screen(self) -> GeminiScreen:
-        """See `Agent.screen`."""
-        from smart_fork.agents.gemini.screen import GeminiScreen
-
-        return GeminiScreen()
-
-    @cached_property
-    def presence(self) -> GeminiPresence:
-        """See `Agent.presence`."""
-        from smart_fork.agents.gemini.presence import GeminiPresence
-
-        return GeminiPresence(("gemini",), forks=("--session-file",))
-
-    @cached_property
-    def caller(self) -> GeminiCalls:
-        """See `Agent.caller`."""
-        from smart_fork.agents.gemini.caller import GeminiCalls
-
-        return GeminiCalls()
-
-    @cached_property
-    def subagents(self) -> GeminiSubAgents:
-        """See `Agent.subagents`."""
-        from smart_fork.agents.gemini.subagents import GeminiSubAgents
-
-        return GeminiSubAgents()
-
-    @cached_property
-    def work(self) -> GeminiWork:
-        """See `Agent.work`."""
-        from smart_fork.agents.gemini.work import GeminiWork
-
-        return GeminiWork()
+    facets = MappingProxyType({
+        "reader": "log:GeminiAdapter",
+        "heads": "head:GeminiHeads",
+        "tail": "tail:GEMINI",
+        "starter": "command:GeminiStarter",
+        "storage": "storage:GeminiStorage",
+        "copier": "copy:GeminiCopier",
+        "forms": "forms:GeminiForms",
+        "hooks": "hooks:GeminiHooks",
+        "login": "login:GeminiLogin",
+        "registration": "registration:GeminiRegistration",
+        "screen": "screen:GeminiScreen",
+        "presence": "presence:PRESENCE",
+        "caller": "caller:GeminiCalls",
+        "subagents": "subagents:GeminiSubAgents",
+        "work": "work:GeminiWork",
+    })  # fmt: skip

@@ -35,3 +35,7 @@ class GeminiPresence(Presence):
                 started_before = 0 <= moment - process.create_time() <= START_SECONDS
                 if started_before and self.runs(process.cmdline()) and process.cwd() == root:
                     yield process.pid
+
+
+#: The processes of this agent.
+PRESENCE = GeminiPresence(("gemini",), forks=("--session-file",))

@@ -14,6 +14,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
+from smart_fork.agents.presence import Presence
 from smart_fork.agents.starter import CommandLine, Delivery, Staging, Starter
 
 if TYPE_CHECKING:
@@ -52,3 +53,7 @@ class OpenCodeStarter(Starter):
     def new_id(self) -> str:
         """See `Starter.new_id`."""
         return f"ses_{secrets.token_hex(_ID_CHARACTERS // 2)}"
+
+
+#: The processes of this agent.
+PRESENCE = Presence(("opencode",), forks=("--fork",))

@@ -19,6 +19,10 @@ class QwenPresence(Presence):
         return {pid for log in QwenAdapter().locate(session_id) for pid in process_of(log)}
 
 
+#: The processes of this agent.
+PRESENCE = QwenPresence(("qwen",), forks=("--fork-session",))
+
+
 def process_of(log: Path) -> Iterator[int]:
     """The number of the process that Qwen Code says writes this log; it may have ended."""
     try:
