@@ -8,15 +8,13 @@ from dataclasses import replace
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.errors import IndexUnavailable, NotFound
-from smart_fork.forking.floor import NAMED_FLOOR, none_answers
+from smart_fork.errors import NotFound
+from smart_fork.forking.floor import fits, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
-from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finder import find
-from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+from smart_fork.retrieval.exchanges import exchange_evidence
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.whereabouts import is_there
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
 MATCH = "match"
@@ -38,30 +36,26 @@ def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Seque
 
 
 def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:
-    """The id of the message of `session` that answers `intent` best, as all its phrasings together say it.
+    """Return the id of a message of the exchange that answers `intent` best, as all its phrasings together say it.
 
     Raises:
         Usage: the intent is blank, or `also` is not what it may be.
         IndexUnavailable: nothing can be searched.
         NotFound: nothing in the session answers it, or the session has not been indexed.
     """
-    there = is_there(session.cwd)
-    request = FindRequest(
-        intent,
-        agent_type=session.agent,
-        session_id=session.session_id,
-        project_path=session.cwd if there else None,
-        all_projects=not there,
-        include_automated=True,
-        include_snippets=False,
-        also=also,
-    )
-    answer = find(request, engine)
-    if isinstance(answer, Unsearched):
-        raise IndexUnavailable(answer.message, answer.next_steps[0])
-    hits = [hit for hit in answer.results if hit.match.message_id]
-    if not hits:
-        why = answer.search_error or answer.index.problem
+    return message_of(session, exchange_evidence(session, intent, engine, also))
+
+
+def message_of(session: Session, evidence: ExchangeEvidence) -> str:
+    """Return the id of a message of the exchange at whose end a fork knows all that was asked.
+
+    Raises:
+        NotFound: no exchange answers.
+    """
+    turns = (turn for one in session.exchanges() if one.index == evidence.point for turn in one.turns)
+    message = next((turn.id for turn in turns if turn.id), None)
+    if message is None:
+        why = evidence.why_not
         raise NotFound(
             f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
             advice(
@@ -69,7 +63,6 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
                 tool="Add other phrasings (also), or set at to a number from read_session.",
             ),
         )
-    best = hits[0]
-    if best.score < NAMED_FLOOR or best.match.message_id is None:
-        raise none_answers(session.session_id, best.score)
-    return best.match.message_id
+    if evidence.score is not None and not fits(evidence):
+        raise none_answers(session.session_id, evidence.score)
+    return message

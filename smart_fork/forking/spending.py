@@ -14,7 +14,7 @@ from smart_fork.budget.selection import Selected, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import Point, last_branch_point
-from smart_fork.errors import Usage
+from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
@@ -48,7 +48,10 @@ class Spending:
             return None
         from smart_fork.retrieval.exchanges import exchange_evidence
 
-        return exchange_evidence(session, intent, self.engine, self.also, self.meaning)
+        try:
+            return exchange_evidence(session, intent, self.engine, self.also, self.meaning)
+        except IndexUnavailable as error:
+            return ExchangeEvidence(why_not=error.message)
 
     def settle(self) -> None:
         """Nothing more is chosen by it: what makes its vectors ends, before this process may become an agent."""

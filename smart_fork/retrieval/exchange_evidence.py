@@ -1,4 +1,4 @@
-"""What speaks for each exchange of one session, as a value: made here, or told by another process of ours."""
+"""The evidence for each exchange of one session: values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import field
 from typing import NamedTuple
 
 from indexer.shapes import dataclass
-
-#: More exchanges than any session has, and more than speaks for one.
-MOST = 1_000_000
 
 
 class PointParts(NamedTuple):
@@ -27,50 +24,13 @@ class PointParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEvidence:
-    """What speaks for each exchange, by its number; `point` is the one by whose end all is known.
+    """The evidence by exchange number, from 0; `point` is the exchange at whose end a fork knows all that is asked.
 
-    `why_not` says why there is nothing. `compared` says that its meaning speaks as well as its words. `score` is the
-    chance that the session is the one that is meant, where that is known.
+    `why_not` says why there is none, or why only words were compared. `score` is the chance that the session is the one
+    that is meant, where that is known.
     """
 
     parts: Mapping[int, PointParts] = field(default_factory=dict)
     point: int | None = None
     why_not: str = ""
-    compared: bool = False
     score: float | None = None
-
-    def as_json(self) -> dict[str, object]:
-        """As JSON values."""
-        exchanges = [[number, *parts] for number, parts in self.parts.items()]
-        return {"point": self.point, "score": self.score, "exchanges": exchanges}
-
-
-def told(given: object) -> ExchangeEvidence:
-    """The evidence that another process tells as JSON values, complete as it must be to be told.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(given, dict) or not isinstance(rows := given.get("exchanges"), list) or not rows:
-        raise ValueError("no evidence")
-    parts = {}
-    for row in rows:
-        if not isinstance(row, list) or len(row) != 1 + len(PointParts._fields):
-            raise ValueError("no exchange")
-        number, *values = row
-        if not _is_number(number) or number in parts:
-            raise ValueError("no exchange's number")
-        if not all(isinstance(value, float | int) and -MOST < value < MOST for value in values):
-            raise ValueError("no evidence for an exchange")
-        parts[number] = PointParts(*values)
-    point = given.get("point")
-    if point is not None and not _is_number(point):
-        raise ValueError("no point")
-    score = given.get("score")
-    if score is not None and not (isinstance(score, float | int) and 0 <= score <= 1):
-        raise ValueError("no score")
-    return ExchangeEvidence(parts, point, compared=True, score=score)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST

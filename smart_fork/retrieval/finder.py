@@ -76,13 +76,12 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     agents = check(request)
     project = None if request.all_projects else current_project(request.project_path)
     limit = int(request.limit or DEFAULT_LIMIT)
-    # Where in a session the answer stands only the own index knows.
-    outside = configured_engine(engine.environment) if request.session_id is None else None
+    outside = configured_engine(engine.environment)
     intent = plain(request.intent)
     asked = CheckedRequest(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
     meaning = Meaning(engine.embedder, meanings(asked.intent, asked.also))
-    if engine.elsewhere is not None and outside is None and project is not None and request.session_id is None:
+    if engine.elsewhere is not None and outside is None and project is not None:
         there = AskedElsewhere(asked.intent, asked.also, Path(project.root), max(limit, RIVALS), meaning)
         engine.elsewhere.begin(there)
     else:
@@ -115,7 +114,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     lacking = asked.outside is None and makes_vectors(engine, state)
     query = Query(
         asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
-        relatives(store, caller) if caller and scope.session is None else (), doubt(shares) if lacking else 0.0,
+        relatives(store, caller) if caller else (), doubt(shares) if lacking else 0.0,
         branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
     vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))

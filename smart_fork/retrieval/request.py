@@ -26,8 +26,7 @@ DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 class FindRequest:
     """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
-    `session_id`, with its `agent_type`, asks for the passage of that session alone. `works_in` is where a fork of a
-    result is to work; `None` for where the session itself did.
+    `works_in` is where a fork of a result is to work; `None` for where the session itself did.
     """
 
     intent: str
@@ -40,7 +39,6 @@ class FindRequest:
     include_automated: bool = False
     all_projects: bool = False
     caller_session_id: str | None = None
-    session_id: str | None = None
     explain: bool = False
     works_in: str | None = None
     also: Sequence[str] | None = None

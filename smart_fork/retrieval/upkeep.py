@@ -66,7 +66,10 @@ class Engine:
 
 
 class CheckedRequest(NamedTuple):
-    """A request that has been checked. `outside` is the search program that answers it, if any."""
+    """A request that has been checked. `outside` is the search program that answers it, if any.
+
+    With a `session_id` it is about that session alone.
+    """
 
     request: FindRequest
     intent: str
@@ -75,6 +78,7 @@ class CheckedRequest(NamedTuple):
     project: Project | None
     limit: int
     outside: SearchEngine | None = None
+    session_id: str | None = None
 
 
 class Upkeep(NamedTuple):
@@ -104,8 +108,8 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
 
     try:
-        if asked.request.session_id is not None:
-            left = _look_at_one(store, asked, _telling(engine))
+        if asked.session_id is not None:
+            left = _look_at_one(store, asked, asked.session_id, _telling(engine))
         else:
             left = look() if together is None else together.left(look)
     except IndexBusyError:
@@ -127,9 +131,8 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     return Upkeep(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
 
 
-def _look_at_one(store: Store, asked: CheckedRequest, progress: Progress) -> int:
-    """Reads the log of the one session that is asked about, where it has changed: the others answer nothing."""
-    session_id = asked.request.session_id or ""
+def _look_at_one(store: Store, asked: CheckedRequest, session_id: str, progress: Progress) -> int:
+    """Read the log of the one session that is asked about, where it has changed: the others answer nothing."""
     read_changed(
         store, READERS, [str(path) for name in asked.agents for path in READERS[name].locate(session_id)], progress
     )
@@ -168,7 +171,7 @@ def makes_vectors(engine: Engine, state: Upkeep) -> bool:
 
 def scope_of(store: Store, asked: CheckedRequest) -> Scope:
     """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
-    if (session_id := asked.request.session_id) is None:
+    if (session_id := asked.session_id) is None:
         return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
     rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
     return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()

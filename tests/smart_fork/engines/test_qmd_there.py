@@ -9,10 +9,10 @@ import pytest
 
 from indexer.markdown import export_path
 from indexer.writer import only_writer
+from smart_fork import sessions
 from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
-from smart_fork.retrieval.finder import find
-from smart_fork.retrieval.request import FindRequest
+from smart_fork.forking.match import message_for
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
@@ -159,9 +159,9 @@ class TestItsIndex:
         assert ["update"] not in [call["argv"] for call in qmd.calls]
 
     def test_where_in_a_session_the_answer_stands_the_own_index_says(self, world, shop, knows, qmd):
-        request = FindRequest(RETRY, agent_type="claude", project_path=str(shop), session_id=knows)
+        session = sessions.read(sessions.locate(knows))
 
-        assert find(request, Engine(world.model)).as_json()["results"][0]["match"]["exchange"] == 1
+        assert message_for(session, RETRY, Engine(world.model)) == session.turns[0].id
         assert qmd.calls == []
 
 
