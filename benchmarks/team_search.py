@@ -118,14 +118,13 @@ def served() -> Iterator[Served]:
     from smart_fork.teamserver.cluster import APP, OWNER, Cluster, programs
     from smart_fork.teamserver.cluster import Account as System
     from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.embedded import Embedded
     from smart_fork.teamserver.schema import make_database, migrate
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))
         folder.chmod(0o755)
         account = System.named("nobody" if os.geteuid() == 0 else None)
-        embedded = stack.enter_context(Embedded(Cluster(folder / "run", account, programs(), {"fsync": "off"})))
+        embedded = stack.enter_context(Cluster(folder / "run", account, programs(), {"fsync": "off"}).running())
         make_database(embedded.conninfo(OWNER, "postgres"), "bench")
         with psycopg.connect(embedded.conninfo(OWNER, "bench"), autocommit=True) as db:
             migrate(db)

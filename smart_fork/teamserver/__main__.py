@@ -8,17 +8,16 @@ import logging
 import os
 import shlex
 import signal
+import ssl
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from indexer.paths import state_home
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.standard_error import never_waiting
 from smart_fork.teamserver.cluster import Account, Programs, programs
 
@@ -60,53 +59,46 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         ProgramFailed: A part of it could not be started.
     """
     from smart_fork.teamserver.address import Transport, listening, written
-    from smart_fork.teamserver.child import Task
     from smart_fork.teamserver.database import CONNECTIONS
-    from smart_fork.teamserver.family import Family
     from smart_fork.teamserver.journal import FILE
-    from smart_fork.teamserver.tables import elsewhere, embedded
+    from smart_fork.teamserver.processes import Processes, Task
+    from smart_fork.teamserver.tables import elsewhere, embedded, roles_of
 
     if not 1 <= options.workers <= MOST_WORKERS:
         raise Usage(f"--workers is a number from 1 to {MOST_WORKERS}.")
     account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     transport = Transport(options.certificate, options.key, options.behind_proxy)
-    stop = threading.Event()
-    _end_with_signals(stop)
+    _try_certificate(options)
     with ExitStack() as parts:
         sockets = [parts.enter_context(one) for one in listening(options.listen, transport)]
+        cluster = None
         if options.dsn is None:
             connections = options.workers * CONNECTIONS
-            roles = parts.enter_context(embedded(options.data, account, connections, options.programs))
+            cluster = parts.enter_context(embedded(options.data, account, connections, options.programs))
+            roles = roles_of(cluster)
         else:
-            roles = elsewhere(options.dsn)
             account.make(options.data)
-        whose = (account.uid, account.gid)
-        answering = Task(
-            "answer",
-            roles.app,
-            CONNECTIONS,
-            whose,
-            tuple(one.fileno() for one in sockets),
-            options.certificate,
-            options.key,
+            roles = elsewhere(options.dsn)
+        # Beside the database and not in it: an older backup must not bring back what was withdrawn.
+        task = Task(
+            roles.app, roles.jobs, roles.owner, (account.uid, account.gid), CONNECTIONS, options.data / FILE,
             options.open_projects,
-            # Beside the database and not in it: an older backup must not bring back what was withdrawn.
-            str(options.data / FILE),
-        )
-        working = Task("work", roles.jobs, 4, whose, owner=roles.owner)
-        family = parts.enter_context(Family([*[answering] * options.workers, working]))
-        if not stop.is_set():
-            told({"url": written(sockets, transport), "pid": os.getpid()} | family.numbers)
-        stop.wait()
-        log.info("ending")
+        )  # fmt: skip
+        Processes(
+            task, sockets, lambda numbers: told({"url": written(sockets, transport), "pid": os.getpid()} | numbers),
+            workers=options.workers, certificate=options.certificate, key=options.key, cluster=cluster,
+        ).run()  # fmt: skip
 
 
-def _end_with_signals(stop: threading.Event) -> None:
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+def _try_certificate(options: Options) -> None:
+    if options.certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
+    except OSError as error:  # what ssl raises is one, too
+        raise ProgramFailed(
+            f"The certificate and its key cannot be used: {error}", "Name others: --tls-cert F --tls-key F"
+        ) from error
 
 
 def options_of(arguments: Sequence[str]) -> Options:
@@ -162,6 +154,7 @@ def _words(options: Options) -> Callable[[dict[str, Any]], None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program. When it answers it says so: with --json in a line of its output, else in words."""
     with never_waiting():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         return _served(sys.argv[1:] if arguments is None else arguments)
 
@@ -172,6 +165,8 @@ def _served(arguments: Sequence[str]) -> int:
         if options.dsn is None and options.programs is None:
             programs()  # says what to install
         serve(options, _print_json if options.as_json else _words(options))
+    except KeyboardInterrupt:
+        return 0
     except SmartForkError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         return error.exit_code

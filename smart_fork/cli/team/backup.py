@@ -88,7 +88,6 @@ def _found(
     from smart_fork.teamserver.__main__ import data_folder
     from smart_fork.teamserver.backup import Place
     from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
-    from smart_fork.teamserver.embedded import Embedded
     from smart_fork.teamserver.tables import address, at_hand
 
     folder = (data or data_folder()).absolute()
@@ -98,5 +97,5 @@ def _found(
                 pass  # whoever does not answer says so here
         yield folder, Place(dsn or address(folder), programs())
         return
-    with Embedded(Cluster(folder, Account.named(run_as), programs())) as running:
+    with Cluster(folder, Account.named(run_as), programs()).running() as running:
         yield folder, Place(running.conninfo(OWNER), programs())

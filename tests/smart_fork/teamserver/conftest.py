@@ -14,7 +14,6 @@ import pytest
 
 from smart_fork.teamserver.cluster import APP, OWNER, Account, Cluster, Programs, programs
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.schema import make_database, migrate
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team
@@ -71,8 +70,8 @@ def copied(made: Cluster, folder: Path) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def database(made, open_folder) -> Iterator[Embedded]:
-    with Embedded(copied(made, open_folder / "run")) as embedded:
+def database(made, open_folder) -> Iterator[Cluster]:
+    with copied(made, open_folder / "run").running() as embedded:
         yield embedded
 
 

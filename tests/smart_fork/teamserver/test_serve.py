@@ -8,6 +8,8 @@ import json
 import os
 import pwd
 import shutil
+import signal
+import ssl
 import subprocess
 import sys
 import urllib.error
@@ -15,7 +17,6 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from unittest.mock import patch
 
 import psutil
 import psycopg
@@ -30,15 +31,14 @@ from smart_fork.team.login import Account as Person
 from smart_fork.teamserver import address, tables
 from smart_fork.teamserver.__main__ import Options, serve
 from smart_fork.teamserver.address import Transport
-from smart_fork.teamserver.cluster import OWNER, Account, Cluster
+from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.installed import how_to_install
 from smart_fork.teamserver.journal import Entry
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
-from tests.smart_fork.teamserver.test_embedded import until
+from tests.smart_fork.teamserver.test_cluster import until
 
 
 class Running:
@@ -118,7 +118,7 @@ def test_it_answers_and_a_part_that_is_killed_is_started_again(shared):
     children = until(lambda: [
         child for child in psutil.Process(shared.process.pid).children()
         if child.pid not in (*shared.told["answer"], *shared.told["work"]) and child.status() != psutil.STATUS_ZOMBIE
-    ][2:])  # fmt: skip
+    ][1:])  # fmt: skip
     shared.family += children
 
 
@@ -138,10 +138,41 @@ def test_a_backup_is_restored_into_an_empty_folder_with_what_was_withdrawn_since
     )
     assert {"path": written["path"], "withdrawals": 1} == json.loads(said.output)
     with (
-        Embedded(Cluster(again, Account.named(*run_as[1:] or [None]), packaged)) as there,
+        Cluster(again, Account.named(*run_as[1:] or [None]), packaged).running() as there,
         psycopg.connect(there.conninfo(OWNER)) as db,
     ):
         assert db.execute("SELECT count(*) FROM users WHERE name = 'kept-by-backup'").fetchone() == (1,)
+
+
+def certificate(place, name):
+    """A certificate of `name` and its key, in one file."""
+    words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}"]
+    subprocess.run(
+        ["openssl", *words, "-keyout", "key.pem", "-out", "cert.pem"], cwd=place, check=True, capture_output=True
+    )
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_renewed_certificate_is_read_at_sighup_while_people_are_answered(
+    database, base, tmp_path, open_folder, installed
+):
+    certificate(tmp_path, "first")
+    running = Running(
+        open_folder / "renewed", installed, "--dsn", database.conninfo(OWNER, base),
+        "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"),
+    )  # fmt: skip
+    try:
+        host, _, port = running.told["url"].removeprefix("https://").rpartition(":")
+        first = ssl.get_server_certificate((host, int(port)))
+        certificate(tmp_path, "second")
+        running.process.send_signal(signal.SIGHUP)
+        assert until(lambda: (now := ssl.get_server_certificate((host, int(port)))) != first and now)
+        running.family += psutil.Process(running.process.pid).children(recursive=True)
+        running.process.send_signal(signal.SIGINT)
+        assert 0 == running.process.wait(60)
+        assert [] == psutil.wait_procs(running.family, 60)[1]
+    finally:
+        running.close()
 
 
 @pytest.mark.usefixtures("packaged")
@@ -167,20 +198,17 @@ def test_a_backup_that_is_not_there_is_said_before_a_database_is_made_for_it(tmp
     assert all("team backup DIR" in error.value.hint for error in (missing, refused))
 
 
-def test_a_database_that_is_killed_comes_back_by_itself_and_who_asks_meanwhile_waits_for_it(shared, cli):
-    keeper = next(one for one in psutil.Process(shared.process.pid).children() if "keeper" in " ".join(one.cmdline()))
-    killed = set(keeper.children())
-    for postmaster in killed:
-        postmaster.kill()
+def test_a_database_that_is_killed_comes_back_by_itself_and_who_asks_meanwhile_waits_for_it(shared, cli, folder):
+    first = postmaster_of(folder)
+    first.kill()
 
-    assert until(lambda: set(keeper.children()) - killed)
+    assert until(lambda: (now := postmaster_of(folder)) and now != first)
     assert "users" in cli("user", "list")
     assert until(shared.healthy)
 
 
 def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tmp_path, monkeypatch):
-    (tmp_path / "postgresql").mkdir()
-    state, asked = tmp_path / "postgresql" / "postmaster.pid", []
+    asked = []
 
     def connected(conninfo):
         asked.append(conninfo)
@@ -188,17 +216,16 @@ def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tm
             raise psycopg.OperationalError("the database system is starting up")
         raise psycopg.OperationalError("no such user")
 
-    def wait(cluster):
-        state.write_text(state.read_text().replace("starting", "ready"))
-
     monkeypatch.setattr("smart_fork.teamserver.tables._connected", connected)
-    monkeypatch.setattr(Cluster, "wait_until_started", wait)
-    with subprocess.Popen(["cat"], cwd=tmp_path / "postgresql", stdin=subprocess.PIPE) as process:
-        state.write_text(f"{process.pid}\n" + "\n" * 6 + "starting\n")
-        with pytest.raises(ProgramFailed, match="no such user"), tables.at_hand(tmp_path):
-            pass
+    with pytest.raises(ProgramFailed, match="no such user"), tables.at_hand(tmp_path):
+        pass
 
     assert 2 == len(asked)
+
+
+def postmaster_of(folder):
+    account = Account(folder.stat().st_uid, folder.stat().st_gid, "")
+    return Cluster(folder, account, Programs(Path(), 0)).postmaster()
 
 
 def test_people_are_let_in_on_its_own_machine_and_by_it(shared, cli):
@@ -291,17 +318,15 @@ def asker(shared, cli, folder, installed):
 
 def parts(shared, cluster):
     """The processes of a server by what they are for."""
-    children = psutil.Process(shared.process.pid).children()
-    keeper = next(one for one in children if "keeper" in " ".join(one.cmdline()))
-    postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().splitlines()[0]))
-    held = {one.pid for one in children if "teamserver.child" in " ".join(one.cmdline())}
-    answers = [psutil.Process(pid) for pid in held if psutil.Process(pid).net_connections("tcp")]
-    works = [psutil.Process(pid) for pid in held if pid not in {one.pid for one in answers}]
-    return {"app": answers, "worker": works, "keeper": [keeper], "postmaster": [postmaster]}
+    started = psutil.Process(shared.process.pid).children()
+    held = [one for one in started if "spawn_main" in " ".join(one.cmdline())]
+    answers = [one for one in held if one.net_connections("tcp")]
+    works = [one for one in held if one not in answers]
+    return {"app": answers, "worker": works, "postmaster": [cluster.postmaster()]}
 
 
-ALL = [(victim, verb) for victim in ("app", "keeper", "postmaster") for verb in ("push", "branch", "rewrite")]
-FEW = [("app", "push"), ("postmaster", "rewrite"), ("keeper", "branch")]
+ALL = [(victim, verb) for victim in ("app", "postmaster") for verb in ("push", "branch", "rewrite")]
+FEW = [("app", "push"), ("postmaster", "rewrite")]
 
 
 @pytest.mark.parametrize(("victim", "verb"), drilled(ALL, FEW))
@@ -316,8 +341,7 @@ def test_what_is_asked_for_while_a_part_is_killed_is_there_whole_or_not_and_once
         for one in killed:
             one.kill()
         psutil.wait_procs(killed)
-        if victim != "keeper":  # without one all else goes on
-            asked.exception()
+        asked.exception()
     until(shared.healthy)
 
     assert asker.stored(session) in (old, new)
@@ -341,7 +365,7 @@ def test_nothing_is_left_when_it_is_told_to_end(shared, folder):
     shared.process.terminate()
 
     assert 0 == shared.process.wait(60)
-    assert ([], 3) <= (psutil.wait_procs(family, 60)[1], len(family))
+    assert ([], 2) <= (psutil.wait_procs(family, 60)[1], len(family))
     assert [] == [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ())]
 
 
@@ -351,9 +375,10 @@ def test_nothing_is_left_when_it_is_killed(folder, installed, shared):
     running.process.kill()
     gone, left = psutil.wait_procs(running.family, 60)
     running.close()
+    postmaster_of(folder).terminate()  # the next server would start it anew
 
     assert [] == left
-    assert len(gone) >= 5
+    assert len(gone) >= 2
 
 
 def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, base):
@@ -418,7 +443,7 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
         "127.0.0.1:0", open_folder / "certified", dsn=database.conninfo(OWNER, base),
         certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "k.pem"), run_as=run_as,
     )  # fmt: skip
-    with patch("signal.signal"), pytest.raises(ProgramFailed, match="cannot be used"):
+    with pytest.raises(ProgramFailed, match="cannot be used"):
         serve(options, lambda told: None)
 
 
@@ -448,9 +473,9 @@ def test_nothing_is_left_to_import_once_the_rights_are_given_up():
 _IMPORTED = """
 import os, sys, tempfile
 from pathlib import Path
-from smart_fork.teamserver import child, index
+from smart_fork.teamserver import index, processes
 index.embedded = lambda texts: None  # which has a test of its own
-child.import_all()
+processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HomePlace

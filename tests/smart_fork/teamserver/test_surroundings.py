@@ -17,10 +17,9 @@ from smart_fork.cli.team.group import app
 from smart_fork.errors import Usage
 from smart_fork.teamserver.__main__ import main
 from smart_fork.teamserver.cluster import Account, Cluster, Programs
-from smart_fork.teamserver.embedded import Embedded
 from tests.smart_fork.teamserver.conftest import copied
-from tests.smart_fork.teamserver.test_embedded import until
-from tests.smart_fork.teamserver.test_serve import Asker, Running
+from tests.smart_fork.teamserver.test_cluster import until
+from tests.smart_fork.teamserver.test_serve import Asker, Running, postmaster_of
 
 ROOT = Path(__file__).resolve().parents[3]
 AS_ANOTHER = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves as another user")
@@ -70,12 +69,11 @@ def closed(tmp_path):
 def test_a_database_that_is_killed_comes_back_where_nobody_reads_what_is_logged(folder, installed, unread):
     running = Running(folder, installed, stderr=unread)
     try:
-        keeper = next(one for one in running.family if "keeper" in " ".join(one.cmdline()))
-        killed = set(keeper.children())
-        for one in [*killed, psutil.Process(running.told["work"][0]), psutil.Process(running.told["answer"][0])]:
+        first = postmaster_of(folder)
+        for one in [first, *(psutil.Process(running.told[kind][0]) for kind in ("work", "answer"))]:
             one.kill()
 
-        assert until(lambda: set(keeper.children()) - killed)
+        assert until(lambda: (now := postmaster_of(folder)) and now != first)
         assert until(running.healthy)
         running.family += psutil.Process(running.process.pid).children(recursive=True)
         running.process.terminate()
@@ -102,7 +100,7 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
     tmp_path.chmod(0o700)
     (tmp_path / "bin").symlink_to(installed.folder)
     cluster = Cluster(unmade.folder, unmade.account, Programs(tmp_path / "bin", installed.major))
-    with pytest.raises(Usage, match="nobody may not enter /") as refused, Embedded(cluster):
+    with pytest.raises(Usage, match="nobody may not enter /") as refused, cluster.running():
         pass
 
     assert not unmade.folder.exists()
@@ -113,7 +111,6 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
 @AS_ANOTHER
 @pytest.mark.parametrize("dsn", [(), ("--dsn", "host=/nonexistent")])
 def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, capsys, monkeypatch):
-    monkeypatch.setattr("smart_fork.teamserver.__main__._end_with_signals", lambda stop: None)
     monkeypatch.setattr("smart_fork.teamserver.tables.up_to_date", lambda conninfo: [])
     data = tmp_path / "closed" / "team"
     tmp_path.chmod(0o755)

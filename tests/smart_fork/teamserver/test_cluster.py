@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import psutil
 import psycopg
 import pytest
 
@@ -18,21 +16,21 @@ from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.teamserver import cluster as clusters
 from smart_fork.teamserver import installed
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
-from smart_fork.teamserver.embedded import Embedded
-from smart_fork.teamserver.keeper import cluster_of, described
 
 FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
 import sys
-from smart_fork.teamserver.embedded import Embedded
-from smart_fork.teamserver.keeper import cluster_of
-with Embedded(cluster_of(sys.argv[1])) as embedded:
-    print(embedded.keeper, embedded.cluster.postmaster().pid, flush=True)
+from pathlib import Path
+from smart_fork.teamserver.cluster import Account, Cluster, Programs
+folder, uid, gid, bin, major = sys.argv[1:]
+account = Account(int(uid), int(gid), uid)
+with Cluster(Path(folder), account, Programs(Path(bin), int(major)), {"fsync": "off"}).running():
+    print("runs", flush=True)
     sys.stdin.read()
 """
 
 
-def ask(embedded: Embedded | Cluster, statement: str):
+def ask(embedded: Cluster, statement: str):
     with psycopg.connect(embedded.conninfo(OWNER, "postgres"), autocommit=True) as connection:
         cursor = connection.execute(statement)
         return cursor.fetchall() if cursor.description else None
@@ -45,7 +43,7 @@ def until(condition):
     return seen
 
 
-def numbers(embedded: Embedded):
+def numbers(embedded: Cluster):
     try:
         return ask(embedded, "SELECT n FROM kept ORDER BY n")
     except psycopg.OperationalError:
@@ -54,12 +52,14 @@ def numbers(embedded: Embedded):
 
 @pytest.fixture
 def owner(cluster):
-    """A process that owns the database, with the numbers of its keeper and its postmaster."""
+    """A process that owns the database."""
+    account, programs = cluster.account, cluster.programs
+    told = [cluster.folder, account.uid, account.gid, programs.folder, programs.major]
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNING, described(cluster)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNING, *map(str, told)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    keeper, postmaster = (psutil.Process(int(number)) for number in process.stdout.readline().split())
-    yield process, keeper, postmaster
+    assert "runs\n" == process.stdout.readline()
+    yield process
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -67,20 +67,17 @@ def owner(cluster):
 
 
 def test_a_database_is_made_asked_and_found_again(unmade):
-    with Embedded(unmade) as embedded:
+    with unmade.running() as embedded:
         ask(embedded, FRESH)
         ask(embedded, "INSERT INTO kept VALUES (7)")
-        postmaster = unmade.postmaster()
-        keeper = psutil.Process(embedded.keeper)
 
-    assert not postmaster.is_running()
-    assert not keeper.is_running()
-    with Embedded(unmade) as embedded:
+    assert unmade.postmaster() is None
+    with unmade.running() as embedded:
         assert [(7,)] == numbers(embedded)
 
 
 def test_it_listens_to_no_network_and_its_folders_are_for_one_user(cluster, account):
-    with Embedded(cluster) as embedded:
+    with cluster.running() as embedded:
         connections = cluster.postmaster().net_connections("inet")
         assert [] == connections
         assert [("",)] == ask(embedded, "SHOW listen_addresses")
@@ -88,77 +85,48 @@ def test_it_listens_to_no_network_and_its_folders_are_for_one_user(cluster, acco
         assert cluster.postmaster().uids().real == account.uid
 
 
-def test_nothing_is_left_when_the_owner_is_killed(cluster, owner):
-    process, keeper, postmaster = owner
-    process.kill()
+def test_it_ends_with_its_owner(cluster, owner):
+    owner.stdin.close()
 
-    keeper.wait(60)
-    assert not postmaster.is_running()
+    assert 0 == owner.wait(60)
     assert cluster.postmaster() is None
 
 
-def test_what_was_written_is_there_for_the_owner_after_one_that_was_killed(cluster, owner):
-    process, _, postmaster = owner
+def test_what_an_owner_that_was_killed_has_left_is_started_anew_and_nothing_is_lost(cluster, owner):
+    postmaster = cluster.postmaster()
     ask(cluster, FRESH)
     ask(cluster, "INSERT INTO kept VALUES (7)")
-    process.kill()
-    process.wait()
+    owner.kill()
+    owner.wait()
 
-    with Embedded(cluster) as embedded:  # the other keeper is still at it
+    assert postmaster.is_running()
+    with cluster.running() as embedded:
         assert [(7,)] == numbers(embedded)
         assert cluster.postmaster() != postmaster
-
-
-def test_a_keeper_that_is_killed_is_replaced_and_the_database_runs_on(cluster, owner):
-    process, keeper, postmaster = owner
-    ask(cluster, FRESH)
-    keeper.kill()
-
-    another = until(lambda: [child for child in psutil.Process(process.pid).children() if child != keeper])[0]
-    assert cluster.postmaster() == postmaster
-    process.kill()
-    another.wait(60)
     assert cluster.postmaster() is None
 
 
-def test_a_database_whose_owner_and_keeper_were_killed_is_taken_over(cluster, owner):
-    process, keeper, postmaster = owner
-    ask(cluster, FRESH)
-    process.send_signal(signal.SIGSTOP)  # so that it replaces no keeper
-    keeper.kill()
-    process.kill()
-    process.wait()
-
-    assert postmaster.is_running()
-    with Embedded(cluster) as embedded:
-        assert cluster.postmaster() == postmaster
-        assert [] == numbers(embedded)
-    assert not postmaster.is_running()
-
-
-def test_a_postmaster_that_is_killed_is_started_again_and_nothing_is_lost(cluster):
-    with Embedded(cluster) as embedded:
+def test_a_postmaster_that_was_killed_is_started_again_and_nothing_is_lost(cluster):
+    with cluster.running() as embedded:
         ask(embedded, FRESH)
         ask(embedded, "INSERT INTO kept SELECT generate_series(1, 3)")
         first = cluster.postmaster()
         first.kill()
+        until(lambda: cluster.postmaster() is None)
+        cluster.start()
 
-        assert [(1,), (2,), (3,)] == until(lambda: numbers(embedded))
-        assert cluster.postmaster() != first
+        assert [(1,), (2,), (3,)] == numbers(embedded)
     assert cluster.postmaster() is None
 
 
-def test_signals_of_a_terminal_do_not_end_the_keeper(cluster):
-    with Embedded(cluster) as embedded:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            os.kill(embedded.keeper, number)
-
-        assert [(1,)] == ask(embedded, "SELECT 1")
-        assert psutil.Process(embedded.keeper).is_running()
+def test_a_key_of_a_terminal_does_not_end_it(cluster):
+    with cluster.running():
+        postmaster = cluster.postmaster()
+        assert os.getsid(postmaster.pid) == postmaster.pid
 
 
 def test_a_second_owner_is_refused(cluster):
-    with Embedded(cluster), pytest.raises(ForkRefused, match="Another team server uses"), Embedded(cluster):
+    with cluster.running(), pytest.raises(ForkRefused, match="Another team server uses"), cluster.running():
         pass
 
 
@@ -168,17 +136,17 @@ def test_what_an_interrupted_beginning_left_is_made_from_the_beginning(unmade, a
     half.mkdir()
     (half / "PG_VERSION").write_text("18")
 
-    with Embedded(unmade) as embedded:
+    with unmade.running() as embedded:
         assert [(1,)] == ask(embedded, "SELECT 1")
     assert not half.exists()
 
 
 def test_another_major_version_is_refused_with_the_way_out(cluster):
-    with Embedded(cluster):
+    with cluster.running():
         pass
     (cluster.data / "PG_VERSION").write_text("15\n")
 
-    with pytest.raises(Usage, match="PostgreSQL 15 wrote") as refused, Embedded(cluster):
+    with pytest.raises(Usage, match="PostgreSQL 15 wrote") as refused, cluster.running():
         pass
     assert "smart-fork team backup" in refused.value.hint
     assert "smart-fork team restore" in refused.value.hint
@@ -188,14 +156,14 @@ def test_a_folder_with_other_things_is_not_used(unmade, account):
     account.make(unmade.folder)
     (unmade.folder / "holiday.jpg").touch()
 
-    with pytest.raises(Usage, match=r"has other files: holiday\.jpg"), Embedded(unmade):
+    with pytest.raises(Usage, match=r"has other files: holiday\.jpg"), unmade.running():
         pass
 
 
 def test_a_folder_that_others_may_read_is_not_used(unmade):
     unmade.folder.mkdir(mode=0o755)
 
-    with pytest.raises(Usage, match="does not belong to"), Embedded(unmade):
+    with pytest.raises(Usage, match="does not belong to"), unmade.running():
         pass
 
 
@@ -217,7 +185,7 @@ def test_somebody_elses_folder_is_not_taken_for_the_socket(unmade, account, open
 
 
 def test_a_file_of_another_process_is_not_taken_for_a_postmaster(cluster):
-    with Embedded(cluster):
+    with cluster.running():
         pass
     (cluster.data / "postmaster.pid").write_text(f"{os.getpid()}\n")
 
@@ -226,7 +194,7 @@ def test_a_file_of_another_process_is_not_taken_for_a_postmaster(cluster):
 
 def test_a_folder_of_any_name_is_no_command(open_folder, account, installed):
     strange = Cluster(open_folder / 'a\'b "c" $(touch x), d\\e', account, installed)
-    with Embedded(strange) as embedded:
+    with strange.running() as embedded:
         assert [(1,)] == ask(embedded, "SELECT 1")
     strange.sockets.rmdir()  # it is not inside: a comma would make two of it
 
@@ -275,10 +243,6 @@ def test_a_user_who_cannot_read_the_programs_is_told_so(unmade, installed):
     installed = clusters.Programs(Path("/nonexistent"), installed.major)
     with pytest.raises(ProgramFailed, match="cannot run PostgreSQL's programs"):
         Cluster(unmade.folder, unmade.account, installed).create()
-
-
-def test_a_keeper_keeps_the_database_that_was_described(cluster):
-    assert cluster == cluster_of(described(cluster))
 
 
 def test_a_folder_that_cannot_be_made_is_said_to_be_one(account):
