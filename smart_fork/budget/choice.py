@@ -15,10 +15,11 @@ from dataclasses import field, replace
 from functools import cached_property
 from math import exp
 
+from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import marker, plain
+from smart_fork.budget.left_out import marker, plain, title
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import Step, Unit
 
@@ -42,10 +43,14 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """What speaks for each exchange, by its number; `point` is the one by whose end all that is asked is known."""
+    """The worth of each exchange, by number; `point` is the one at whose end all that is asked is known.
+
+    `unknown` says why there is none.
+    """
 
     of: Mapping[int, float] = field(default_factory=dict)
     point: int | None = None
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,8 @@ class Chooser:
     """Chooses among the exchanges of one session."""
 
     def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session: Session, gains: Gains) -> None:
-        self.units, self.costs, self.end = units, costs, end
-        self._session = plain(session.session_id)
+        self.units, self.costs, self.end, self.session, self.unknown = units, costs, end, session, gains.unknown
+        self._name = plain(session.session_id)
         self.needs = Needs(units)
         self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
         self._point = _place_of(units, gains.point)
@@ -130,6 +135,11 @@ class Chooser:
             choice = self._with_runs(choice, place, min(bound, int(share * whole)), gone, looked=not least)
         return choice
 
+    @cached_property
+    def titles(self) -> list[Masked]:
+        """The title of each exchange."""
+        return [title(unit) for unit in self.units]
+
     def tokens(self, choice: Choice) -> int:
         """What all of it takes, with what is told of the rest and what a compaction has left."""
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
@@ -154,7 +164,7 @@ class Chooser:
                         first, steps = step.turns[0] if first is None else first, steps + 1
                     continue
                 if first is not None:
-                    found[step.turns[0]] = marker(self._session, first, exchanges=exchanges, steps=steps)
+                    found[step.turns[0]] = marker(self._name, first, exchanges=exchanges, steps=steps)
                 first, exchanges, steps = None, 0, 0
         return found
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from indexer.masking import Masked
 from indexer.values import Value, rare, record
 from smart_fork.agents.excerpt import Excerpt
+
+if TYPE_CHECKING:
+    from smart_fork.budget.choice import Chooser
 
 #: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
 #: what was only looked at; what was asked and answered; nothing.
@@ -49,8 +52,9 @@ class Selection(Value):
     exchanges: tuple[SelectedExchange, ...]
 
 
-class Selected:
-    """A selection, and the excerpt that it is of the session; `None` where all of it is taken."""
+class Selected(NamedTuple):
+    """A selection, the excerpt that it is of the session (`None` for all of it), and what has chosen it."""
 
-    def __init__(self, selection: Selection, excerpt: Excerpt | None) -> None:
-        self.selection, self.excerpt = selection, excerpt
+    selection: Selection
+    excerpt: Excerpt | None
+    chooser: Chooser

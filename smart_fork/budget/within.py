@@ -10,8 +10,7 @@ from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
-from smart_fork.budget.costs import costs
-from smart_fork.budget.left_out import title
+from smart_fork.budget.costs import Costs, costs
 from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
@@ -20,37 +19,49 @@ from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 
 
 def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:
-    """What of a session up to turn `end` is kept within a budget, by the `evidence` for its exchanges.
+    """Choose what of a session up to turn `end` is kept within a budget, by the `evidence` for its exchanges.
 
-    Without any what was said last is.
+    Without any, what was said last is kept.
 
     Raises:
         ForkRefused: nothing is left out of sessions of that agent.
         Usage: there is no exchange of a number that was given, or nothing would be left.
     """
-    counted = costs(session)
-    parts = units(session, counted, end)
+    return within(chooser_of(session, costs(session), end, evidence), wanted)
+
+
+def chooser_of(session: Session, counted: Costs, end: int, evidence: ExchangeEvidence | None) -> Chooser:
+    """Return what chooses among the exchanges of a session up to turn `end`."""
+    return Chooser(units(session, counted, end), counted, end, session, gains_of(evidence))
+
+
+def within(chooser: Chooser, wanted: Wanted) -> Selected:
+    """Choose what is kept within a budget.
+
+    Raises:
+        ForkRefused: there is no prompt.
+        Usage: there is no exchange of a number that was given, or nothing would be left.
+    """
+    parts, counted, end = chooser.units, chooser.costs, chooser.end
     _check(parts, wanted)
-    chooser = Chooser(parts, counted, end, session, gains_of(evidence))
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
     most = None if wanted.budget == MATCH else wanted.budget
-    notes = [f"The best exchanges are unknown ({evidence.why_not}): the last exchange is kept"] if (
-        evidence is not None and evidence.why_not and not evidence.parts
-    ) else []  # fmt: skip
+    why = chooser.unknown
+    notes = [f"The best exchanges are unknown ({why}): the last exchange is kept"] if why else []
     known: dict[str, Any] = {
-        "session_id": session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
+        "session_id": chooser.session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
     }  # fmt: skip
     if most is not None and most >= whole:
         choice = chooser.all_but(wanted.drop, wanted.keep)
     else:
         choice = chooser.within(most, wanted.keep, wanted.drop)
     if not wanted.drop and max(most or 0, chooser.tokens(choice)) >= whole:
-        rows = _rows(parts, chooser, chooser.all_but(()))
+        rows = _rows(chooser, chooser.all_but(()))
         notes.append(f"Nothing is dropped: the whole conversation has about {whole:,} tokens")
         told = Selection(
             **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
         )
-        return Selected(told, None)
+        return Selected(told, None, chooser)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
         raise Usage("No prompt would remain", "Drop fewer exchanges.")
     tokens = chooser.tokens(choice)
@@ -58,7 +69,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     if too_much:
         what = "With the exchanges to keep," if wanted.keep else "In the smallest complete form,"
         notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
-    rows = _rows(parts, chooser, choice)
+    rows = _rows(chooser, choice)
     out = sum(row.kept == "nothing" for row in rows)
     told = Selection(
         **known, tokens=tokens, kept=len(rows) - out, left_out=out, smallest=too_much, notes=tuple(notes),
@@ -66,13 +77,13 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     )  # fmt: skip
     taken = tuple(counted.of(turn, full=turn in choice.full) for turn in range(len(counted.turns)))
     shortened = choice.kept - choice.full
-    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened))
+    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened), chooser)
 
 
 def gains_of(evidence: ExchangeEvidence | None) -> Gains:
     """What speaks for each exchange, counted from 1, as one number: what it means, and what it says."""
     if evidence is None or not evidence.parts:
-        return Gains()
+        return Gains(unknown=evidence.why_not if evidence is not None else "")
     nearest = max(part.nearest for part in evidence.parts.values()) or 1.0
     words = max(part.words for part in evidence.parts.values()) or 1.0
     gains = {number + 1: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
@@ -97,16 +108,16 @@ def _span(known: Collection[int]) -> str:
     return f"{min(known)} to {max(known)}" if known else "none"
 
 
-def _rows(parts: Sequence[Unit], chooser: Chooser, choice: Choice) -> tuple[SelectedExchange, ...]:
+def _rows(chooser: Chooser, choice: Choice) -> tuple[SelectedExchange, ...]:
     rows = []
-    for unit in parts:
+    for unit, title in zip(chooser.units, chooser.titles, strict=True):
         of_it = unit.whole & choice.kept
         tokens = sum(chooser.costs.of(turn, full=turn in choice.full) for turn in of_it)
         rows.append(
             SelectedExchange(
                 number=unit.number,
                 message=unit.start,
-                title=title(unit),
+                title=title,
                 tokens=sum(step.tokens for step in unit.steps),
                 kept=_how(unit, of_it, complete=tokens == sum(chooser.costs.turns[turn] for turn in of_it)),
                 kept_tokens=tokens,

@@ -16,7 +16,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
-from smart_fork.forking.price import loaded_within, price_of
+from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.same_command import same_command
@@ -52,12 +52,13 @@ def fork_session(request: ForkRequest) -> Forked:
             caller_session_id=request.caller_session_id,
         )
         notes = [note] if note else []
-        selection = None
+        kept = None
         if budget is not None:
             from smart_fork.forking.spending import within
 
-            spec, selection = within(spec, session, budget)
-            notes += selection.notes
+            budget = replace(budget, known=budget.evidence(session))
+            spec, kept = within(spec, session, budget)
+            notes += kept.selection.notes
             if not dry_run:
                 budget.settle()
         spec = told(spec, session)
@@ -66,10 +67,9 @@ def fork_session(request: ForkRequest) -> Forked:
 
             notes += beyond(spec.handover.handed, budget.wanted)
         forked = fork(spec, dry_run=dry_run)
-        within_it = (
-            loaded_within(session, selection, spec.excerpt.end) if selection is not None and spec.excerpt else None
-        )
-        price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
+        selection, loads = kept.selection if kept else None, loads_of(session)
+        within_it = loaded_within(session, selection, spec.excerpt.end) if selection and spec.excerpt else None
+        price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it, loads)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
         if dry_run:
             shared = shared_as(session.session_id)
@@ -82,7 +82,9 @@ def fork_session(request: ForkRequest) -> Forked:
             return forked
         from smart_fork.forking.ways import ways
 
-        return replace(forked, ways=ways(session, point, budget or request.preview, matched=matched))
+        return replace(
+            forked, ways=ways(session, point, budget or request.preview, matched=matched, kept=kept, loads=loads)
+        )
 
 
 def check_startable(

@@ -31,8 +31,11 @@ def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Seque
     from smart_fork.forking.launch import fork_session
 
     located = sessions.locate(request.session)
-    through = message_for(sessions.look_into(located), intent, engine, also)
-    return fork_session(replace(request, session=located.reference, through=through))
+    session = sessions.look_into(located)
+    evidence = exchange_evidence(session, intent, engine, also)
+    asked = replace(request, session=located.reference, through=message_of(session, evidence))
+    budget, preview = (replace(one, known=evidence) if one else None for one in (request.budget, request.preview))
+    return fork_session(replace(asked, budget=budget, preview=preview))
 
 
 def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:

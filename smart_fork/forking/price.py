@@ -15,12 +15,14 @@ from smart_fork.forking.started import ForkPrice
 from smart_fork.retrieval.cache import may_be_cached
 
 
-def price_of(session: Session, point: Point | None, within: int | None = None) -> ForkPrice:
+def price_of(
+    session: Session, point: Point | None, within: int | None = None, loads: Sequence[int] | None = None
+) -> ForkPrice:
     """The price of a fork at `point`, or of one that keeps only so many tokens `within` it in another form.
 
-    What is sent in another form than before is in nobody's cache.
+    What is sent in another form than before is in nobody's cache. `loads` is what `loads_of` has counted, if it has.
     """
-    loads = _loads(session)
+    loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
     if within is not None:
         return ForkPrice(within, whole)
@@ -29,7 +31,7 @@ def price_of(session: Session, point: Point | None, within: int | None = None) -
     return ForkPrice(tokens, whole, cached=may_be_cached(used))
 
 
-def _loads(session: Session) -> Sequence[int]:
+def loads_of(session: Session) -> Sequence[int]:
     """What going on after each turn loads. What an agent has counted has all that was sent in it; where it has counted
     nothing, as in a copy that nobody has gone on with, all that will be is counted here.
     """

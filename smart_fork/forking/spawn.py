@@ -242,7 +242,8 @@ class Asked:
             from smart_fork.retrieval.background import engine as of_commands
 
             engine = partial(of_commands, None)
-        spec, selection = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), engine()))
+        spec, kept = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), engine()))
+        selection = kept.selection
         all_of_them = selection.kept + selection.left_out
         had = f"It has {selection.kept} of {all_of_them} exchanges, about {selection.tokens:,} tokens"
         self.notes += selection.notes if selection.whole else [*selection.notes, had]

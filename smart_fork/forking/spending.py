@@ -10,7 +10,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.selection import Selected, Selection
+from smart_fork.budget.selection import Selected
 from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import Point, last_branch_point
@@ -29,6 +29,7 @@ class Spending:
     """A budget, what is to be known for it (`also` in other words), and what answers that.
 
     Without an intent or an engine what was said last is worth most. `meaning` makes the vectors, where that has begun.
+    `known` is the evidence for the session that is forked, where that has been gathered.
     """
 
     wanted: Wanted
@@ -36,6 +37,7 @@ class Spending:
     also: Sequence[str] = ()
     engine: Engine | None = field(default=None, compare=False)
     meaning: Meaning | None = field(default=None, compare=False)
+    known: ExchangeEvidence | None = field(default=None, compare=False)
 
     def evidence(self, session: Session) -> ExchangeEvidence | None:
         """What speaks for each exchange of a session; `None` where nothing is asked, or nobody can be.
@@ -44,8 +46,8 @@ class Spending:
             Usage: `also` is not what it may be.
         """
         intent = self.intent.strip()
-        if not intent or self.engine is None:
-            return None
+        if self.known is not None or not intent or self.engine is None:
+            return self.known
         from smart_fork.retrieval.exchanges import exchange_evidence
 
         try:
@@ -59,8 +61,8 @@ class Spending:
             self.meaning.settle()
 
 
-def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selection]:
-    """A fork of `session` as it fits into a budget.
+def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selected]:
+    """A fork of `session` as it fits into a budget, and what of it is kept.
 
     Raises:
         Usage: see `chosen`.
@@ -69,10 +71,10 @@ def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[Work
     end = spec.point.index if spec.point else last_branch_point(session)
     found = chosen(session, end, spending)
     if found.excerpt is None:
-        return spec, found.selection
+        return spec, found
     last = max(found.excerpt.kept)
     point = Point(last, session.turns[last].id)
-    return replace(spec, point=point, excerpt=found.excerpt), found.selection
+    return replace(spec, point=point, excerpt=found.excerpt), found
 
 
 def chosen(session: Session, end: int, spending: Spending) -> Selected:

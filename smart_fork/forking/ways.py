@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
 from smart_fork.budget.amount import MATCH, Amount
+from smart_fork.budget.costs import Costs, costs
+from smart_fork.budget.selection import Selected
 from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.within import chooser_of, within
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.floor import fits
-from smart_fork.forking.price import beside, loaded_within, price_of
+from smart_fork.forking.price import beside, loaded_within, loads_of, price_of
 from smart_fork.forking.started import Way
 from smart_fork.retrieval.cache import age_of
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 
 log = logging.getLogger(__name__)
 
@@ -28,26 +30,38 @@ log = logging.getLogger(__name__)
 USUAL = 30_000
 
 
-def ways(session: Session, at: Point | None, spending: Spending | None, *, matched: bool = False) -> tuple[Way, ...]:
+def ways(
+    session: Session, at: Point | None, spending: Spending | None, *, matched: bool = False,
+    kept: Selected | None = None, loads: Sequence[int] | None = None,
+) -> tuple[Way, ...]:  # fmt: skip
     """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
 
     What answers is told by the intent of `spending`, whose budget is among them, or with `matched` by `at`. What cannot
-    be had is left out.
+    be had is left out. `kept` is what that budget keeps, and `loads` what `loads_of` has counted, where that is known.
     """
-    found = [_up_to(session, None, "")]
-    with suppress(SmartForkError, OSError):  # such as of an agent whose sessions have no records
-        found = [_in_parts(session, found[0])]
+    price = partial(_up_to, session, loads=loads_of(session) if loads is None else loads)
+    counted = kept.chooser.costs if kept is not None else _counted(session)
+    found = [_in_parts(session, price(None, ""), counted)]
     if at is not None or matched:
-        found.append(_up_to(session, at, "--at match" if at is None or matched else f"--at {at.index}"))
+        found.append(price(at, "--at match" if at is None or matched else f"--at {at.index}"))
     try:
         evidence = spending.evidence(session) if spending is not None else None
         if spending is None or evidence is None:
             return tuple(found)
-        if not fits(evidence):  # then nothing matches
-            evidence = None
-        elif evidence.point is not None and not matched:
-            found.append(_up_to(session, _end_of(session, evidence.point), "--at match"))
-        found += _within(session, at, spending.wanted, evidence)
+        answers = fits(evidence)
+        if answers and evidence.point is not None and not matched:
+            found.append(price(_end_of(session, evidence.point), "--at match"))
+        if counted is None:
+            return tuple(found)
+        end = at.index if at is not None else last_branch_point(session)
+        chooser = kept.chooser if kept else chooser_of(session, counted, end, evidence if answers else None)
+        wanted = spending.wanted
+        amounts: list[Amount] = [*([MATCH] if answers else []), USUAL if wanted.budget == MATCH else wanted.budget]
+        for budget in amounts:
+            same = budget == wanted.budget
+            one = kept if kept is not None and same else within(chooser, wanted if same else Wanted(budget))
+            told, option = one.selection, f"--budget {budget}"
+            found.append(price(at, option) if told.whole else Way(option, loaded_within(session, told, end)))
     except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
         log.info("not all ways to fork it can be compared: %s", error.message)
     return tuple(found)
@@ -80,30 +94,25 @@ def _ago(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence | None) -> Iterator[Way]:
-    """What was asked for, and the least beside a usual one."""
-    from smart_fork.budget.within import selected
-
-    end = at.index if at is not None else last_branch_point(session)
-    amounts: list[Amount] = [*([MATCH] if evidence else []), USUAL if wanted.budget == MATCH else wanted.budget]
-    for budget in amounts:
-        changes = wanted if budget == wanted.budget else Wanted(budget)
-        kept, option = selected(session, end, changes, evidence).selection, f"--budget {budget}"
-        yield _up_to(session, at, option) if kept.whole else Way(option, loaded_within(session, kept, end))
-
-
-def _up_to(session: Session, point: Point | None, option: str) -> Way:
-    price = price_of(session, point)
+def _up_to(session: Session, point: Point | None, option: str, loads: Sequence[int]) -> Way:
+    price = price_of(session, point, loads=loads)
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
     return Way(option, price.tokens, cached=price.cached, used_at=used)
 
 
-def _in_parts(session: Session, whole: Way) -> Way:
-    """The way with all of it, and how much of that is the conversation."""
-    from smart_fork.budget.costs import costs
+def _counted(session: Session) -> Costs | None:
+    try:
+        return costs(session)
+    except (SmartForkError, OSError):  # such as of an agent whose sessions have no records
+        return None
 
+
+def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
+    """The way with all of it, and how much of that is the conversation, where that is known."""
+    if counted is None:
+        return whole
     end = len(session.turns) - 1
-    return replace(whole, conversation=whole.tokens - beside(session, sum(costs(session).turns), end))
+    return replace(whole, conversation=whole.tokens - beside(session, sum(counted.turns), end))
 
 
 def _end_of(session: Session, exchange: int) -> Point | None:

@@ -130,6 +130,7 @@ def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engin
     from smart_fork.agents.options import Options
     from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.launch import fork_session
+    from smart_fork.forking.match import fork_at_match
     from smart_fork.forking.request import ForkRequest
     from smart_fork.forking.spending import Spending
 
@@ -138,24 +139,14 @@ def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engin
         check_still(seen, sessions.look_into(sessions.locate(session)))
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
     asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
-    if at == MATCH:
-        asked = replace(asked, through=_answering(session, prompt, engine))
-    else:
+    if at != MATCH:
         asked = replace(asked, at=number(at))
     if budget:
         wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
         asked = replace(asked, budget=Spending(wanted, prompt, (), engine()))
     elif dry_run:
         asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), engine()))
-    return fork_session(asked)
-
-
-def _answering(session: str, prompt: str, engine: Callable[[], Engine]) -> str:
-    """The message that answers the prompt."""
-    from smart_fork import sessions
-    from smart_fork.forking.match import message_for
-
-    return message_for(sessions.look_into(sessions.locate(session)), prompt, engine())
+    return fork_at_match(asked, prompt, engine()) if at == MATCH else fork_session(asked)
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
