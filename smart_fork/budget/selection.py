@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
 from indexer.masking import Masked
 from indexer.values import Value, rare, record
-from smart_fork.agents.excerpt import Excerpt
-
-if TYPE_CHECKING:
-    from smart_fork.budget.choice import Chooser
 
 #: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
 #: what was only looked at; what was asked and answered; nothing.
@@ -50,11 +46,3 @@ class Selection(Value):
     whole: bool = rare(default=False)
     notes: tuple[str, ...] = rare(())
     exchanges: tuple[SelectedExchange, ...]
-
-
-class Selected(NamedTuple):
-    """A selection, the excerpt that it is of the session (`None` for all of it), and what has chosen it."""
-
-    selection: Selection
-    excerpt: Excerpt | None
-    chooser: Chooser

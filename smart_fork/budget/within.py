@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
@@ -11,11 +11,19 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import Costs, costs
-from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
+from smart_fork.budget.selection import Kept, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+
+
+class Selected(NamedTuple):
+    """A selection, the excerpt that it is of the session (`None` for all of it), and what has chosen it."""
+
+    selection: Selection
+    excerpt: Excerpt | None
+    chooser: Chooser
 
 
 def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:

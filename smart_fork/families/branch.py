@@ -47,7 +47,7 @@ from smart_fork.whereabouts import belongs, unplaced
 
 if TYPE_CHECKING:
     from smart_fork.agents.excerpt import Excerpt
-    from smart_fork.budget.selection import Selected
+    from smart_fork.budget.within import Selected
     from smart_fork.forking.spending import Spending
 
 #: How long a caller's own session is waited for that is not there yet.

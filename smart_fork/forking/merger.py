@@ -15,7 +15,7 @@ from smart_fork.agents.facets import teller_of
 from smart_fork.agents.selection import named
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
-from smart_fork.budget.selection import Selected
+from smart_fork.budget.within import Selected
 from smart_fork.copies.parts import Part, beginning_with, without_shared
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import whence

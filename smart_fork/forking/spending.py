@@ -10,9 +10,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.selection import Selected
 from smart_fork.budget.wanted import Wanted
-from smart_fork.budget.within import selected
+from smart_fork.budget.within import Selected, selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
