@@ -59,7 +59,7 @@ class Served:
         try:
             said = json.loads((self.state / "service.json").read_bytes())
             self.port = int(said["port"])
-            return self.request("GET", "/hello", token="")[0] == 200
+            return self.request("GET", "/healthz", token="")[0] == 200
         except (OSError, ValueError, http.client.HTTPException):
             return False
 

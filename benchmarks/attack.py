@@ -212,7 +212,7 @@ def _go_on(attacker: Attacker, calls: int, report: Report, process: Any) -> None
 
 
 def _intrude(intruder: Intruder, calls: int, report: Report, process: Any) -> None:
-    """Every kind of call; in between the token is changed, strangers flood, and somebody listens elsewhere."""
+    """Every kind of call; in between the token is changed, and strangers flood."""
     try:
         intruder.come_in()
         _noted(report, intruder.other_family())
@@ -245,7 +245,7 @@ def _doors() -> Doors:
 
     nothing: Any = None
     page = Page(nothing, nothing, nothing, Visits("asked", Path("nowhere"), str))
-    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing, nothing), page, str)
+    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing, nothing), page)
     # What has no end is listened to by tests of its own.
     return Doors(_taken(doors.programs), _taken(route for route in page.routes() if route.path != LIVE))
 

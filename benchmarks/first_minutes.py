@@ -149,7 +149,7 @@ class Machine:
         with socket.create_server(("127.0.0.1", 0)) as free:
             told = self.environment | {"SMART_FORK_PORT": str(free.getsockname()[1]), "SMART_FORK_INDEXING": "true"}
         with subprocess.Popen([self.program, "serve"], env=told, stdout=subprocess.DEVNULL) as service:
-            answered(told, "/hello")
+            answered(told, "/healthz")
             time.sleep(SETTLED_SECONDS)
             figures["service, MB"] = pss(service.pid)
             answered(told, "/healthz")

@@ -179,7 +179,7 @@ def _service() -> Iterator[None]:
             time.sleep(0.2)
         if service is None:
             sys.exit("the service did not start")
-        service.embed(["is anybody there"])
+        service.health()
         yield
         process.terminate()
 

@@ -117,7 +117,7 @@ def _starts(environment: dict[str, str], runs: int) -> dict[str, float]:
 def _memory(environment: dict[str, str], question: dict[str, Any], number: int, folder: Path) -> dict[str, float]:
     figures = {"servers": float(number)}
     with serving(environment) as service:
-        answered(environment, "/hello")
+        answered(environment, "/healthz")
         time.sleep(SETTLED_SECONDS)
         figures["idle_mb"] = pss(service.pid)
         started = time.perf_counter()

@@ -36,7 +36,6 @@ from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.search import search
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
-from smart_fork.service.status import IndexingStatus, ServiceStatus
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
 NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5
@@ -284,7 +283,7 @@ def _service_checks() -> list[Check]:
 
 
 def _service() -> Iterator[Check]:
-    service, address = find_service(any_version=True), announced()
+    service, address = find_service(), announced()
     if service is None:
         if address is None:
             yield Check("service", ok=True, detail="does not run", optional=True)
@@ -293,15 +292,16 @@ def _service() -> Iterator[Check]:
             detail = f"was at {address.url}, and does not answer there"
             yield Check("service", ok=False, detail=detail, next_step=step, optional=True)
         return
-    where = f"version {service.version} at {service.address.url}"
+    status = service.status
+    where = f"version {status.version} at {service.address.url}"
     try:
-        well, state = service.health(), service.status()
+        well, problem = service.health(), status.indexing.last_error
     except ServiceGoneError as error:
-        well, state = False, ServiceStatus("", IndexingStatus({"last_error": str(error)}))
-    problem = "" if well else "it does not answer a real question; "
-    problem += state.indexing.last_error
-    if state.change:
-        where += f", restart pending: {state.change}"
+        well, problem = False, str(error)
+    if not well:
+        problem = f"it does not answer a real question; {problem}"
+    if status.change:
+        where += f", restart pending: {status.change}"
     step = "`smart-fork logs` says more." if problem else ""
     detail = f"{where}: {problem}" if problem else where
     yield Check("service", ok=not problem, detail=detail, next_step=step, optional=well)

@@ -8,6 +8,7 @@ from typing import Any
 from indexer.damage import kept
 from indexer.last_run import LastRun
 from indexer.paths import index_db, state_home
+from indexer.switches import is_off
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
@@ -15,7 +16,8 @@ from smart_fork.hooks import switch
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
-from smart_fork.service.client import Service, ServiceGoneError, find_service
+from smart_fork.service.client import find_service
+from smart_fork.service.lock import holder
 from smart_fork.service.status import ServiceStatus
 from smart_fork.workers.roster import list_workers
 
@@ -106,8 +108,7 @@ class Overview(Value):
 
 def overview() -> Overview:
     """The state of all parts. Nothing is read or started for it."""
-    service = _service(find_service(any_version=True))
-    seen = Overview(str(state_home()), _index(), service, _recall())
+    seen = Overview(str(state_home()), _index(), _service(), _recall())
     try:
         return replace(seen, workers=_workers())
     except RegistryUnavailable as error:
@@ -123,15 +124,18 @@ def _index() -> IndexOverview | Trouble:
     return IndexOverview(**shown, set_aside=tuple(str(path) for path in kept(index_db())))
 
 
-def _service(service: Service | None) -> ServiceOverview:
-    if service is None:
-        return ServiceOverview(running=False, hint="smart-fork serve, or smart-fork service install")
-    address = service.address
-    known = ServiceOverview(running=True, url=address.url, pid=address.pid, started=address.started)
-    try:
-        return replace(known, status=service.status(), memory_bytes=_memory(address.pid))
-    except ServiceGoneError as error:
-        return replace(known, error=str(error))
+def _service() -> ServiceOverview:
+    service = find_service()
+    if service is not None:
+        at = service.address
+        known = ServiceOverview(running=True, url=at.url, pid=at.pid, started=at.started, status=service.status)
+        return replace(known, memory_bytes=_memory(at.pid))
+    process = None if is_off("SMART_FORK_SERVICE") else holder()
+    if process:
+        return ServiceOverview(
+            running=True, pid=process, error="It is just starting, or it hangs: smart-fork service stop"
+        )
+    return ServiceOverview(running=False, hint="smart-fork serve, or smart-fork service install")
 
 
 def _recall() -> RecallOverview:

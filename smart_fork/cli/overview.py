@@ -51,10 +51,10 @@ def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
 def _service(service: ServiceOverview) -> list[tuple[str, str]]:
     if not service.running:
         return [("service", f"not running: {service.hint}")]
+    if service.status is None:
+        return [("service", f"process {service.pid}: {service.error}")]
     memory = f", {service.memory_bytes / 1e6:.0f} MB" if service.memory_bytes else ""
     rows = [("service", f"{service.url}, process {service.pid} since {service.started}{memory}")]
-    if service.status is None:
-        return [*rows, ("", f"does not answer: {service.error}")]
     if change := service.status.change:
         rows.append(("", f"restart pending: {change}, when it is idle"))
     indexing = service.status.indexing

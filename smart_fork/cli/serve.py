@@ -29,10 +29,10 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service: MCP over HTTP, a fresh index, and a page to look at. Ends with Ctrl-C."""
-    from smart_fork.service.lifetime import running
+    from smart_fork.service.client import find_service
     from smart_fork.service.lifetime import serve as run
 
-    if (there := running()) is not None:
+    if (there := find_service()) is not None:
         say(f"The service is already running: {there.address.url} (process {there.address.pid})")
         return
     run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
@@ -45,6 +45,8 @@ def _print_address(address: Address) -> None:
     """Where it is, how to end it, and how agents and people come to it."""
     token = shlex.quote(str(state_home() / "service-token"))
     say(f"Serving at {address.url}. Ctrl-C ends it, or elsewhere: smart-fork service stop")
+    if not address.socket:
+        say("It has no socket: smart-fork's own commands do without it. `smart-fork logs` says why.")
     say("Its page: smart-fork open. Over HTTP:")
     for way in registrations():
         if command := way.over_http(f"{address.url}/mcp", token):
@@ -80,10 +82,9 @@ def open_page(
     import webbrowser
     from pathlib import Path
 
-    from smart_fork.service.client import ServiceGoneError
-    from smart_fork.service.lifetime import running
+    from smart_fork.service.client import ServiceGoneError, find_service
 
-    service = running()
+    service = find_service()
     if service is None:
         raise NotFound("The service is not running", "Start it: smart-fork serve")
     try:

@@ -13,13 +13,12 @@ import socket
 import stat
 import time
 
-from smart_fork.handshake import SCHEME, endpoint, proof, same, secret_in
 from smart_fork.hooks import ASKED, LATE, RECALL
+from smart_fork.peers import SERVICE, is_ours
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from io import BufferedRWPair
     from types import FrameType
     from typing import Any
 
@@ -146,47 +145,30 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """What the service answers. It is told nothing before it has shown that it is ours.
+    """What the service answers, if a process of the same user listens at its socket.
 
     Raises:
         TimeoutError: the time is over.
+        ValueError: it is refused, or the answer is none.
     """
     if until <= time.monotonic():
         raise TimeoutError
     with open(f"{state}/service.json", "rb") as file:  # noqa: PTH123 - nothing is imported for it
-        service = json.loads(file.read(ANSWER_BYTES))
-    host, port = str(service["host"]), int(service["port"])
-    secret, nonce = secret_in(f"{state}/service-token"), os.urandom(16).hex()
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as connection:
+        path = json.loads(file.read(ANSWER_BYTES))["socket"]
+    content = json.dumps(asked).encode()
+    with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(max(0.001, until - time.monotonic()))
-        connection.connect((host, port))
-        at = endpoint(*connection.getpeername()[:2])
-        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        with connection.makefile("rwb") as stream:
-            hello = f"/hello?nonce={nonce}&proof={proof('asks', secret, at, nonce)}"
-            facts = _asked(stream, f"GET {hello} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
-            challenge = str(facts["challenge"])
-            if not same(str(facts["proof"]), proof("service", secret, at, nonce, challenge)):
-                raise ValueError("it does not know the token")
-            content = json.dumps(asked).encode()
-            signed = f"Authorization: {SCHEME} {proof('client', secret, at, nonce, challenge)}\r\n"
-            head = f"POST /recall HTTP/1.1\r\nHost: {name}\r\n{signed}Content-Length: {len(content)}\r\n\r\n"
-            return _asked(stream, head.encode() + content)
-
-
-def _asked(stream: BufferedRWPair[Any, Any], request: bytes) -> dict[str, Any]:
-    """The object that a request is answered with.
-
-    Raises:
-        ValueError: it is refused, or the answer is none.
-    """
-    stream.write(request)
-    stream.flush()
-    status, length = int(stream.readline(ANSWER_BYTES).split()[1]), 0
-    while line := stream.readline(ANSWER_BYTES).strip():
-        name, _, value = line.partition(b":")
-        length = int(value) if name.lower() == b"content-length" else length
-    found = json.loads(stream.read(min(length, ANSWER_BYTES)))
+        connection.connect(path)
+        if not is_ours(connection):
+            raise ValueError("another user listens there")
+        head = f"POST /recall HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: {len(content)}\r\n\r\n"
+        connection.sendall(head.encode() + content)
+        with connection.makefile("rb") as stream:
+            status, length = int(stream.readline(ANSWER_BYTES).split()[1]), 0
+            while line := stream.readline(ANSWER_BYTES).strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            found = json.loads(stream.read(min(length, ANSWER_BYTES)))
     if status != 200 or not isinstance(found, dict):
         raise ValueError(status)
     return found

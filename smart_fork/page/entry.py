@@ -34,16 +34,17 @@ class Entry:
 
 
 class Entries:
-    """Those that were made and not used. Their files are in `folder`, where nothing else is."""
+    """Those that were made and not used, to the page at `address`. In `folder` are their files alone."""
 
-    def __init__(self, folder: Path, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Path, address: str, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self.address = address
         self._now = now
         self._open: dict[str, Entry] = {}
         self._lock = threading.Lock()
 
-    def new(self, address: str, project: str = "") -> Entry:
-        """One more way to the page at `address`, which is then asked about that project.
+    def new(self, project: str = "") -> Entry:
+        """One more way to the page, which is then asked about that project.
 
         Raises:
             OSError: the file cannot be written, or could be read by others.
@@ -56,7 +57,7 @@ class Entries:
             self._open[code] = entry
             first = next(iter(self._open)) if len(self._open) > MAX_CODES else ""
         self.use(first)
-        replace_file(entry.file, [way_in(address, code)], durable=False)
+        replace_file(entry.file, [way_in(self.address, code)], durable=False)
         return entry
 
     def use(self, code: str) -> Entry | None:

@@ -157,14 +157,16 @@ class Page:
         return await self.desk.shown("undone.html", lambda: UndoPage(self.desk.answer(form, RolledBack)))
 
     async def _code(self, request: Request) -> Response:
-        address, project = str(request.base_url), project_in(await request.body())
+        project = project_in(await request.body())
         try:
-            entry = await anyio.to_thread.run_sync(self.entries.new, address, project)
+            entry = await anyio.to_thread.run_sync(self.entries.new, project)
         except OSError as error:
             log.warning("no way in can be made: %s", error)
             return JSONResponse({"error": what_failed(error)}, 503)
         asyncio.get_running_loop().call_later(CODE_SECONDS + 1, self.entries.sweep)
-        return JSONResponse({"file": str(entry.file), "page": address, "code": entry.code, "seconds": CODE_SECONDS})
+        return JSONResponse(
+            {"file": str(entry.file), "page": self.entries.address, "code": entry.code, "seconds": CODE_SECONDS}
+        )
 
     async def _open(self, request: Request) -> Response:
         fields = await given(request)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from _socket import AF_UNIX, SCM_RIGHTS, SO_PEERCRED, SOCK_STREAM, SOL_SOCKET
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - the same without what `socket` imports for it
 
+from smart_fork.peers import is_ours
 from smart_fork.preload.place import is_wanted, socket_path
 
 TYPE_CHECKING = False
@@ -42,9 +43,9 @@ def run(arguments: Sequence[str]) -> int | None:
     try:
         line.settimeout(SECONDS)
         line.connect(path)
-        if line.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)[4:8] != os.geteuid().to_bytes(4, sys.byteorder):
-            return None
-        if line.recv(1) != READY:  # before it gets our streams: one that hangs would keep them open
+        if (
+            not is_ours(line) or line.recv(1) != READY
+        ):  # before it gets our streams: one that hangs would keep them open
             return None
         _hand_over(line, arguments)
         if line.recv(1) != READY:

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from pathlib import Path
 
-_CREDENTIALS = struct.Struct("3i")
+from smart_fork.peers import credentials
+
 _NAMESPACES = ("mnt", "net", "pid", "user")
 #: Of ``/proc/PID/status``: what a process has given up, which it never gets back.
 _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
-
-
-def credentials(line: socket.socket) -> tuple[int, int]:
-    """Return the process id and the user id of the other side, as the system knows them."""
-    found = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(found)
-    return pid, user
 
 
 def may_ask(line: socket.socket) -> bool:

@@ -29,6 +29,7 @@ from indexer.masking import mask
 from indexer.paths import private_dir
 from indexer.patterns import compile_all
 from smart_fork import processes
+from smart_fork.peers import credentials
 from smart_fork.preload.client import (
     BECOMES,
     ENDED,
@@ -43,7 +44,7 @@ from smart_fork.preload.client import (
     packed,
     unpacked,
 )
-from smart_fork.preload.peer import credentials, may_ask
+from smart_fork.preload.peer import may_ask
 from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
 from smart_fork.service.upgrade import load_all
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A service that runs. `host` is a literal address, no name; `version` that of the program when it was started."""
+    """A service that runs.
+
+    `host` is a literal address, no name; `version` that of the program when it was started. `socket` is the path where
+    the user's own programs ask it, empty where this machine lets it have none.
+    """
 
     host: str
     port: int
     pid: int
     version: str
     started: str
+    socket: str = ""
 
     @property
     def url(self) -> str:
@@ -41,13 +47,24 @@ def publish(address: Address) -> None:
     """Say where the service listens."""
     from indexer.files import replace_file
 
+    private_dir(state_home())
     replace_file(_file(), [orjson.dumps(asdict(address))])
 
 
-def withdraw(address: Address) -> None:
-    """Take that back, unless another service has said so since."""
-    if announced() == address:
+def withdraw() -> None:
+    """Take that back. No service of this home may run beside this process."""
+    if (address := announced()) is not None:
         _file().unlink(missing_ok=True)
+        if address.socket:
+            remove_socket(Path(address.socket))
+
+
+def remove_socket(path: Path) -> None:
+    """Remove the service's socket, with its folder where that was made for it."""
+    path.unlink(missing_ok=True)
+    if path.parent != state_home():
+        with suppress(OSError):
+            path.parent.rmdir()
 
 
 def announced() -> Address | None:
@@ -93,4 +110,4 @@ def _port_in(text: str, source: str) -> int | None:
 
 
 def _file() -> Path:
-    return private_dir(state_home()) / "service.json"
+    return state_home() / "service.json"

@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: MCP, vectors, hooks, what is recalled, how indexing goes, whether it is well."""
+"""The service's routes: MCP, hooks, recall, the state of indexing, health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError
-from smart_fork.handshake import proof, same
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.worker_views import LIVE
@@ -30,16 +29,13 @@ from smart_fork.registry import Registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.bodies import refusing
-from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
-from smart_fork.service.token import here
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
 
 #: How long an answer about health holds.
 HEALTHY_SECONDS = 5.0
-MAX_NONCE = 128
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
 SESSION_SECONDS = 600.0
 MAX_SESSIONS = 1000
@@ -52,7 +48,7 @@ _EVENTS = {
     "session-end": "SessionEnd",
 }
 #: Need no token, are no work, and tell nobody's secret.
-PUBLIC = ("/hello", "/healthz")
+PUBLIC = ("/healthz",)
 
 log = logging.getLogger(__name__)
 
@@ -94,20 +90,10 @@ class Work:
 
 
 def application(
-    mcp: MCPServer[Any], work: Work, page: views.Page, token: Callable[[], str]
+    mcp: MCPServer[Any], work: Work, page: views.Page
 ) -> tuple[Starlette, Doors]:  # fmt: skip
     """The application, without the guard that it needs, and what that has to know."""
     health = Health(work.question)
-
-    async def hello(request: Request) -> Response:
-        nonce, secret = request.query_params.get("nonce", "")[:MAX_NONCE], token()
-        at = here(request.scope)
-        peer: Peer = request.scope.get(PEER) or Peer()
-        peer.meets(nonce, known=same(request.query_params.get("proof", ""), proof("asks", secret, at, nonce)))
-        proved = proof("service", secret, at, nonce, peer.challenge)
-        facts = {"name": "smart-fork", "challenge": peer.challenge, "proof": proved}
-        about = {"version": own_version()} if peer.known else {}
-        return JSONResponse(facts | about)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -154,7 +140,6 @@ def application(
         "/mcp",
     )
     inner.router.routes += [
-        Route("/hello", hello),
         Route("/healthz", healthz),
         Route("/recall", recall, methods=["POST"]),
         Route("/status", status),

@@ -6,15 +6,15 @@ uvicorn waits for ever for the head of a request, and counts connections that wa
 from __future__ import annotations
 
 import asyncio
-import secrets
+import socket
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from indexer.shapes import dataclass
+from smart_fork.peers import is_ours
 
 #: A client has so long to begin its request and to send the head of it.
 HEAD_SECONDS = 10.0
@@ -27,20 +27,14 @@ PEER = "smart_fork.peer"
 
 @dataclass(slots=True)
 class Peer:
-    """Who is at the other end: `known` once somebody there had the token, or the cookie of a browser that was let in.
+    """The other end. `known` once it had the token, or the cookie of a browser that was let in.
 
-    He signs the `nonce` that he has made up and our `challenge`, which is of no use in another connection.
+    `local` is a process of the same user on our socket: it needs neither.
     """
 
     known: bool = False
-    nonce: str = ""
-    challenge: str = field(default_factory=lambda: secrets.token_hex(16))
+    local: bool = False
     close: Callable[[], None] = lambda: None
-
-    def meets(self, nonce: str, *, known: bool) -> None:
-        """He asks us to prove ourselves, and gets another challenge."""
-        self.nonce, self.challenge = nonce, secrets.token_hex(16)
-        self.known |= known
 
 
 class Connection(H11Protocol):
@@ -62,6 +56,12 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        line: socket.socket = transport.get_extra_info("socket")
+        if line.family == socket.AF_UNIX:
+            self.peer.local = self.peer.known = is_ours(line)
+            if not self.peer.local:
+                self._cut()
+                return
         self._wait()
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
         if sum(not one.peer.known for one in others) >= MAX_STRANGERS or len(others) >= MAX_CONNECTIONS:

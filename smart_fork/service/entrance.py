@@ -17,13 +17,13 @@ from smart_fork.service.token import Token
 
 
 class Entrance:
-    """That of the service at `port`; what it has to keep is in `folder`."""
+    """That of the service that browsers name `host`, with its port; what it has to keep is in `folder`."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, host: str) -> None:
         self.token = Token(self._changed)
         # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
-        self.visits = Visits(f"smart-fork-{port}", folder / "visits.json", self.token)
-        self.entries = Entries(folder)
+        self.visits = Visits(f"smart-fork-{host.rpartition(':')[2]}", folder / "visits.json", self.token)
+        self.entries = Entries(folder, f"http://{host}/")
         self.forms: PageForms[Any] = PageForms(self.token, folder / "forms")
         self._guards: list[Guard] = []
 

@@ -23,9 +23,9 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.release import own_version
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, keep_port, publish, withdraw
-from smart_fork.service.client import Service, find_service
 from smart_fork.service.connections import ACCEPTED, MAX_CONNECTIONS, Connection
 from smart_fork.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
+from smart_fork.service.lock import hold
 from smart_fork.service.records import log_to_file
 from smart_fork.service.token import token
 from smart_fork.service.traffic import Traffic
@@ -41,11 +41,6 @@ Told = Callable[[Address], None]
 log = logging.getLogger(__name__)
 
 
-def running() -> Service | None:
-    """The service, if one is up, of whichever version."""
-    return find_service(any_version=True)
-
-
 def serve(
     host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
 ) -> None:
@@ -55,11 +50,14 @@ def serve(
 
     Raises:
         Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
-        ProgramFailed: the port is taken, or the state folder cannot be written.
+        ProgramFailed: it runs already, the port is taken, or the state folder cannot be written.
     """
     addresses(host, allow_remote=allow_remote)  # before anything is written
     try:
         state = private_dir(state_home())
+        if not hold():
+            raise ProgramFailed("The service is already running", "End it: smart-fork service stop")
+        withdraw()  # what one that was killed has left
         crashes.shorten(private_dir(state / "logs") / "service-crash.log")
         if not crashes.begin(state):
             return  # with 0: launchd starts again what ends with anything else
@@ -114,13 +112,13 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
         server.should_exit = True
 
     parts = ServiceParts(lambda: upgrade.pending)
-    entrance = Entrance(state_home() / "page", listening.port)
+    entrance = Entrance(state_home() / "page", listening.names[0])
     application, doors = parts.application(entrance)
-    traffic = Traffic(application, (*PUBLIC, LIVE))  # a browser that listens connects again by itself
+    traffic = Traffic(application, (*PUBLIC, "/status", LIVE))  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
     server = _Server(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    address = Address(listening.host, listening.port, os.getpid(), own_version(), started)
+    address = Address(listening.host, listening.port, os.getpid(), own_version(), started, listening.local)
     stop = threading.Event()
     adopt()
     entrance.entries.end()  # of one that was killed
@@ -137,7 +135,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
         stop.set()
         entrance.entries.end()
         with suppress(OSError):
-            withdraw(address)
+            withdraw()
         parts.stop()
         log.info("restarting" if restart.is_set() else "ended")
     return listening.port if restart.is_set() else None

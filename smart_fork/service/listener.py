@@ -11,10 +11,13 @@ import ipaddress
 import logging
 import os
 import socket
+from pathlib import Path
+from tempfile import mkdtemp
 
+from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, Usage
-from smart_fork.service.address import wanted_port
+from smart_fork.service.address import remove_socket, wanted_port
 
 #: What it stands for wherever it can be looked up, and where it cannot.
 LOCALHOST, LOOPBACKS = "localhost", ("127.0.0.1", "::1")
@@ -28,17 +31,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """`sockets` that listen at one `port`, the first at `host`. A request may name us as any of `names`."""
+    """`sockets` that listen at one `port`, the first at `host`. A request may name us as any of `names`.
+
+    The last one is our own programs', at the path `local`, which is empty where there is none.
+    """
 
     sockets: tuple[socket.socket, ...]
     host: str
     port: int
     names: tuple[str, ...]
+    local: str = ""
 
     def close(self) -> None:
         """Listen no more."""
         for one in self.sockets:
             one.close()
+        if self.local:
+            remove_socket(Path(self.local))
 
 
 def addresses(host: str, *, allow_remote: bool) -> list[str]:
@@ -89,7 +98,33 @@ def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listen
     for one in sockets:
         one.listen(BACKLOG)
     hosts = [str(one.getsockname()[0]) for one in sockets] + ([host] if ours else [])
-    return Listening(tuple(sockets), literal, chosen, tuple(dict.fromkeys(_named(one, chosen) for one in hosts)))
+    own = listen_locally(private_dir(state_home()))
+    names = tuple(dict.fromkeys(_named(one, chosen) for one in hosts))
+    if own is None:
+        return Listening(tuple(sockets), literal, chosen, names)
+    return Listening((*sockets, own), literal, chosen, names, own.getsockname())
+
+
+def listen_locally(state: Path) -> socket.socket | None:
+    """Listen for the user's own programs, on a socket in `state`. One that is there is a killed service's.
+
+    A private folder in ``/tmp`` has it where the path is too long or the file system has no sockets. `None` where that
+    fails too: then our programs ask nothing, and do all themselves.
+    """
+    for folder in (state, None):
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            path = (folder or Path(mkdtemp(prefix="smart-fork-", dir="/tmp"))) / "service.sock"
+            path.unlink(missing_ok=True)
+            made.bind(str(path))
+            made.listen(BACKLOG)
+        except OSError as error:
+            made.close()
+            log.info("no socket in %s: %s", folder or "a folder of its own", error)
+        else:
+            return made
+    log.warning("the service has no socket: smart-fork's own programs do without it")
+    return None
 
 
 def _first(literal: str, host: str, port: int | None) -> socket.socket:

@@ -67,7 +67,6 @@ class ServiceParts:
             create_server(self.model, self._together, everything=wants_everything(os.environ)),
             work,
             page,
-            entrance.token,
         )
 
     def start(self) -> None:

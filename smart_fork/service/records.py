@@ -56,6 +56,9 @@ class _Private(RotatingFileHandler):
         file = open(os.open(self.baseFilename, flags, 0o600), "ab", WAITING_BYTES)  # noqa: PTH123, SIM115
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
+        """Say nothing: standard error may be a pipe that nobody reads, and a process never waits for its log."""
+
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
         """Whether the file is full; where what waits cannot be written it is not, and the record waits with that."""
         try:

@@ -1,16 +1,18 @@
-"""The token: who has it is let in. How it is kept and changed; `handshake` proves it without telling it."""
+"""The token: it lets foreign clients in over TCP. How it is kept and changed."""
 
 from __future__ import annotations
 
 import logging
+import os
 import secrets
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import SmartForkError
-from smart_fork.handshake import TOKEN_BYTES, UnsafeSecretError, endpoint, secret_in
+
+TOKEN_BYTES = 32
 
 log = logging.getLogger(__name__)
 
@@ -94,18 +96,28 @@ class Token:
             return secrets.token_hex(TOKEN_BYTES)
 
 
-def here(scope: Mapping[str, Any]) -> str:
-    """As `endpoint`, where a request is really asked, whatever its own Host says; empty where that is gone."""
-    server = scope.get("server")
-    return endpoint(*server) if server else ""
-
-
 def _file() -> Path:
     return private_dir(state_home()) / "service-token"
 
 
 def _private_token(path: Path) -> str:
+    # Not waited for, and not followed: it may be a pipe, or a link to a file that others can write.
     try:
-        return secret_in(path)
-    except UnsafeSecretError as error:
-        raise TokenUnsafe(path, str(error)) from error
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TokenUnsafe(path, f"cannot be opened: {error.strerror}") from error
+    try:
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            raise TokenUnsafe(path, "belongs to another user")
+        if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise TokenUnsafe(path, "can be read or written by others")
+        text = os.read(opened, 2 * TOKEN_BYTES + 2).decode("ascii", "replace").strip()
+    finally:
+        os.close(opened)
+    # An empty one would open everything to everybody.
+    if len(text) != 2 * TOKEN_BYTES or text.strip("0123456789abcdef"):
+        raise TokenUnsafe(path, "holds no token")
+    return text

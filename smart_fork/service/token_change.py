@@ -7,9 +7,8 @@ from pathlib import Path
 from indexer.values import Value, record
 from smart_fork.agents.facets import registrations
 from smart_fork.errors import ProgramFailed
-from smart_fork.service.address import announced
-from smart_fork.service.client import ServiceGoneError, service_at
-from smart_fork.service.shutdown import process_of
+from smart_fork.service.client import find_service
+from smart_fork.service.lock import holder
 from smart_fork.service.token import change
 
 #: Larger than any file of settings.
@@ -37,16 +36,13 @@ def rotate() -> Rotated:
 
 
 def _taken() -> str | None:
-    """Where a service has the token of now: it looks at each request."""
-    address = announced()
-    process = process_of(address) if address is not None else None
-    if address is None or process is None:
-        return None
-    try:
-        return service_at(address).address.url
-    except ServiceGoneError as error:
-        what = f"The token was changed, but the running service (process {process.pid}) did not accept it: {error}"
-        raise ProgramFailed(what, "End it: smart-fork service stop") from error
+    """Return where a service has the token of now: it looks at each request."""
+    if (service := find_service()) is not None:
+        return service.address.url
+    if (process := holder()) is not None:
+        what = f"The token was changed, but the running service (process {process}) did not accept it"
+        raise ProgramFailed(what, "End it: smart-fork service stop")
+    return None
 
 
 def _holders(token: str | None) -> list[Path]:

@@ -64,7 +64,7 @@ def checks(ledger: Ledger) -> Iterator[Check]:
         f"on for {titles(way.agent for way in agents)}; suggested a session in {asked.told} of {asked.sessions} new "
         "sessions"
     )
-    if find_service(any_version=True) is None:
+    if find_service() is None:
         step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
         yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)
     else:

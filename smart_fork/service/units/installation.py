@@ -18,7 +18,7 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
 from smart_fork.service.address import PORT, keep_port
-from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.service.client import find_service
 from smart_fork.service.listener import LOOPBACKS
 from smart_fork.service.shutdown import stop
 from smart_fork.service.units.base import State, Supervisor
@@ -153,8 +153,5 @@ def look(keeper: Supervisor) -> ServiceState:
 
 def _restart(settings: Settings) -> Mapping[str, str] | None:
     """From which version to which one the service is going to change, if it is ours to ask."""
-    service = find_service(any_version=True) if settings.state == state_home() else None
-    try:
-        return service.status().restart if service else None
-    except ServiceGoneError:
-        return None
+    service = find_service() if settings.state == state_home() else None
+    return service.status.restart if service else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.release import own_version
 from smart_fork.service import token
-from smart_fork.service.address import Address, publish
+from smart_fork.service.address import Address
 from smart_fork.service.client import ServiceGoneError, find_service
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.conftest import served  # noqa: F401 - a fixture
@@ -45,7 +43,7 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
         def way_in(self, _project):
             raise ServiceGoneError("connection refused")
 
-    monkeypatch.setattr("smart_fork.service.lifetime.running", Gone)
+    monkeypatch.setattr("smart_fork.service.client.find_service", Gone)
     answered = run("open", "--print")
 
     assert 1 == answered.code
@@ -56,7 +54,7 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
 @pytest.fixture
 def announced(served):  # noqa: F811
     """The service, where commands find it."""
-    publish(Address("127.0.0.1", served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
+    served.announce()
     return served
 
 
@@ -95,7 +93,6 @@ def test_the_address_is_printed_and_what_a_browser_elsewhere_needs_is_in_json(ru
 
 def test_rotating_changes_the_token_at_once_and_says_who_has_the_old_one(run, announced, home):  # noqa: F811
     old, cookie = announced.secret, announced.cookie()
-    before = find_service()
     settings = home / ".claude.json"
     settings.write_text(json.dumps({"mcpServers": {"smart-fork": {"headers": {"Authorization": f"Bearer {old}"}}}}))
     content = settings.read_bytes()
@@ -110,7 +107,7 @@ def test_rotating_changes_the_token_at_once_and_says_who_has_the_old_one(run, an
     assert old not in done.out + done.err
     assert announced.secret not in done.out + done.err
     assert content == settings.read_bytes(), "they are the agents' own"
-    assert "idle" == before.status().indexing.state, "who had found the service goes on"
+    assert "idle" == find_service().status.indexing.state, "our own programs need no token"
     assert 401 == announced.answer("GET", "/", Cookie=cookie).status
     assert 401 == announced.answer("POST", "/recall", b"{}", Cookie="", Authorization=f"Bearer {old}").status
     again = run("service", "rotate")
@@ -132,13 +129,17 @@ def test_rotating_without_a_service_changes_the_token_all_the_same(run, home):  
 
 
 def test_a_service_that_does_not_take_the_token_is_an_error(run, home):  # noqa: F811
-    """One of an older version, which has read it once."""
-    publish(Address("127.0.0.1", 1, os.getpid(), "0.1", "2099-01-01T00:00:00+00:00"))
+    """It hangs, so that it has not looked."""
+    state_home().mkdir()
+    code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
+        assert b"True\n" == hangs.stdout.readline()
 
-    done = run("service", "rotate")
+        done = run("service", "rotate")
+        hangs.kill()
 
     assert 1 == done.code
-    assert "did not accept it" in done.err
+    assert f"the running service (process {hangs.pid}) did not accept it" in done.err
     assert "smart-fork service stop" in done.err
 
 
@@ -154,11 +155,19 @@ def test_a_token_that_cannot_be_written_stays(run, home):  # noqa: F811
 
 def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, capsys):
     from smart_fork.cli.serve import _print_address
-    from smart_fork.service.address import Address
 
-    _print_address(Address("127.0.0.1", 8766, 1, "0", "now"))
+    _print_address(Address("127.0.0.1", 8766, 1, "0", "now", "/x/service.sock"))
 
     said = capsys.readouterr().err
+    assert "has no socket" not in said
     assert "Serving at http://127.0.0.1:8766. Ctrl-C ends it, or elsewhere: smart-fork service stop" in said
     assert "smart-fork open" in said
     assert f'http://127.0.0.1:8766/mcp --header "Authorization: Bearer $(cat {home}/.smart-fork/service-token)"' in said
+
+
+def test_a_service_without_a_socket_says_so_at_a_terminal(home, capsys):
+    from smart_fork.cli.serve import _print_address
+
+    _print_address(Address("127.0.0.1", 8766, 1, "0", "now"))
+
+    assert "It has no socket" in capsys.readouterr().err

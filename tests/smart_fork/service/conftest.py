@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 import uvicorn
 from starlette.routing import Route
 
-from indexer.paths import state_home
+from indexer.paths import private_dir, state_home
 from smart_fork.page import views
+from smart_fork.release import own_version
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls, create_server
+from smart_fork.service.address import Address, publish, remove_socket
 from smart_fork.service.app import Work, application
 from smart_fork.service.connections import Connection
 from smart_fork.service.entrance import Entrance
 from smart_fork.service.guard import Doors
+from smart_fork.service.listener import listen_locally
 
 
 @dataclass
@@ -30,6 +35,7 @@ class Served:
 
     port: int
     entrance: Entrance
+    socket: str
     doors: Doors | None = None
     pages: Sequence[Route] = ()
     broken: bool = False
@@ -38,6 +44,13 @@ class Served:
     @property
     def secret(self) -> str:
         return self.entrance.token()
+
+    def announce(self) -> Address:
+        """Say where it is, so that our programs find it: with a process that is not this one, as it always is."""
+        started = "2026-01-01T00:00:00+00:00"
+        address = Address("127.0.0.1", self.port, os.getppid(), own_version(), started, self.socket)
+        publish(address)
+        return address
 
     def cookie(self) -> str:
         """As that of a browser that was let in."""
@@ -67,8 +80,9 @@ def served(world, monkeypatch):
     """The service of that world, which waits for what its clients say however busy the machine is."""
     monkeypatch.setattr(calls, "ROOTS_SECONDS", 120.0)
     listening = socket.create_server(("127.0.0.1", 0))
+    own = listen_locally(private_dir(state_home()))
     port = listening.getsockname()[1]
-    running = Served(port, Entrance(state_home() / "page", port))
+    running = Served(port, Entrance(state_home() / "page", f"127.0.0.1:{port}"), own.getsockname())
 
     def question() -> None:
         running.asked.append("is it well?")
@@ -78,12 +92,13 @@ def served(world, monkeypatch):
     entrance = running.entrance
     page = views.Page(lambda: Engine(world.model), entrance.forms, entrance.entries, entrance.visits)
     work = Work(world.model, question, lambda: {"state": "idle"})
-    app, doors = application(create_server(world.model, everything=True), work, page, entrance.token)
+    app, doors = application(create_server(world.model, everything=True), work, page)
     running.doors, running.pages = doors, page.routes()
     guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)
     server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening, own]})
     thread.start()
     yield running
     server.should_exit = True
     thread.join()
+    remove_socket(Path(running.socket))

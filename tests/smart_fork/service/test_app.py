@@ -10,35 +10,25 @@ import anyio.to_thread
 import pytest
 from starlette.testclient import TestClient
 
-from smart_fork.handshake import endpoint, proof
 from smart_fork.page import views
 from smart_fork.page.entry import Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.visits import Visits
 from smart_fork.registry import Registry
+from smart_fork.release import own_version
 from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import find_service
 
 
-@pytest.fixture
-def announced(served, monkeypatch):
-    """The same service, where clients look for it."""
-    from importlib.metadata import version
+def test_our_own_programs_find_the_service_and_what_it_says_of_itself(served):
+    served.announce()
+    found = find_service()
 
-    publish(Address("127.0.0.1", served.port, 1, version("smart-fork"), ""))
-    return served
-
-
-def test_the_service_proves_that_it_has_the_token_without_telling_it(served):
-    answer = json.loads(served.answer("GET", "/hello?nonce=abc", Cookie="").read())
-
-    here = endpoint("127.0.0.1", served.port)
-    assert proof("service", served.secret, here, "abc", answer["challenge"]) == answer["proof"]
-    assert {"name", "challenge", "proof"} == set(answer), "what runs here is told to who has the token"
-    assert served.secret not in json.dumps(answer)
-    assert "version" in set(json.loads(served.answer("GET", "/hello").read()))
+    assert (own_version(), "idle") == (found.status.version, found.status.indexing.state)
+    assert found.health()
+    assert served.entrance.entries.use(found.way_in().code)
 
 
 def test_whoever_has_no_token_is_told_that_it_lives_and_nothing_is_started(served, world, monkeypatch):
@@ -92,9 +82,12 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     page = views.Page(
-        lambda: None, PageForms(str, tmp_path / "forms"), Entries(tmp_path), Visits("x", tmp_path / "x", str)
+        lambda: None,
+        PageForms(str, tmp_path / "forms"),
+        Entries(tmp_path, "http://x/"),
+        Visits("x", tmp_path / "x", str),
     )
-    served, _ = app.application(create_server(world.model), work, page, str)
+    served, _ = app.application(create_server(world.model), work, page)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})
 
@@ -124,21 +117,19 @@ def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served
         assert [worker.id] == [one.id for one in registry.workers()]
 
 
-def test_a_stranger_on_the_port_is_not_our_service(announced, monkeypatch):
-    monkeypatch.setattr(app, "proof", lambda nonce, _, port: proof(nonce, "another token", port))
-    assert find_service() is None
-
-
-def test_a_service_of_another_version_is_left_alone(announced, monkeypatch):
+def test_a_service_of_another_version_is_found_and_says_which(served, monkeypatch):
+    served.announce()
     monkeypatch.setattr(app, "own_version", lambda: "0.0.1")
-    assert find_service() is None
+    assert "0.0.1" == find_service().status.version
 
 
-def test_the_service_can_be_left_out(announced, monkeypatch):
+def test_the_service_can_be_left_out(served, monkeypatch):
+    served.announce()
     monkeypatch.setenv("SMART_FORK_SERVICE", "off")
     assert find_service() is None
 
 
-def test_nobody_listens_where_one_was_announced(home):
-    publish(Address("127.0.0.1", 1, 1, "1", ""))
+@pytest.mark.parametrize("path", ["", "/nowhere/service.sock"])
+def test_nobody_listens_where_one_was_announced(home, path):
+    publish(Address("127.0.0.1", 1, 1, "1", "", path))
     assert find_service() is None

@@ -40,7 +40,7 @@ def clock():
 
 @pytest.fixture
 def entries(tmp_path, clock):
-    return Entries(tmp_path / "page", clock)
+    return Entries(tmp_path / "page", ADDRESS, clock)
 
 
 def entered(served, code: str, **headers: str) -> http.client.HTTPResponse:
@@ -57,7 +57,7 @@ def cookie_of(answer: http.client.HTTPResponse) -> str:
 
 
 def test_the_file_that_lets_a_browser_in_is_its_owners_alone_and_sends_the_code(entries, tmp_path):
-    entry = entries.new(ADDRESS)
+    entry = entries.new()
 
     assert 0o600 == stat.S_IMODE(entry.file.stat().st_mode)
     assert 0o700 == stat.S_IMODE(entry.file.parent.stat().st_mode)
@@ -74,7 +74,7 @@ def test_a_folder_that_others_could_look_into_is_closed_first(entries, tmp_path,
     (tmp_path / "page").mkdir()
     (tmp_path / "page").chmod(mode)
 
-    assert 0o700 == stat.S_IMODE(entries.new(ADDRESS).file.parent.stat().st_mode)
+    assert 0o700 == stat.S_IMODE(entries.new().file.parent.stat().st_mode)
 
 
 def test_a_folder_that_is_a_link_is_not_followed(entries, tmp_path):
@@ -83,13 +83,13 @@ def test_a_folder_that_is_a_link_is_not_followed(entries, tmp_path):
     (tmp_path / "page").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(PermissionError, match="not a folder of your own"):
-        entries.new(ADDRESS)
+        entries.new()
     entries.end()
     assert ["open-x.html"] == [file.name for file in (tmp_path / "elsewhere").iterdir()]
 
 
 def test_a_code_works_once_and_its_file_goes_with_it(entries):
-    entry, other = entries.new(ADDRESS), entries.new(ADDRESS)
+    entry, other = entries.new(), entries.new()
 
     assert entries.use(entry.code)
     assert not entries.use(entry.code)
@@ -99,12 +99,12 @@ def test_a_code_works_once_and_its_file_goes_with_it(entries):
 
 
 def test_a_code_ends_after_a_minute_and_its_file_with_it(entries, clock):
-    early, late = entries.new(ADDRESS), entries.new(ADDRESS)
+    early, late = entries.new(), entries.new()
     clock.now += CODE_SECONDS - 1
     assert entries.use(early.code)
     clock.now += 1
     assert not entries.use(late.code)
-    forgotten = entries.new(ADDRESS)
+    forgotten = entries.new()
     clock.now += CODE_SECONDS
     entries.sweep()
     assert not forgotten.file.exists()
@@ -112,17 +112,17 @@ def test_a_code_ends_after_a_minute_and_its_file_with_it(entries, clock):
 
 
 def test_old_codes_give_way_to_many_new_ones(entries):
-    many = [entries.new(ADDRESS) for _ in range(MAX_CODES + 1)]
+    many = [entries.new() for _ in range(MAX_CODES + 1)]
 
     assert not many[0].file.exists()
     assert [False, True] == [bool(entries.use(one.code)) for one in many[:2]]
 
 
 def test_what_a_service_that_was_killed_has_left_is_cleared_away(entries, tmp_path):
-    left = entries.new(ADDRESS)
+    left = entries.new()
     (tmp_path / "page/.open-1.html.0123456789abcdef.tmp").touch()
     (tmp_path / "page/visits.json").touch()
-    after = Entries(tmp_path / "page")
+    after = Entries(tmp_path / "page", ADDRESS)
     after.end()
 
     assert ["visits.json"] == [file.name for file in (tmp_path / "page").iterdir()]
@@ -343,8 +343,8 @@ def test_the_file_of_a_code_that_nobody_used_is_taken_away_in_time(served, monke
 
 
 def test_an_entrance_lets_in_after_a_restart_whom_it_let_in_before(home):
-    before = Entrance(state_home() / "page", 1)
+    before = Entrance(state_home() / "page", "127.0.0.1:1")
     value = before.visits.begin()
 
-    assert Entrance(state_home() / "page", 1).visits.good([value])
+    assert Entrance(state_home() / "page", "127.0.0.1:1").visits.good([value])
     assert time.time() - orjson.loads((state_home() / "page/visits.json").read_bytes()).popitem()[1][0] < HOUR

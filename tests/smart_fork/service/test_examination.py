@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 
 import apsw
@@ -256,7 +254,7 @@ def test_what_is_known_of_workers_is_damaged(settled):
 
 def test_a_service_that_is_well_or_not(settled, served, monkeypatch):
     monkeypatch.setattr("smart_fork.service.app.HEALTHY_SECONDS", 0.0)
-    publish(Address("127.0.0.1", served.port, os.getppid(), version("smart-fork"), ""))
+    served.announce()
     assert set() == wrong(settled)
     served.broken = True
     assert "it does not answer a real question" in told(settled, "service")

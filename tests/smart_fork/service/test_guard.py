@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork import handshake
 from smart_fork.http_limits import Bucket
 from smart_fork.service import connections, guard, lifetime
 from smart_fork.service.connections import Connection
@@ -373,10 +372,9 @@ def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, 
 def test_secrets_are_compared_in_constant_time(port, monkeypatch):
     """How long it takes must not tell how much of it was right."""
     compared = []
-    real = handshake.hmac.compare_digest
-    monkeypatch.setattr(handshake.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+    real = guard.hmac.compare_digest
+    monkeypatch.setattr(guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
 
     ask(port, Authorization="Bearer wrong")
-    ask(port, Authorization="Smart-Fork wrong")
 
-    assert 2 == len(compared)
+    assert 1 == len(compared)

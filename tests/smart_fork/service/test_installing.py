@@ -8,14 +8,13 @@ import signal
 import stat
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.service import crashes
-from smart_fork.service.address import Address, publish, wanted_port
+from smart_fork.service.address import wanted_port
 from smart_fork.service.units import installation
 from smart_fork.service.units.installation import install, installed, look, settings_for, supervisor
 from smart_fork.service.units.launchd import Launchd
@@ -341,11 +340,10 @@ class TestBoth:
         """The new one would find that it runs, and end; when it ends, none would run."""
         wanted = settings(home)
         monkeypatch.setenv("SMART_FORK_HOME", str(wanted.state))
-        with subprocess.Popen(
-            [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"], stdout=-1
-        ) as by_hand:
-            by_hand.stdout.readline()
-            publish(Address("127.0.0.1", 1, by_hand.pid, "1", datetime.now(UTC).isoformat(timespec="seconds")))
+        wanted.state.mkdir(parents=True)
+        code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+        with subprocess.Popen([sys.executable, "-c", code], stdout=-1) as by_hand:
+            assert b"True\n" == by_hand.stdout.readline()
 
             install(keeper, wanted)
 

@@ -1,21 +1,14 @@
-"""Where the service listens, and that nobody else is taken for it."""
+"""Where the service listens over TCP."""
 
 from __future__ import annotations
 
-import http.client
-import json
-import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
 from smart_fork.errors import ProgramFailed, Usage
-from smart_fork.release import own_version
 from smart_fork.service import listener as listening
-from smart_fork.service.address import Address, publish
 from smart_fork.service.client import find_service
 from smart_fork.service.lifetime import serve
 from smart_fork.service.listener import addresses, listen
@@ -109,120 +102,14 @@ def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, mo
         assert (f"127.0.0.1:{ours.port}", f"localhost:{ours.port}") == ours.names
 
 
-@contextmanager
-def relay(listener: socket.socket, target: tuple[str, int]) -> Iterator[list[bytes]]:
-    """Somebody who passes everything on to the real service, and reads along."""
-    heard: list[bytes] = []
-
-    def pump(here: socket.socket, there: socket.socket, *, listens: bool) -> None:
-        try:
-            while data := here.recv(65536):
-                if listens:
-                    heard.append(data)
-                there.sendall(data)
-        except OSError:
-            pass
-        finally:
-            here.close()
-            there.close()
-
-    def run() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            service = socket.create_connection(target, timeout=120)
-            for one, other, listens in ((client, service, True), (service, client, False)):
-                threading.Thread(target=pump, args=(one, other), kwargs={"listens": listens}, daemon=True).start()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield heard
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(120)
-
-
-@pytest.mark.parametrize("name", ["localhost", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.2", "127.0.0.2"])
-def test_whoever_listens_at_another_address_of_the_port_and_passes_all_on_is_told_nothing(served, name):
-    """Also where the address was announced as a name, as by an older version."""
-    if ":" in name.replace("::ffff:", "") or name == "localhost":
-        if not has_newer_internet():
-            pytest.skip("this machine has no ::1")
-        listener = socket.create_server(("::1", served.port), family=socket.AF_INET6)
-    else:
-        listener = socket.create_server(("127.0.0.2", served.port))
-    with relay(listener, ("127.0.0.1", served.port)) as heard:
-        publish(Address(name, served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
-
-        find_service()
-
-    told = b"".join(heard)
-    assert served.secret.encode() not in told
-    assert told.count(b"GET /hello?") == told.count(b" HTTP/1.1"), "nothing was asked but who is there"
-    publish(Address("127.0.0.1", served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
-    assert find_service() is not None
-
-
-@pytest.fixture
-def found(served):
-    """The service, as our programs find it."""
-    publish(Address("127.0.0.1", served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
-    service = find_service()
-    assert service is not None
-    return service
-
-
-@pytest.fixture
-def sent(monkeypatch):
-    """What was sent over any connection."""
-    every: list[bytes] = []
-    real = http.client.HTTPConnection.send
-    monkeypatch.setattr(
-        http.client.HTTPConnection, "send", lambda self, data: (every.append(data), real(self, data))[1]
-    )
-    return every
-
-
-def test_our_own_programs_never_send_the_token(served, found, sent):
-    """Whoever reads along, at whatever place between the two, has nothing that he could use."""
-    assert "idle" == found.status().indexing.state
-    assert found.health()
-    assert found.way_in().code
-
-    assert 3 == sum(data.startswith(b"GET /hello?") for data in sent)
-    assert served.secret.encode() not in b"".join(sent)
-
-
 def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(monkeypatch, request):
-    """They have used up all that they may ask; our programs are strangers, too, until they have been answered."""
+    """They have used up all that they may ask."""
     for name in ("STRANGERS_BURST", "STRANGERS_RATE", "WRONG_BURST", "WRONG_RATE"):
         monkeypatch.setattr(f"smart_fork.service.guard.{name}", 0.0)
     served = request.getfixturevalue("served")
     assert 429 == served.answer("GET", "/static/page.js", Cookie="").status
     assert 429 == served.answer("GET", "/mcp", Cookie="").status
 
-    assert 200 == served.answer("GET", "/hello", Cookie="").status
-    found = request.getfixturevalue("found")
-    assert "idle" == found.status().indexing.state
-
-
-def test_a_signed_request_is_of_no_use_in_another_connection_or_another_time(served, found, sent):
-    with found._connected(120) as (connection, headers):
-        connection.request("GET", "/status", headers=headers)
-        assert 200 == connection.getresponse().status
-    hello = [data for data in sent if data.startswith(b"GET /hello?")][-1].split()[1].decode()
-    assert served.secret not in json.dumps(headers)
-    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)) as other:
-        other.request("GET", hello)  # as whoever has read along would
-        other.getresponse().read()
-        other.request("GET", "/status", headers=headers)
-        assert 401 == other.getresponse().status
-    with found._connected(120) as (connection, signed):
-        connection.request("GET", "/hello?nonce=x")
-        connection.getresponse().read()
-        connection.request("GET", "/status", headers=signed)
-        assert 401 == connection.getresponse().status
+    assert 200 == served.answer("GET", "/healthz", Cookie="").status
+    served.announce()
+    assert "idle" == find_service().status.indexing.state

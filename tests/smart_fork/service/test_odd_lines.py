@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smart_fork.release import own_version
-from smart_fork.service.address import Address, publish
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, call, requests
@@ -32,7 +30,7 @@ def environment(monkeypatch):
 
 @pytest.fixture
 def announced(served, programs):
-    publish(Address("127.0.0.1", served.port, os.getpid(), own_version(), "2026-01-01T00:00:00+00:00"))
+    served.announce()
 
 
 class Talk:

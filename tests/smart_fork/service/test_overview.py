@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-from importlib.metadata import version
+import subprocess
+import sys
 
 import pytest
 
+from indexer.paths import state_home
 from smart_fork.registry import Registry
-from smart_fork.service.address import Address, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented
 
@@ -30,7 +30,7 @@ def test_it_says_what_there_is_where_nothing_runs(run, world, shop):  # noqa: F8
 @pytest.fixture
 def ours(served):
     """The service, where it is looked for; with a process that is not this one, as it always is."""
-    publish(Address("127.0.0.1", served.port, os.getppid(), version("smart-fork"), "2026-01-01T00:00:00+00:00"))
+    served.announce()
     return served
 
 
@@ -46,6 +46,20 @@ def test_it_shows_the_service_and_the_workers(run, ours, world, shop):  # noqa: 
     assert state["service"]["memory_bytes"] > 0
     assert {"state": "idle"} == state["service"]["indexing"]
     assert ["fixer"] == [worker["name"] for worker in state["workers"]]
+
+
+def test_a_service_that_does_not_answer_is_said_to_run(run, home):  # noqa: F811
+    state_home().mkdir()
+    code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
+        hangs.stdout.readline()
+
+        text, state = run("status").out, json.loads(run("status", "--json").out)
+        hangs.kill()
+
+    assert f"process {hangs.pid}: It is just starting, or it hangs: smart-fork service stop" in " ".join(text.split())
+    assert_documented("status", state)
+    assert (True, hangs.pid) == (state["service"]["running"], state["service"]["pid"])
 
 
 def test_an_index_that_cannot_be_used_is_said_to_be_so(run, world, monkeypatch):  # noqa: F811

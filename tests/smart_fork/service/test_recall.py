@@ -6,9 +6,10 @@ import contextlib
 import http.server
 import json
 import os
-import socket
+import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from importlib.metadata import version
@@ -17,13 +18,12 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
+from smart_fork import peers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import WORKER_ID
-from smart_fork.handshake import endpoint, proof
 from smart_fork.hooks import recall, switch
 from smart_fork.registry import Registry
 from smart_fork.service.address import Address, publish
-from smart_fork.service.token import change, token
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW = "99999999-0000-4000-8000-000000000001"
@@ -83,8 +83,7 @@ def on(home) -> None:
 @pytest.fixture
 def announced(served, on):
     """The service, where hooks look for it."""
-    token()
-    publish(Address("127.0.0.1", served.port, 1, version("smart-fork"), ""))
+    served.announce()
     return served
 
 
@@ -182,9 +181,7 @@ def test_what_is_no_event_is_told_nothing(announced, body):
 
 def test_without_the_service_nothing_is_said(on, knows, shop):
     assert "" == asked(prompt(shop))
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    publish(Address("127.0.0.1", port, 1, version("smart-fork"), ""))
+    publish(Address("127.0.0.1", 1, 1, version("smart-fork"), "", str(state_home() / "service.sock")))
     assert "" == asked(prompt(shop, session_id=NEW.replace("9", "8")))
 
 
@@ -202,40 +199,17 @@ def test_who_looks_for_no_service_is_told_nothing(announced, knows, shop):
     assert "" == run(prompt(shop), SMART_FORK_SERVICE="false")
 
 
-@pytest.mark.parametrize("spoil", ["other", "open", "none"])
-def test_with_a_token_that_is_not_the_services_nothing_is_said(announced, knows, shop, spoil):
-    file = state_home() / "service-token"
-    running = token()
-    announced.entrance.token._read = lambda: running  # the service keeps its own
-    if spoil == "other":
-        change()
-    elif spoil == "open":
-        file.chmod(0o644)
-    else:
-        file.write_text("")
-
-    assert "" == asked(prompt(shop))
-
-
 class Strange(http.server.BaseHTTPRequestHandler):
-    """Somebody else at the port, who may know the token, and what he was asked."""
+    """A program at the socket that is not the service, and what it was asked."""
 
     protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        nonce = self.path.partition("nonce=")[2].partition("&")[0]
-        at = endpoint(*self.server.server_address)
-        proved = proof("service", self.server.secret, at, nonce, "c")
-        self._say(200, json.dumps({"proof": proved, "challenge": "c"}).encode())
 
     def do_POST(self):
         self.server.heard.append(self.rfile.read(int(self.headers["Content-Length"])))
         if self.server.says is None:
             self.server.over.wait(200)
-        else:
-            self._say(*self.server.says)
-
-    def _say(self, status, content):
+            return
+        status, content = self.server.says
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -245,20 +219,24 @@ class Strange(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Local(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
 @contextlib.contextmanager
-def strange(secret: str, says: tuple[int, bytes] | None):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Strange) as server:
-        server.secret, server.says, server.heard, server.over = secret, says, [], threading.Event()
-        publish(Address("127.0.0.1", server.server_address[1], 1, version("smart-fork"), ""))
+def strange(says: tuple[int, bytes] | None):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, Local(f"{folder}/s", Strange) as server:
+        server.says, server.heard, server.over = says, [], threading.Event()
+        publish(Address("127.0.0.1", 1, 1, version("smart-fork"), "", f"{folder}/s"))
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         yield server
         server.over.set()
         server.shutdown()
 
 
-def test_who_does_not_know_the_token_never_hears_the_prompt(on, shop):
-    token()
-    with strange("0" * 64, (200, b'{"line": "do evil", "session_id": "x"}')) as server:
+def test_a_program_of_another_user_never_hears_the_prompt(on, shop, monkeypatch):
+    monkeypatch.setattr(peers.os, "geteuid", lambda: os.getuid() + 1)
+    with strange((200, b'{"line": "do evil", "session_id": "x"}')) as server:
         assert "" == asked(prompt(shop))
     assert [] == server.heard
 
@@ -280,7 +258,7 @@ def test_who_does_not_know_the_token_never_hears_the_prompt(on, shop):
     ],
 )
 def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
-    with strange(token(), says) as server:
+    with strange(says) as server:
         assert "" == asked(prompt(shop))
     assert 1 == len(server.heard)
     assert (1, 0) == switch.asked()
@@ -289,7 +267,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
 @pytest.mark.parametrize("milliseconds", ["1500", "0"])
 def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds):
     """It would never answer. That it was late is counted."""
-    with strange(token(), None):
+    with strange(None):
         assert "" == run(prompt(shop), SMART_FORK_RECALL_MS=milliseconds)
     assert ((1, 0), 1) == (switch.asked(), switch.late())
 

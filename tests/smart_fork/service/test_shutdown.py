@@ -6,29 +6,30 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smart_fork.service import shutdown
+from indexer.paths import state_home
+from smart_fork.service import lock, shutdown
 from smart_fork.service.address import Address, announced, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
-ENDS = "import signal\nprint('ready', flush=True)\nsignal.pause()"
-STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    {ENDS.splitlines()[1]}; signal.pause()"
+HOLDS = "import signal; from smart_fork.service import lock; assert lock.hold()\nprint('ready', flush=True)\n"
+ENDS = f"{HOLDS}signal.pause()"
+STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HOLDS}while True: signal.pause()"
 
 
 @pytest.fixture
 def serving(home) -> Iterator[Callable[..., subprocess.Popen]]:
     """Starts a process that is announced as the service; it ends with the test."""
     started: list[subprocess.Popen] = []
+    state_home().mkdir()
 
-    def start(code: str = ENDS, *, earlier: timedelta = timedelta(0), port: int = 1) -> subprocess.Popen:
+    def start(code: str = ENDS) -> subprocess.Popen:
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout.readline() == b"ready\n"
-        said = (datetime.now(UTC) - earlier).isoformat(timespec="seconds")
-        publish(Address("127.0.0.1", port, process.pid, "1", said))
+        publish(Address("127.0.0.1", 1, process.pid, "1", "", str(state_home() / "service.sock")))
         return process
 
     yield start
@@ -62,63 +63,47 @@ def test_one_that_does_not_listen_is_ended_by_the_system(serving, monkeypatch):
 def test_what_one_that_died_has_left_is_cleared_away(serving):
     """R-070."""
     service = serving()
+    (state_home() / "service.sock").touch()
     service.kill()
     service.wait()
 
     assert not shutdown.stop()
     assert announced() is None
+    assert ["service.lock"] == [path.name for path in state_home().iterdir()]
 
 
-def test_a_process_that_has_its_number_now_goes_on(serving):
+def test_a_process_that_only_has_its_number_goes_on(serving):
     """X-003."""
-    stranger = serving(earlier=timedelta(hours=1))
+    other = serving("import signal; print('ready', flush=True); signal.pause()")
 
     assert not shutdown.stop()
-    assert stranger.poll() is None
+    assert other.poll() is None
     assert announced() is None
 
 
-def test_a_service_that_proves_to_be_ours_is_ended_whatever_the_clock_says(serving, served):
-    """The clock may have been set since it was started."""
-    service = serving(earlier=timedelta(hours=1), port=served.port)
+def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(serving, home, monkeypatch):
+    """It has not said yet where it listens."""
+    own = serving()
+    (state_home() / "service.json").unlink()
+    monkeypatch.setenv("SMART_FORK_HOME", str(home / "other"))
+    state_home().mkdir()
+    other = serving()
+    monkeypatch.delenv("SMART_FORK_HOME")
 
     assert shutdown.stop()
-    assert -15 == service.wait(120)
+    assert -15 == own.wait(120)
+    assert not shutdown.stop()
+    assert other.poll() is None
 
 
-@pytest.mark.parametrize(
-    "words", [["/venv/bin/smart-fork", "serve"], ["-m", "smart_fork", "-v", "serve", "--port", "1"]]
-)
-def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(words, home, monkeypatch):
-    """It has not said yet where it listens."""
-    begun = []
-    for name in ("own", "other"):
-        monkeypatch.setenv("SMART_FORK_HOME", str(home / name))
-        # What a program is run with, without the program.
-        begun.append(subprocess.Popen([sys.executable, "-c", ENDS, *words], stdout=subprocess.PIPE))
-        assert begun[-1].stdout.readline() == b"ready\n"
-    own, other = begun
-    monkeypatch.setenv("SMART_FORK_HOME", str(home / "own"))
+def test_a_home_has_one_service_at_a_time(serving):
+    own = serving()
 
-    try:
-        assert shutdown.stop()
-        assert -15 == own.wait(120)
-        assert not shutdown.stop()
-        assert other.poll() is None
-    finally:
-        for one in begun:
-            one.kill()
-            one.communicate()
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [["vim", "smart-fork", "serve"], ["smart-fork", "service"], ["bash", "-c", "smart-fork serve"], ["serve"], [],
-     ["python3", "-m", "http.server", "serve"], ["grep", "smart-fork", "serve"]],
-)  # fmt: skip
-def test_what_only_looks_like_it_is_not_ended(argv):
-    """X-003."""
-    assert not shutdown._serves(argv)
+    assert own.pid == lock.holder()
+    assert not lock.hold()
+    own.kill()
+    own.wait()
+    assert lock.holder() is None
 
 
 def test_one_that_is_told_to_end_before_it_is_up_ends_well_and_that_is_no_crash(home):

@@ -246,8 +246,8 @@ def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]
 
 def of_version(wanted: str) -> Service:
     def found() -> Service | None:
-        service = find_service(any_version=True)
-        return service if service is not None and service.version == wanted else None
+        service = find_service()
+        return service if service is not None and service.status.version == wanted else None
 
     return eventually(found, 60)
 
@@ -260,8 +260,8 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     with socket.create_connection(("127.0.0.1", port)) as asking:
         asking.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
         packages.install("2")
-        eventually(lambda: first.status().restart == {"from": "1", "to": "2"}, 60)
-        assert first.address == find_service(any_version=True).address
+        eventually(lambda: find_service().status.restart == {"from": "1", "to": "2"}, 60)
+        assert first.address == find_service().address
         asking.sendall(body[-1:])
         assert b"".join(iter(lambda: asking.recv(65536), b"")).startswith(b"HTTP/1.1 200")
 
@@ -270,7 +270,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     assert (port, pid, service.pid, secret) == (second.port, second.pid, second.pid, token())
     looked = (tmp_path / "looks").stat().st_size
     eventually(lambda: (tmp_path / "looks").stat().st_size > looked + 5, 60)
-    assert second == find_service(any_version=True).address
+    assert second == find_service().address
     log = (state_home() / "logs/service.log").read_text()
     assert (1, 2) == (log.count("restarting"), log.count("serving at"))
     (child,) = psutil.Process(service.pid).children()

@@ -72,7 +72,7 @@ def think(log: Path) -> None:
 @pytest.fixture
 def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     """Where Bob's page is."""
-    entrance = Entrance(tmp_path / "page", 1)
+    entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
     shown = views.Page(lambda: Engine(bob.world.model), entrance.forms, entrance.entries, entrance.visits)
     with bob.here(), serving(Starlette(routes=shown.routes())) as url:
         monkeypatch.chdir(tmp_path)  # a service stands in no project

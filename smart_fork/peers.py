@@ -1,0 +1,46 @@
+"""The process at the other end of a Unix socket, as the system knows it. Hooks import this: it imports little."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Line(Protocol):
+        """A connected socket."""
+
+        def getsockopt(self, level: int, name: int, size: int, /) -> bytes:
+            """See `socket.socket.getsockopt`."""
+            ...
+
+
+#: Name the service has on its socket. No browser can send it as the Host of a page that it shows.
+SERVICE = "smart-fork"
+
+
+def credentials(line: Line) -> tuple[int, int]:
+    """Return the process id and the user id of the other side.
+
+    Raises:
+        OSError: It is gone.
+    """
+    if sys.platform == "darwin":
+        # SOL_LOCAL with LOCAL_PEERPID and LOCAL_PEERCRED: a version and the user begin `struct xucred`.
+        process, user = line.getsockopt(0, 2, 4), line.getsockopt(0, 1, 76)[4:8]
+    else:
+        from _socket import SO_PEERCRED, SOL_SOCKET
+
+        found = line.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+        process, user = found[:4], found[4:8]
+    return int.from_bytes(process, sys.byteorder), int.from_bytes(user, sys.byteorder)
+
+
+def is_ours(line: Line) -> bool:
+    """Return whether the other side is a process of the same user."""
+    try:
+        return credentials(line)[1] == os.geteuid()
+    except OSError:
+        return False
