@@ -299,7 +299,7 @@ def _service() -> Iterator[Check]:
     except ServiceGoneError as error:
         well, problem = False, str(error)
     if not well:
-        problem = f"it does not answer a real question; {problem}"
+        problem = "; ".join(filter(None, ("it does not answer a real question", problem)))
     if status.change:
         where += f", restart pending: {status.change}"
     step = "`smart-fork logs` says more." if problem else ""

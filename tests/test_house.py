@@ -132,7 +132,6 @@ def test_every_public_name_exists():
 NOBODY_MEETS = {
     "Later": "stops a search until a person has answered a form; the tool gives the form",
     "Unanswered": "the same, with the form",
-    "UnsafeSecretError": "raised where a hook has no time to import the tree; `service.token` says it as `TokenUnsafe`",
 }
 
 
