@@ -27,6 +27,8 @@ _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name
 
 #: What there is always to do.
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
+#: Commands without an answer.
+_WITHOUT_JSON = frozenset({"help", "hook", "mcp", "serve"})
 _HELP = "Find the past session that knows how, and fork it."
 
 
@@ -49,7 +51,8 @@ def application(*names: str) -> typer.Typer:
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
             function = getattr(module, what)
-            app.command(name, cls=kind, help=_help_of(entry.purpose, function), hidden=entry.hidden)(function)
+            how = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
+            app.command(name, cls=kind, json=name not in _WITHOUT_JSON, **how)(function)
     for name, entry in () if names else COMMANDS.items():
         app.command(name, help=entry.purpose, hidden=entry.hidden, rich_help_panel=entry.panel)(_undefined)
     return app
@@ -127,7 +130,7 @@ def _write_nowhere() -> None:
 def _unwritten(error: Unprinted) -> int:
     """Say that stdout does not take what is printed. What was done is done."""
     _write_nowhere()
-    complain(error, as_json=False)
+    complain(error)
     return error.exit_code
 
 

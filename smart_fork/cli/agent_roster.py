@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from smart_fork.cli.output import out, plain, print_json
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import joined
 
 if TYPE_CHECKING:
     from smart_fork.agent_roster import AgentAtAGlance
 
 
-def agents(as_json: JsonOption = False) -> None:
+def agents() -> None:
     """Which agents are installed, their versions and sessions, and what can be done with each."""
     from smart_fork.agent_roster import roster
 
     found = roster()
-    if as_json:
-        print_json(found.as_json())
+    if printed_as_json(found):
         return
     for one in found.agents:
         out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, say, wants_json
 
 if TYPE_CHECKING:
     from smart_fork.workers.compared import Compared
@@ -21,7 +20,6 @@ def compare(
     workers: Annotated[list[str] | None, typer.Argument(help="Workers. Default: the last fan-out.")] = None,
     diff: Annotated[bool, typer.Option("--diff", help="Print each diff.")] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
     from smart_fork.processes import SystemProcesses
@@ -33,7 +31,7 @@ def compare(
 
         write_page(found, html)
         say(f"Written: {html}")
-    if as_json:
+    if wants_json():
         keys = set() if diff else {"diff"}
         print_json({"workers": [{k: v for k, v in one.as_json().items() if k not in keys} for one in found]})
     elif html is None:

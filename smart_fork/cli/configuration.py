@@ -6,19 +6,17 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json
 
 AllOption = Annotated[bool, typer.Option("--all", "-a", help="Also settings that have their default value.")]
 
 
-def config(every: AllOption = False, as_json: JsonOption = False) -> None:
+def config(every: AllOption = False) -> None:
     """Show every setting, its value and where the value comes from."""
     from smart_fork.settings import settings
 
     found = settings()
-    if as_json:
-        print_json(found.as_json())
+    if printed_as_json(found):
         return
     changed = [one for one in found.settings if every or one.source != "default"]
     for one in changed:

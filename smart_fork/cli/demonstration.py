@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 
 
-def run_demo(*, keep: bool, as_json: bool) -> None:
+def run_demo(*, keep: bool) -> None:
     """Write the sessions, search them, and end with the command that would fork the best one."""
     from smart_fork.agents.facets import homes
     from smart_fork.cli.search import print_found
@@ -38,8 +38,7 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
         with progress_bar() as progress:
             request = FindRequest(demo.intent, agent_type="all", limit=3, project_path=str(demo.project))
             answer = ask(request, progress)
-        if as_json:
-            print_json(answer.as_json())
+        if printed_as_json(answer):
             return
         print_found(answer)
         if not isinstance(answer, Found):

@@ -14,9 +14,8 @@ import typer
 from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
 from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
+from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.progress import working
-from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ def list_turns(  # noqa: PLR0917 - typer's way
     ] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
-    as_json: JsonOption = False,
 ) -> None:
     """List the turns of a session with their numbers."""
     from smart_fork.excise.loader import auto, load_with_tool, located
@@ -61,15 +59,13 @@ def list_turns(  # noqa: PLR0917 - typer's way
     path = located(reference or session, tool)
     if composers:
         found = cutter(auto(path) if tool == AUTO else tool).conversations(path)
-        if as_json:
-            print_json({"path": str(path), "composers": [{"id": name, "bubbles": count} for name, count in found]})
-        else:
+        rows = [{"id": name, "bubbles": count} for name, count in found]
+        if not printed_as_json({"path": str(path), "composers": rows}):
             for name, count in found:
                 out.print(plain(f"{name}  {count} bubbles"))
         return
     loaded = numbered(load_with_tool(tool, path, composer))
-    if as_json:
-        print_json(listed(loaded).as_json())
+    if printed_as_json(listed(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
     pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
@@ -101,7 +97,6 @@ def cut(  # noqa: PLR0917 - typer's way
     ] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
     from smart_fork.excise.request import Request
@@ -111,7 +106,7 @@ def cut(  # noqa: PLR0917 - typer's way
         turns, session = None, turns  # with --id or --secrets the only word is the session
     if branch and not dry_run:
         wanted_ids = tuple(ids or ())
-        branch_without(reference or session, turns or "", wanted_ids, secrets=secrets, force=force, as_json=as_json)
+        branch_without(reference or session, turns or "", wanted_ids, secrets=secrets, force=force)
         return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
@@ -120,15 +115,13 @@ def cut(  # noqa: PLR0917 - typer's way
     with ExitStack() as stack:
 
         def agree(planned: Plan) -> bool:
-            agreed = yes or _agreed(planned, as_json=as_json)
+            agreed = yes or _agreed(planned)
             if agreed:  # what is asked is not drawn over
-                stack.enter_context(working("cutting and erasing", quiet=as_json))
+                stack.enter_context(working("cutting and erasing"))
             return agreed
 
         outcome = cut_out(wanted, agree=agree)
-    if as_json:
-        print_json(outcome.as_json())
-    else:
+    if not printed_as_json(outcome):
         _print_cut(outcome, summarised=not yes and not dry_run)
     if dry_run and outcome.warnings and not force:
         say("dependency warnings (re-run with --force to override)")
@@ -143,22 +136,19 @@ def verify(
     reference: SessionOption = None,
     erase: Annotated[bool, typer.Option("--erase", help="First erase leftovers in smart-fork's files.")] = False,
     tool: ToolOption = AUTO,
-    as_json: JsonOption = False,
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
     from smart_fork.session_cuts import check
 
     if erase:
-        with working("erasing", quiet=as_json):
+        with working("erasing"):
             erase_again(reference or session, tool)
-    with working("searching every byte", quiet=as_json):
+    with working("searching every byte"):
         found = check(reference or session, tool)
     copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
     found = replace(found, words_found=_hinted(found.words_found), copies=copies)
-    if as_json:
-        print_json(found.as_json())
-    else:
+    if not printed_as_json(found):
         _print_found(found)
     if not found.ok:
         raise typer.Exit(1)
@@ -197,7 +187,6 @@ def rollback(
     listing: Annotated[bool, typer.Option("--list", help="List all snapshots, newest first.")] = False,
     to: Annotated[Path | None, typer.Option("--to", help="Write the restored session to this file instead.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Roll back even if the session has continued.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Undo a cut, byte for byte."""
     from smart_fork.cuts import snapshots
@@ -207,8 +196,7 @@ def rollback(
         raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")
     if listing:
         found = snapshots.snapshots()
-        if as_json:
-            print_json({"snapshots": [{"id": one.id, "size": one.size, "path": str(one.path)} for one in found]})
+        if printed_as_json({"snapshots": [{"id": one.id, "size": one.size, "path": str(one.path)} for one in found]}):
             return
         for one in found:
             out.print(plain(f"{one.id}  {one.size} bytes"))
@@ -216,9 +204,7 @@ def rollback(
             out.print(plain("(no snapshots)"))
         return
     outcome = roll_back(str(snapshot), to=to, force=force)
-    if as_json:
-        print_json(outcome.as_json())
-    else:
+    if not printed_as_json(outcome):
         for restored in (outcome, *outcome.followed):
             how = (
                 f"Restored {restored.path} from {restored.restored}"
@@ -239,7 +225,6 @@ def discard(
     snapshots: Annotated[list[str] | None, typer.Argument(help="Snapshot ids.")] = None,
     session: Annotated[str | None, typer.Option("--session", help="All snapshots of this session.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete snapshots for good. Their cuts become final."""
     from smart_fork.cuts import snapshots as kept
@@ -249,12 +234,11 @@ def discard(
     if not wanted:
         raise Usage("Which snapshots?", "`smart-fork excise rollback --list` lists them.")
     if not yes:
-        if as_json or not sys.stdin.isatty():
+        if wants_json() or not sys.stdin.isatty():
             raise Usage("Deleted snapshots cannot be restored", "Add --yes to do it without a question.")
         typer.confirm(f"Delete {len(wanted)} snapshot(s) for good?", abort=True, err=True)
     gone = [one.id for one in kept.discard(wanted)]
-    if as_json:
-        print_json({"discarded": gone})
+    if printed_as_json({"discarded": gone}):
         return
     for one in gone:
         out.print(plain(f"deleted {one}"))
@@ -265,14 +249,12 @@ def suggest(
     session: SessionArgument = None,
     reference: SessionOption = None,
     tool: ToolOption = AUTO,
-    as_json: JsonOption = False,
 ) -> None:
     """Suggest what to cut, with reasons and savings."""
     from smart_fork.excise.suggestions import suggest as propose
 
     found = propose(reference or session, tool)
-    if as_json:
-        print_json(found.as_json())
+    if printed_as_json(found):
         return
     for one in found.suggestions:
         out.print(plain(f"{one.range:<12} {one.tokens:>7} tokens  {one.kind}: {one.reason}"))
@@ -283,7 +265,7 @@ def suggest(
 
 def branch_without(
     reference: str | None, turns: str, ids: Sequence[str] = (), *, secrets: bool = False, force: bool = False,
-    cwd: Path | None = None, as_json: bool,
+    cwd: Path | None = None,
 ) -> None:  # fmt: skip
     """Write a copy of a session without these turns, and say where it is."""
     from smart_fork.excise.trimmed_copy import branch
@@ -292,8 +274,7 @@ def branch_without(
         raise Usage("Of which session?", "Name the session to branch.")
     target = cwd.resolve() if cwd else None
     told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).told()
-    if as_json:
-        print_json(told.as_json())
+    if printed_as_json(told):
         return
     for warning in told.warnings:
         say(f"note: {warning.turn_id} {warning.reason}")
@@ -317,9 +298,9 @@ def _means_turns(text: str) -> bool:
     return digits and not is_session(text)
 
 
-def _agreed(planned: Plan, *, as_json: bool) -> bool:
+def _agreed(planned: Plan) -> bool:
     """Whether the person says yes; nobody to ask is no."""
-    if as_json or not sys.stdin:
+    if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
     from smart_fork.excise.request import report

@@ -8,18 +8,16 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.families import SessionArgument
-from smart_fork.cli.output import print_json, say, write
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import printed_as_json, say, write
 from smart_fork.errors import Usage
 
 
-def export(  # noqa: PLR0917 - typer's way
+def export(
     session: SessionArgument,
     file: Annotated[Path | None, typer.Argument(help="File to write. Without it, print to stdout.")] = None,
     as_html: Annotated[bool, typer.Option("--html", help="Write one HTML page without scripts.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""
     from smart_fork.page.export import exported
@@ -28,9 +26,9 @@ def export(  # noqa: PLR0917 - typer's way
         raise Usage("Choose a format: --html or --markdown")
     where = None if file == Path("-") else file
     made = exported(session, "html" if as_html else "markdown", where, force=force)
-    if as_json:
-        print_json(made.as_json())
-    elif made.file is not None:
+    if printed_as_json(made):
+        return
+    if made.file is not None:
         say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it.")
     else:
         write(made.text)

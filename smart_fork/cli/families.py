@@ -15,9 +15,9 @@ from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.fork import message_number, spending_on
 from smart_fork.cli.options import PlaceChoice
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import AlsoOption, JsonOption
+from smart_fork.cli.search import AlsoOption
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def branch(  # noqa: PLR0917 - typer's way
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
     ] = None,
-    as_json: JsonOption = False,
     budget: Annotated[
         str | None, typer.Option("--budget", help="Copy only relevant exchanges, up to N tokens: 30k.")
     ] = None,
@@ -77,15 +76,15 @@ def branch(  # noqa: PLR0917 - typer's way
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
         from smart_fork.cli.excise import branch_without
 
-        branch_without(session, without, cwd=cwd, as_json=as_json)
+        branch_without(session, without, cwd=cwd)
         return
     number, where = message_number(at) if at != MATCH else None, place.value if place else None
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
-        starting(where, quiet=as_json or not start),
-        spending_on(wanted, (prompt if intent is None else intent) or "", also or (), quiet=as_json) as spent,
+        starting(where, quiet=not start),
+        spending_on(wanted, (prompt if intent is None else intent) or "", also or ()) as spent,
     ):
-        through = _answering(meant, intent or "", also or (), as_json=as_json) if at == MATCH else None
+        through = _answering(meant, intent or "", also or ()) if at == MATCH else None
         branched = branch_session(
             meant,
             at=number,
@@ -98,18 +97,16 @@ def branch(  # noqa: PLR0917 - typer's way
             budget=spent,
             as_agent=as_agent,
         )
-    if as_json:
-        print_json(branched.as_json())
-    else:
+    if not printed_as_json(branched):
         _print_branch(branched, named=bool(title and title.strip()))
 
 
-def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool) -> str:
+def _answering(session: str, intent: str, also: Sequence[str]) -> str:
     from smart_fork import sessions
     from smart_fork.forking.match import message_for
     from smart_fork.retrieval.background import engine
 
-    with progress_bar(quiet=as_json) as progress:
+    with progress_bar() as progress:
         return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)
 
 
@@ -137,13 +134,12 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
     out.print(plain(f"To resume the original: {branched.resume_original}"))
 
 
-def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
+def lineage(session: SessionArgument) -> None:
     """Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back."""
     from smart_fork.families.lineage import lineage as family_of
 
     family = family_of(session)
-    if as_json:
-        print_json(family.as_json())
+    if printed_as_json(family):
         return
     if not out.console.is_terminal:
         out.console.width = WIDE

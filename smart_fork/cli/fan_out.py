@@ -12,7 +12,7 @@ from indexer.shapes import dataclass
 from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.cli.forked import print_forked
-from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
+from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import print_hits
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -45,7 +45,7 @@ class Wanted:
         return (self.prompt if self.intent is None else self.intent) or ""
 
 
-def fork_several(wanted: Wanted, like: ForkRequest, *, in_worktrees: bool | str, as_json: bool) -> None:
+def fork_several(wanted: Wanted, like: ForkRequest, *, in_worktrees: bool | str) -> None:
     """Fork them as `like` says, and say of each what became of it.
 
     Exits with 1 if one was not started, with 3 if none fits.
@@ -54,18 +54,16 @@ def fork_several(wanted: Wanted, like: ForkRequest, *, in_worktrees: bool | str,
         SmartForkError: none was started.
     """
     _check(wanted)
-    with progress_bar(quiet=as_json) as progress:
+    with progress_bar() as progress:
         if wanted.top is None:
             sources, left_out = _named(wanted, progress), 0
         else:
             found = _found(wanted, like.cwd, progress)
-            sources, left_out = _best(found, wanted, wanted.top, as_json=as_json)
-    with starting(like.options.place, quiet=as_json or like.dry_run):
+            sources, left_out = _best(found, wanted, wanted.top)
+    with starting(like.options.place, quiet=like.dry_run):
         answer = fan_out(sources, like, in_worktrees=in_worktrees)
         answer = replace(answer, left_out=left_out)
-    if as_json:
-        print_json(answer.as_json())
-    else:
+    if not printed_as_json(answer):
         _print(answer.forks, dry_run=like.dry_run)
         if left_out:
             least = FLOOR if wanted.min_score is None else wanted.min_score
@@ -89,7 +87,7 @@ def _check(wanted: Wanted) -> None:
         raise Usage(f"{given} is only for --at match and --top", "Without them, the prompt says what the forks do.")
 
 
-def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[list[Source], int]:
+def _best(found: Answer, wanted: Wanted, most: int) -> tuple[list[Source], int]:
     """The best of what was found; where none fits, that is said beside what was found."""
     try:
         return best_of(found, most, min_score=wanted.min_score, at_match=wanted.at == "match")
@@ -97,11 +95,10 @@ def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[l
         shown = found.results[:most] if isinstance(found, Found) else ()
         if not shown:
             raise
-        if as_json:
-            print_json({"prompt": wanted.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)})
-        else:
+        told = {"prompt": wanted.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)}
+        if not printed_as_json(told):
             print_hits(shown)
-        complain(error, as_json=False)
+        complain(error)
         raise typer.Exit(error.exit_code) from error
 
 
@@ -139,7 +136,7 @@ def _print(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
     for one in forks:
         if isinstance(one, NotForked):
             message = f"{one.session_name}, a fork of {one.resume_session_id}: {one.error}"
-            complain(SmartForkError(message, one.hint), as_json=False)
+            complain(SmartForkError(message, one.hint))
         else:
             print_forked(one, dry_run=dry_run)
     started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]

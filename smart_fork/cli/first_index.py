@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from smart_fork.cli.output import say
+from smart_fork.cli.output import say, wants_json
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import SmartForkError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PATIENCE = 0.0
 
 
-def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
+def first_index(plan: SetupPlan) -> tuple[bool, str]:
     """Index everything, the newest first: whether it is whole, and what a person should know.
 
     Raises:
@@ -26,10 +26,10 @@ def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
     from indexer.store.extension import VectorsUnavailableError
     from indexer.writer import IndexBusyError
 
-    if not quiet:
+    if not wants_json():
         say("Indexing. Ctrl-C continues in the background.")
     try:
-        return True, _indexed(quiet=quiet)
+        return True, _indexed()
     except KeyboardInterrupt:
         return False, _later(plan)
     except IndexBusyError:
@@ -39,14 +39,14 @@ def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
 
 
-def _indexed(*, quiet: bool) -> str:
+def _indexed() -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
     from smart_fork.agents import READERS
     from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
 
-    with opened() as store, progress_bar(quiet=quiet) as progress:
+    with opened() as store, progress_bar() as progress:
         with renewed(store, _PATIENCE, progress, vectors=True):
             complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
         counts = store.counts()

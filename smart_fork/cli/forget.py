@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import NOT_ERASED, err, out, plain, print_json
+from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
-from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.shared_copy import shared_copy
 from smart_fork.errors import NotFound, Usage
 
@@ -19,17 +18,15 @@ def forget(
     session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
     undo: Annotated[bool, typer.Option("--undo", help="Allow indexing again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
     from smart_fork import session_removal
 
     if not (undo or yes):
-        _ask(session, as_json=as_json)
-    with working("indexing it again" if undo else "erasing", quiet=as_json):
+        _ask(session)
+    with working("indexing it again" if undo else "erasing"):
         done = session_removal.undo(session) if undo else session_removal.forget(session)
-    if as_json:
-        print_json(done.as_json())
+    if printed_as_json(done):
         return
     what = f"{done.agent_type} {done.session_id}"
     if undo:
@@ -45,7 +42,7 @@ def forget(
             err.print(plain(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere"))
 
 
-def _ask(reference: str, *, as_json: bool) -> None:
+def _ask(reference: str) -> None:
     """Have the person confirm it, who sees what it is about.
 
     Raises:
@@ -55,7 +52,7 @@ def _ask(reference: str, *, as_json: bool) -> None:
     from smart_fork.retrieval.results import title
 
     located = sessions.locate(reference)
-    if as_json or not sys.stdin.isatty():
+    if wants_json() or not sys.stdin.isatty():
         raise Usage("A forgotten session cannot be restored", "Add --yes to do it without a question.")
     try:
         about = f": {title(sessions.look_into(located).title)}"

@@ -19,9 +19,9 @@ from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import NOTHING_SAID, takes_options
-from smart_fork.cli.output import print_json, say
+from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import AlsoOption, JsonOption
+from smart_fork.cli.search import AlsoOption
 from smart_fork.errors import Usage
 from smart_fork.forking.request import ForkRequest
 from smart_fork.team.login import is_known as knows_a_team
@@ -80,7 +80,6 @@ def fork(  # noqa: PLR0917 - typer's way
     options: Options = NOTHING_SAID,
     cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
-    as_json: JsonOption = False,
     budget: Annotated[
         str | None,
         typer.Option("--budget", help="Keep only relevant exchanges, up to N tokens (30k) or `match`."),
@@ -113,7 +112,7 @@ def fork(  # noqa: PLR0917 - typer's way
     )
     if merge:
         _check_merge(wanted, at, top)
-        forked = _forked_merged(asked, intent, also or (), wanted, as_json=as_json)
+        forked = _forked_merged(asked, intent, also or (), wanted)
     elif top is not None or len(ids) > 1:
         if wanted is not None:
             raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
@@ -122,13 +121,11 @@ def fork(  # noqa: PLR0917 - typer's way
         in_worktrees = options.worktree if options.worktree is not None else True
         with on_this_machine(ids, keep=not dry_run) as meant:
             several = Wanted(tuple(meant), prompt, at, intent, top, min_score, tuple(also or ()))
-            fork_several(several, asked, in_worktrees=in_worktrees, as_json=as_json)
+            fork_several(several, asked, in_worktrees=in_worktrees)
         return
     else:
-        forked = _forked_one(asked, at, intent, also or (), wanted, as_json=as_json)
-    if as_json:
-        print_json(forked.as_json())
-    else:
+        forked = _forked_one(asked, at, intent, also or (), wanted)
+    if not printed_as_json(forked):
         print_forked(forked, dry_run=dry_run)
 
 
@@ -139,20 +136,18 @@ def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> None
         raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
 
 
-def _forked_merged(
-    asked: ForkRequest, intent: str | None, also: Sequence[str], wanted: Wanted | None, *, as_json: bool
-) -> Forked:
+def _forked_merged(asked: ForkRequest, intent: str | None, also: Sequence[str], wanted: Wanted | None) -> Forked:
     from smart_fork.forking.merger import fork_merged
 
     with ExitStack() as stack:
         ids = (asked.session, *asked.merge)
         first, *others = [stack.enter_context(_on_this_machine(one, dry_run=asked.dry_run)).session_id for one in ids]
-        spending = stack.enter_context(spending_on(wanted, looked_for(asked, intent), also, quiet=as_json))
+        spending = stack.enter_context(spending_on(wanted, looked_for(asked, intent), also))
         return fork_merged(replace(asked, session=first, merge=tuple(others), budget=spending))
 
 
 def _forked_one(
-    asked: ForkRequest, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None, *, as_json: bool
+    asked: ForkRequest, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None
 ) -> Forked:
     from smart_fork.forking.launch import fork_session
 
@@ -164,15 +159,15 @@ def _forked_one(
     asked = replace(asked, at=message_number(at) if at != "match" else None)
     with (
         _on_this_machine(asked.session, dry_run=asked.dry_run) as resolved,
-        spending_on(wanted, looked_for(asked, intent), also, quiet=as_json) as spending,
+        spending_on(wanted, looked_for(asked, intent), also) as spending,
     ):
         asked = replace(asked, session=resolved.session_id, budget=spending)
         if asked.dry_run and spending is None:
             asked = replace(asked, preview=_preview(looked_for(asked, intent), also))
         if at == "match":
-            forked = _forked_at_match(asked, looked_for(asked, intent), also, as_json=as_json)
+            forked = _forked_at_match(asked, looked_for(asked, intent), also)
         else:
-            with starting(asked.options.place, quiet=as_json or asked.dry_run):
+            with starting(asked.options.place, quiet=asked.dry_run):
                 forked = fork_session(asked)
     return replace(forked, resolved=resolved.by)
 
@@ -183,7 +178,7 @@ def looked_for(asked: ForkRequest, intent: str | None) -> str:
 
 
 @contextmanager
-def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str], *, quiet: bool) -> Iterator[Spending | None]:
+def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str]) -> Iterator[Spending | None]:
     """The budget, and what it is to be spent on."""
     if wanted is None:
         yield None
@@ -192,7 +187,7 @@ def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str], *, quie
     from smart_fork.retrieval.background import engine
     from smart_fork.retrieval.meaning import meaning_of
 
-    with progress_bar(quiet=quiet) as progress:
+    with progress_bar() as progress:
         own = engine(progress)
         with meaning_of(intent, also, own.embedder) as meaning:  # while the session is read
             yield Spending(wanted, intent, tuple(also), own, meaning)
@@ -250,13 +245,13 @@ def _prompt_alone(words: list[str]) -> str | None:
     return words[0] if words else None
 
 
-def _forked_at_match(asked: ForkRequest, intent: str, also: Sequence[str], *, as_json: bool) -> Forked:
+def _forked_at_match(asked: ForkRequest, intent: str, also: Sequence[str]) -> Forked:
     from smart_fork.forking.match import fork_at_match
     from smart_fork.retrieval.background import engine
 
     if not intent.strip():
         raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
-    with progress_bar(quiet=as_json) as progress:
+    with progress_bar() as progress:
         return fork_at_match(asked, intent, engine(progress), also)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
-from smart_fork.cli.output import print_json
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import print_json, wants_json
 
 
-def statusline(as_json: JsonOption = False) -> None:
+def statusline() -> None:
     """One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do."""
     from smart_fork.terminal.statusline import MAX_BYTES, main, segment
 
-    if not as_json:
+    if not wants_json():
         main()
     try:
         status = json.loads(sys.stdin.buffer.read(MAX_BYTES))
@@ -22,10 +21,10 @@ def statusline(as_json: JsonOption = False) -> None:
     print_json({"segment": segment(status)})
 
 
-def welcome(as_json: JsonOption = False) -> None:
+def welcome() -> None:
     """For the plugin's hook: one line on how many sessions came before, or nothing."""
     from smart_fork.terminal.welcome import line, main
 
-    if not as_json:
+    if not wants_json():
         main()
     print_json({"line": line()})

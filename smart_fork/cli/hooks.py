@@ -10,8 +10,7 @@ import typer
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.selection import ALL, BOTH, one_of, settable, to_set_up
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ def hooks(
     agent: AgentOption = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the hooks.")] = False,
     only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Install hooks, so that agents report what their workers do."""
     from smart_fork.hooks import settings
@@ -37,9 +35,7 @@ def hooks(
         print_json({one: settings.wanted(one) for one in agents})
         return
     done = [_changed(one, remove=remove, wanted=one in named) for one in agents]
-    if as_json:
-        print_json(HooksSet(not any(one.error for one in done), tuple(done)).as_json())
-    else:
+    if not printed_as_json(HooksSet(not any(one.error for one in done), tuple(done))):
         _print_changes(done)
     if any(one.error for one in done):
         raise typer.Exit(1)

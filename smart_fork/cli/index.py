@@ -11,9 +11,8 @@ import typer
 
 from indexer.writer import IndexBusyError, give_way
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say, say_passed_over
+from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
-from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def run(
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Project to index first. Default: this one.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Index new and changed sessions."""
     from indexer import absent_model
@@ -64,7 +62,7 @@ def run(
         absent_model.forget()
     embedder = None if no_vectors else configured_embedder(background=if_idle)
     try:
-        with opened() as store, progress_bar(quiet=as_json or if_idle) as progress:
+        with opened() as store, progress_bar(quiet=if_idle) as progress:
             before = store.seen()
             waiting = None if if_idle else _Following(store, progress)
             patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
@@ -81,8 +79,7 @@ def run(
         if not if_idle:
             step = "`smart-fork index status` shows the progress."
             raise SmartForkError("Another process has been indexing for ten minutes", step) from error
-        if as_json:
-            print_json({"busy": True})
+        printed_as_json({"busy": True})
         return
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model and the vector store."
@@ -95,9 +92,7 @@ def run(
         broken_logs=broken_logs(broken),
         passed_over=odd,
     )
-    if as_json:
-        print_json(done.as_json())
-    else:
+    if not printed_as_json(done):
         _print_report(done)
 
 
@@ -130,14 +125,13 @@ class _Following:
 
 
 @app.command("status")
-def status(as_json: JsonOption = False) -> None:
+def status() -> None:
     """Show the size of the index and how complete it is."""
     from smart_fork.retrieval import covered
     from smart_fork.retrieval.status import in_words, index_status, when_next
 
     state = index_status()
-    if as_json:
-        print_json(state.as_json())
+    if printed_as_json(state):
         return
     words = {
         "covered": covered.in_words(state.covered),
@@ -152,12 +146,11 @@ def status(as_json: JsonOption = False) -> None:
 
 
 @app.command("path")
-def path(as_json: JsonOption = False) -> None:
+def path() -> None:
     """Print the folders of the index and the exports."""
     from indexer.paths import index_db, index_root
 
-    if as_json:
-        print_json({"index": str(index_db()), "exports": str(index_root())})
+    if printed_as_json({"index": str(index_db()), "exports": str(index_root())}):
         return
     out.print(plain(str(index_db())))
     out.print(plain(str(index_root())))

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from smart_fork.agents.options import Options, Said, said_of
+from smart_fork.cli.command import with_signature
 from smart_fork.errors import Usage
 
 
@@ -58,8 +59,7 @@ def takes_options(
                 raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
             command(**given, options=_options(said))
 
-        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in shown}
+        with_signature(run, shown)
         return run
 
     return decorate
@@ -95,8 +95,7 @@ def _ordered(shown: list[Parameter], order: Sequence[str]) -> list[Parameter]:
     """These parameters, of which those that `order` names take each other's places."""
     named = {one.name: one for one in shown}
     those = iter(name for name in order if name in named)
-    rest = [named[next(those)] if one.name in order else one for one in shown]
-    return [one.replace(kind=Parameter.KEYWORD_ONLY) for one in rest]
+    return [named[next(those)] if one.name in order else one for one in shown]
 
 
 def _options(given: dict[str, Any]) -> Options:

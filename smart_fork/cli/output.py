@@ -130,6 +130,25 @@ class _Stream:
 
 
 out, err = _Stream(stderr=False), _Stream(stderr=True)
+#: Whether the command that runs was given --json.
+_asked = {"json": False}
+
+
+def answer_in_json(asked: bool) -> None:
+    """Set whether the command that runs answers in JSON."""
+    _asked["json"] = asked
+
+
+def wants_json() -> bool:
+    """Return whether the command that runs answers in JSON."""
+    return _asked["json"]
+
+
+def printed_as_json(answer: Any) -> bool:
+    """Print the answer of a command as JSON if --json was given. Return whether it was."""
+    if wants_json():
+        print_json(answer.as_json() if hasattr(answer, "as_json") else answer)
+    return wants_json()
 
 
 def print_json(value: Any) -> None:
@@ -185,7 +204,7 @@ def as_values(error: SmartForkError) -> dict[str, str]:
     return {"error": error.message, **({"hint": error.hint} if error.hint else {})}
 
 
-def complain(error: SmartForkError, *, as_json: bool) -> None:
+def complain(error: SmartForkError, *, as_json: bool = False) -> None:
     """What went wrong and what to do next."""
     if as_json:
         print_json(as_values(error))

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from smart_fork.cli.output import out, plain, print_json
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import joined
 
 if TYPE_CHECKING:
     from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview
 
 
-def status(as_json: JsonOption = False) -> None:
+def status() -> None:
     """One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong."""
     from smart_fork.overview import overview
 
     state = overview()
-    if as_json:
-        print_json(state.as_json())
+    if printed_as_json(state):
         return
     problem = state.workers_problem
     workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers(state.workers)

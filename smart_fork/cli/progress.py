@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from smart_fork.cli.output import err, say
+from smart_fork.cli.output import err, say, wants_json
 from smart_fork.stages import Stage, named
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class ProgressLines:
 
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines | None]:
-    """Bars where stderr is a terminal that can show them, else lines; `None` with `quiet`."""
-    if quiet:
+    """Bars where stderr is a terminal that can show them, else lines; `None` with `quiet` or --json."""
+    if quiet or wants_json():
         yield None
         return
     lines = not err.is_terminal or os.environ.get("TERM") == "dumb"
@@ -145,6 +145,6 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
         yield
 
 
-def starting(place: str | None, *, quiet: bool) -> AbstractContextManager[None]:
+def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
     """In here it is waited until an agent has taken up its work; nothing is drawn where this terminal becomes its."""
     return working("starting the agent", quiet=quiet or place == "here")

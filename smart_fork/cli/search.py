@@ -11,7 +11,7 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
-from smart_fork.cli.output import out, plain, print_json, say, say_passed_over
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_passed_over, wants_json
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
@@ -35,7 +35,6 @@ AlsoOption = Annotated[
     list[str] | None,
     typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def find(  # noqa: PLR0917 - typer's way
@@ -55,7 +54,6 @@ def find(  # noqa: PLR0917 - typer's way
         bool | None,
         typer.Option("--team/--no-team", help="Only sessions of the team, or only your own."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find the past sessions that already know how, your own and those that your team shares.
 
@@ -71,11 +69,11 @@ def find(  # noqa: PLR0917 - typer's way
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         find_shared(
-            intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets, as_json=as_json,
+            intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets,
             project=str(project) if project else None,
         )  # fmt: skip
         return
-    with progress_bar(quiet=as_json) as progress:
+    with progress_bar() as progress:
         request = FindRequest(
             intent,
             agent_type=agent,
@@ -89,9 +87,7 @@ def find(  # noqa: PLR0917 - typer's way
             also=also or (),
         )
         answer = ask(request, progress, beside(wanted=team))
-    if as_json:
-        print_json(answer.as_json())
-    else:
+    if not printed_as_json(answer):
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
@@ -104,7 +100,6 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of sessions.")] = 20,
     automated: AutomatedOption = False,
     team: Annotated[bool, typer.Option("--team", help="Only sessions that the team shares.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
     if team:
@@ -116,14 +111,14 @@ def list_sessions(  # noqa: PLR0917 - typer's way
                 f"--limit is at most {_MOST_SHARED} with --team, not {limit}",
                 "`smart-fork team list --page` lists more.",
             )
-        list_shared(agent=whose, limit=limit, project=str(project) if project else None, as_json=as_json)
+        list_shared(agent=whose, limit=limit, project=str(project) if project else None)
         return
     from smart_fork.retrieval.results import inferred
     from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
 
     found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)
-    if as_json:
+    if wants_json():
         listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
         told = {"unread": list(found.unread), "passed_over": json_of(found.passed_over)}
         print_json(listed | {key: value for key, value in told.items() if value})
@@ -151,7 +146,6 @@ def show(
     session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
     at: Annotated[int | None, typer.Option("--at", help="Show the messages around this number.")] = None,
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
-    as_json: JsonOption = False,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
     from smart_fork.conversation import Exported
@@ -159,16 +153,13 @@ def show(
 
     one = read(session, at=at, context=context)
     if not isinstance(one, Exported):
-        _print_conversation(one, as_json=as_json)
-    elif as_json:
-        print_json(one.as_json())
-    else:
+        _print_conversation(one)
+    elif not printed_as_json(one):
         out.print(plain(one.markdown))
 
 
-def _print_conversation(conversation: Conversation, *, as_json: bool) -> None:
-    if as_json:
-        print_json(conversation.as_json())
+def _print_conversation(conversation: Conversation) -> None:
+    if printed_as_json(conversation):
         return
     from smart_fork.sessions import as_markdown
 

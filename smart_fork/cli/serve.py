@@ -11,8 +11,7 @@ import typer
 
 from indexer.paths import state_home
 from smart_fork.agents.facets import registrations
-from smart_fork.cli.output import err, out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import err, out, plain, printed_as_json, say
 from smart_fork.errors import NotFound, ProgramFailed
 
 if TYPE_CHECKING:
@@ -56,16 +55,13 @@ def _print_address(address: Address) -> None:
 def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new records as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
-    as_json: JsonOption = False,
 ) -> None:
     """What the service has logged."""
     from smart_fork.service.records import follow as following
     from smart_fork.service.records import last_lines
 
     def show(record: dict[str, Any]) -> None:
-        if as_json:
-            print_json(record)
-        else:
+        if not printed_as_json(record):
             out.print(plain(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}"))
 
     for record in last_lines(lines):
@@ -76,7 +72,6 @@ def logs(
 
 def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open nothing.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Open the service's page in the browser, about the current project: a private file lets it in, once."""
     import webbrowser
@@ -93,9 +88,9 @@ def open_page(
         raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
     # The code itself would be in the browser's command line, where every user of this machine can read it.
     address = Path(way_in.file).as_uri()
-    if as_json:
-        print_json({"url": address, **way_in.as_json()})
-    elif print_only or not webbrowser.open(address):
+    if printed_as_json({"url": address, **way_in.as_json()}):
+        return
+    if print_only or not webbrowser.open(address):
         out.print(plain(address))
         say(f"It works once, within a minute. If the browser cannot read the file, use a code: {way_in.page}open")
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.errors import NotFound, ProgramFailed
 
 if TYPE_CHECKING:
@@ -40,19 +39,17 @@ def install(
     every: EveryOption = None,
     kind: KindOption = None,
     only_print: Annotated[bool, typer.Option("--print", help="Print what would be written. Change nothing.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Start the service now and at every login."""
     from smart_fork.service.units import installation
 
     if only_print:
-        print_unit(port, every, kind, as_json)
+        print_unit(port, every, kind)
         return
     keeper = installation.supervisor(kind.value if kind else None)
     notes = installation.install(keeper, installation.settings_for(keeper, port=port, every=every))
     state = installation.look(keeper)
-    if as_json:
-        print_json({"service": state.as_json(), "notes": notes})
+    if printed_as_json({"service": state.as_json(), "notes": notes}):
         return
     out.print(plain(f"Installed: port {state.port}, indexed every {state.every}."))
     out.print(plain(f"  unit {state.unit}"))
@@ -62,7 +59,7 @@ def install(
 
 
 @app.command("uninstall")
-def uninstall(as_json: JsonOption = False) -> None:
+def uninstall() -> None:
     """Remove the service. Index and logs stay."""
     from smart_fork.service.units import installation
 
@@ -72,26 +69,22 @@ def uninstall(as_json: JsonOption = False) -> None:
         keeper = installation.supervisor()
         there = keeper.path.exists()
         keeper.uninstall()
-    if as_json:
-        print_json({"removed": there})
-    else:
+    if not printed_as_json({"removed": there}):
         out.print(plain("The service was removed." if there else "No service is installed."))
 
 
 @app.command("stop")
-def stop(as_json: JsonOption = False) -> None:
+def stop() -> None:
     """Stop the running service."""
     from smart_fork.service.shutdown import stop as end
 
     stopped = end()
-    if as_json:
-        print_json({"stopped": stopped})
-    else:
+    if not printed_as_json({"stopped": stopped}):
         out.print(plain("The service was stopped." if stopped else "No service runs."))
 
 
 @app.command("rotate")
-def rotate(as_json: JsonOption = False) -> None:
+def rotate() -> None:
     """Change the token. Old tokens and cookies stop working."""
     from indexer.failures import next_step, what_failed
     from smart_fork.service.token_change import rotate as change
@@ -100,8 +93,7 @@ def rotate(as_json: JsonOption = False) -> None:
         done = change()
     except OSError as error:
         raise ProgramFailed(f"The token was not changed: {what_failed(error)}", next_step(error)) from error
-    if as_json:
-        print_json(done.as_json())
+    if printed_as_json(done):
         return
     runs = f"the service at {done.service} has taken it" if done.service else "no service runs"
     out.print(plain(f"The token was changed; {runs}. To sign in again: smart-fork open"))
@@ -110,16 +102,14 @@ def rotate(as_json: JsonOption = False) -> None:
 
 
 @app.command("status")
-def status(as_json: JsonOption = False) -> None:
+def status() -> None:
     """Show whether the service is installed and running."""
     from smart_fork.service.units import installation
 
     state = installation.look(installation.supervisor())
-    if as_json:
-        print_json(state.as_json())
-    elif not state.installed:
+    if not (printed_as_json(state) or state.installed):
         raise NotFound("No service is installed", "`smart-fork service install` installs it.")
-    else:
+    if not wants_json():
         _print_state(state)
     if not state.installed:
         raise typer.Exit(NotFound.exit_code)
@@ -128,17 +118,13 @@ def status(as_json: JsonOption = False) -> None:
 
 
 @app.command("print")
-def print_unit(
-    port: PortOption = None, every: EveryOption = None, kind: KindOption = None, as_json: JsonOption = False
-) -> None:
+def print_unit(port: PortOption = None, every: EveryOption = None, kind: KindOption = None) -> None:
     """Print what `install` would write."""
     from smart_fork.service.units import installation
 
     keeper = installation.supervisor(kind.value if kind else None)
     content = keeper.written(installation.settings_for(keeper, port=port, every=every))
-    if as_json:
-        print_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()})
-    else:
+    if not printed_as_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()}):
         typer.echo(content, nl=False)
 
 

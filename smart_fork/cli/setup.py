@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.selection import titles, to_set_up
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import Commands, takes_json
 from smart_fork.cli.first_index import first_index
 from smart_fork.cli.hooks import AgentOption, hooks
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ _DONE = {"new": "added", "changed": "updated"}
 
 
 @app.callback()
+@takes_json
 def setup(  # noqa: PLR0917 - the command's options
     ctx: typer.Context,
     agent: AgentOption = None,
@@ -60,7 +60,6 @@ def setup(  # noqa: PLR0917 - the command's options
         bool | None,
         typer.Option("--keep-logs/--no-keep-logs", help="Keep copies of logs that agents delete."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
     if ctx.invoked_subcommand is not None:
@@ -80,22 +79,20 @@ def setup(  # noqa: PLR0917 - the command's options
         raise Usage("These options add and remove in one run", "Run one after the other.")
     with nullcontext() if dry_run else alone():
         if remove or off:
-            _undo(Ledger(), options, () if remove else off, dry_run=dry_run, as_json=as_json)
+            _undo(Ledger(), options, () if remove else off, dry_run=dry_run)
         elif dry_run:
-            _show(Ledger(), options, as_json=as_json)
+            _show(Ledger(), options)
         else:
-            asks = not (yes or as_json) and sys.stdin.isatty()
-            _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes, as_json=as_json)
+            asks = not (yes or wants_json()) and sys.stdin.isatty()
+            _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes)
 
 
-def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
+def _show(ledger: Ledger, options: SetupOptions) -> SetupPlan:
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.plan import make_plan
 
     plan = make_plan(options, ledger, SystemProcesses())
-    if as_json:
-        print_json(plan.told().as_json())
-    else:
+    if not printed_as_json(plan.told()):
         _print_plan(plan)
     return plan
 
@@ -113,7 +110,7 @@ def _with_copies(options: SetupOptions) -> SetupOptions:
     return replace(options, keep=True)
 
 
-def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) -> None:
+def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.bytecode import compile_ahead
@@ -121,22 +118,21 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) 
 
     plan = make_plan(options, ledger, SystemProcesses())
     asks = not plan.is_done and not yes
-    if not as_json:
+    if not wants_json():
         _print_plan(plan)
-    if asks and (as_json or not sys.stdin.isatty()):
-        if as_json:
-            print_json(plan.told().as_json())
+    if asks and (wants_json() or not sys.stdin.isatty()):
+        printed_as_json(plan.told())
         raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
     if asks and not typer.confirm("\nGo ahead?", default=True):
         say("Nothing was changed.")
         raise typer.Exit(1)
     compile_ahead()
     note_a_persons(os.environ)
-    done = [_act(step, plan, ledger, as_json=as_json) for step in plan.steps if step.is_open]
+    done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
-    tried = list(_tried(plan, ask=options.index, as_json=as_json))
+    tried = list(_tried(plan, ask=options.index))
     ok = not failed and all(trial.ok for trial in tried)
-    if as_json:
+    if wants_json():
         told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
         print_json(told.as_json())
     else:
@@ -145,40 +141,40 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) 
         raise typer.Exit(1)
 
 
-def _act(step: Step, plan: SetupPlan, ledger: Ledger, *, as_json: bool) -> StepTold:
+def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
     """What was done of a step. One that fails does not keep the next from being done."""
     told = step.told()
     try:
-        verb, notes = _index(plan, quiet=as_json) if step.what == "index" else (_DONE[step.state], step.act(ledger))
+        verb, notes = _index(plan) if step.what == "index" else (_DONE[step.state], step.act(ledger))
     except SmartForkError as error:
-        if not as_json:
+        if not wants_json():
             out.print(plain(_line("failed", step)))
             _say_below(error.message)
             _say_below(error.hint)
         return replace(told, error=error.message, hint=error.hint)
-    if not as_json:
+    if not wants_json():
         out.print(plain(_line(verb, step)))
         for note in notes:
             _say_below(note)
     return replace(told, notes=tuple(notes))
 
 
-def _index(plan: SetupPlan, *, quiet: bool) -> tuple[str, list[str]]:
-    whole, note = first_index(plan, quiet=quiet)
+def _index(plan: SetupPlan) -> tuple[str, list[str]]:
+    whole, note = first_index(plan)
     return "added" if whole else "later", [note]
 
 
-def _tried(plan: SetupPlan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
+def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
     from smart_fork.setup.trial import try_server
 
-    if not as_json:
+    if not wants_json():
         say("\nTrying the connection of each agent …")
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     for found in plan.found:
         if found.way.agent in foreign:
             continue
         trial = try_server(found.way, ask=ask)
-        if not as_json:
+        if not wants_json():
             out.print(plain(f"  {found.way.title:<13}{_in_words(trial)}"))
         yield trial
 
@@ -233,7 +229,7 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
     out.print(plain('Or here: smart-fork find "…"'))
 
 
-def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, as_json: bool) -> None:
+def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.answer import TakenOut
     from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
@@ -242,7 +238,7 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
     undone = [Undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
     left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in undone)
-    if as_json:
+    if wants_json():
         steps = tuple(one.told() for one in undone)
         told = TakenOut(ok=ok, changed=bool(undone) and not dry_run, steps=steps, left=tuple(left))
         print_json(told.as_json())

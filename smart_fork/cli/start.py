@@ -16,9 +16,8 @@ from smart_fork.agents.options import Options, as_said
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
 from smart_fork.cli.options import NOTHING_SAID, takes_options
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.progress import starting
-from smart_fork.cli.search import JsonOption
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 
 if TYPE_CHECKING:
@@ -42,13 +41,12 @@ def new(
     agent: StartedOption = FIRST,
     project: ProjectOption = None,
     options: Options = NOTHING_SAID,
-    as_json: JsonOption = False,
 ) -> None:
     """Start an agent in a session of its own."""
     from smart_fork.forking.spec import WorkerSpec
 
     spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
-    _start(spec, as_json=as_json)
+    _start(spec)
 
 
 @takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent")
@@ -57,7 +55,6 @@ def resume(
     agent: GivenOption = None,
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
     from smart_fork.forking.limit import AlreadyRuns
@@ -66,9 +63,9 @@ def resume(
 
     try:
         source = session_to_resume(session, agent=agent, force=force)
-        _start(WorkerSpec("resume", source.agent, source, options, caller_session_id=_caller()), as_json=as_json)
+        _start(WorkerSpec("resume", source.agent, source, options, caller_session_id=_caller()))
     except AlreadyRuns as there:
-        _attach(there, options.prompt, as_json=as_json)
+        _attach(there, options.prompt)
 
 
 @takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project")
@@ -77,7 +74,6 @@ def continue_newest(
     project: ProjectOption = None,
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
     from smart_fork.forking.limit import AlreadyRuns
@@ -92,9 +88,9 @@ def continue_newest(
     try:
         source = newest_session(target, agent, automated=headless, apart_from=caller)
         check_free(source, force=force)
-        _start(WorkerSpec("continue", source.agent, source, options, caller_session_id=caller), as_json=as_json)
+        _start(WorkerSpec("continue", source.agent, source, options, caller_session_id=caller))
     except AlreadyRuns as there:
-        _attach(there, options.prompt, as_json=as_json)
+        _attach(there, options.prompt)
 
 
 @takes_options(
@@ -116,7 +112,6 @@ def spawn(  # noqa: PLR0917 - typer's way
     newest: Annotated[bool, typer.Option("--continue", help="Resume the directory's newest session.")] = False,
     forks: Annotated[bool, typer.Option("--fork", help="Fork the session of --resume or --continue.")] = False,
     options: Options = NOTHING_SAID,
-    as_json: JsonOption = False,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
     from smart_fork.forking.spawn import is_not_started, summary
@@ -133,11 +128,9 @@ def spawn(  # noqa: PLR0917 - typer's way
         raise Usage("Workers from a file cannot have options too", "Put every option in the file.")
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
-    with starting(None, quiet=as_json):
+    with starting(None):
         answer = summary(started(asked, partial(start_all, caller_session_id=_caller(), engine=engine), is_not_started))
-    if as_json:
-        print_json(answer.as_json())
-    else:
+    if not printed_as_json(answer):
         for result in answer.workers:
             _print_result(result)
     if answer.failed:
@@ -152,7 +145,7 @@ def go_on(log: str, agent: str) -> None:
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
-    _start(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()), as_json=False)
+    _start(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()))
 
 
 def _read(source: str) -> list[Any]:
@@ -177,24 +170,22 @@ def _caller() -> str | None:
     return caller_session(os.environ)
 
 
-def _start(spec: WorkerSpec, *, as_json: bool) -> None:
+def _start(spec: WorkerSpec) -> None:
     from smart_fork.forking.start import start
 
-    with starting(spec.options.place, quiet=as_json):
+    with starting(spec.options.place):
         worker = start(spec)
-    if as_json:
-        print_json(worker.as_json() | {"already_running": False})
-    else:
+    if not printed_as_json(worker.as_json() | {"already_running": False}):
         _print_worker(worker)
 
 
-def _attach(there: AlreadyRuns, prompt: str | None, *, as_json: bool) -> None:
+def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
     from smart_fork.forking.report import describe
 
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else {}
-    if as_json:
+    if wants_json():
         known = describe(worker, shlex.join(worker.command), told.get("warnings", []), confirmed=True).as_json()
         print_json(known | {"already_running": True, "how": told.get("how")})
         return

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from smart_fork.cli.output import print_json, say
+from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
-from smart_fork.cli.search import JsonOption
 
 if TYPE_CHECKING:
     from smart_fork.doctor import Check
@@ -38,7 +37,6 @@ def mcp(
 def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Compare the index with a sample of the logs. Slow.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sample, to repeat a run.")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
     from smart_fork.cli.doctor import print_checks
@@ -51,17 +49,15 @@ def doctor(
         from smart_fork.team import failed_jobs
 
         more["team"] = failed_jobs.checks
-    with working("checking each part", quiet=as_json):
+    with working("checking each part"):
         checks = run_checks() + run_each(more)
     if deep:
         from smart_fork.examination import examine
 
         seed = secrets.randbelow(1_000_000) if seed is None else seed
-        with progress_bar(quiet=as_json) as progress:
+        with progress_bar() as progress:
             checks += examine(seed, progress=progress)
-    if as_json:
-        print_json(Checked(healthy(checks), tuple(checks), seed if deep else None).as_json())
-    else:
+    if not printed_as_json(Checked(healthy(checks), tuple(checks), seed if deep else None)):
         print_checks(checks)
         if deep:
             say(f"The sample was chosen by --seed {seed}.")
@@ -71,9 +67,8 @@ def doctor(
 
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and print its path.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
     from smart_fork.cli.demonstration import run_demo
 
-    run_demo(keep=keep, as_json=as_json)
+    run_demo(keep=keep)

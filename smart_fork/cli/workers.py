@@ -10,8 +10,8 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WorkersOption
-from smart_fork.cli.output import err, out, plain, print_json, say
-from smart_fork.cli.search import JsonOption, ProjectOption
+from smart_fork.cli.output import err, out, plain, printed_as_json, say, wants_json
+from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState
@@ -23,13 +23,12 @@ WorktreeOption = Annotated[
 ]
 
 
-def active(  # noqa: PLR0917 - typer's way
+def active(
     here: Annotated[bool, typer.Option("--here", "-a", help="Workers of this project. The default.")] = False,  # noqa: ARG001
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
     agent: WorkersOption = EVERYBODY,
     project: ProjectOption = None,
     closed: Annotated[bool, typer.Option("--include-closed", help="Include ended workers.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
     from smart_fork.retrieval.request import current_project
@@ -37,8 +36,7 @@ def active(  # noqa: PLR0917 - typer's way
 
     within = None if everywhere else current_project(str(project) if project else None)
     found = list_workers(within, agent=agent, include_closed=closed)
-    if as_json:
-        print_json({"count": len(found), "workers": json_of(found)})
+    if printed_as_json({"count": len(found), "workers": json_of(found)}):
         return
     if not found:
         where = f" for project '{Path(within.root).name}'" if within else ""
@@ -50,14 +48,12 @@ def active(  # noqa: PLR0917 - typer's way
 def read(
     worker: WorkerArgument,
     exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="Number of exchanges.")] = 3,
-    as_json: JsonOption = False,
 ) -> None:
     """What a worker was asked last and what it said itself, its messages numbered as in its session."""
     from smart_fork.workers.roster import read_worker
 
     told = read_worker(worker, exchanges=exchanges)
-    if as_json:
-        print_json(told.as_json())
+    if printed_as_json(told):
         return
     say(_in_words(told))
     if told.earlier:
@@ -73,7 +69,6 @@ def message(
         bool, typer.Option("--queue", help="Send while it works. It reads the message afterwards.")
     ] = False,
     answer: Annotated[bool, typer.Option("--answer", help="Choose an option of its question.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Say something to a worker, in the same session.
 
@@ -82,8 +77,7 @@ def message(
     from smart_fork.workers.messages import message_worker
 
     told = message_worker(worker, text, queue=queue, answer=answer)
-    if as_json:
-        print_json(told.as_json())
+    if printed_as_json(told):
         return
     for warning in told.warnings:
         say(f"note: {warning}")
@@ -94,7 +88,6 @@ def wait(
     workers: WorkersArgument,
     any_of: Annotated[bool, typer.Option("--any", help="Return when the first worker is done.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Longest wait in seconds.")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
     from smart_fork.workers.wait import wait_workers
@@ -103,14 +96,12 @@ def wait(
 
     def told(done: int, of: int, _seconds: float) -> None:
         nonlocal known
-        if done != known and err.console.is_terminal and not as_json:
+        if done != known and err.console.is_terminal and not wants_json():
             say(f"{done} of {of} done")
         known = done
 
     answer = wait_workers(workers, any_of=any_of, timeout=timeout, told=told)
-    if as_json:
-        print_json(answer.as_json())
-    else:
+    if not printed_as_json(answer):
         for one in answer.workers:
             out.print(plain(_in_words(one), "bold"))
             out.print(plain(f"{one.last_words}\n" if one.last_words else ""))
@@ -118,18 +109,17 @@ def wait(
         raise typer.Exit(1)
 
 
-def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False, as_json: JsonOption = False) -> None:
+def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False) -> None:
     """End workers. What they wrote stays."""
     from smart_fork.workers.termination import close_workers
 
-    _print_closed(close_workers(workers, remove_worktree=remove_worktree), as_json=as_json)
+    _print_closed(close_workers(workers, remove_worktree=remove_worktree))
 
 
 def stop(
     everywhere: Annotated[bool, typer.Option("--all", help="Workers of all projects.")] = False,
     project: ProjectOption = None,
     remove_worktree: WorktreeOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
     from smart_fork.retrieval.request import current_project
@@ -137,14 +127,13 @@ def stop(
 
     within = None if everywhere else current_project(str(project) if project else None)
     closed = stop_workers(within, remove_worktree=remove_worktree)
-    if not closed and not as_json:
+    if not closed and not wants_json():
         say("Nothing runs here." + ("" if everywhere else " --all looks everywhere."))
-    _print_closed(closed, as_json=as_json)
+    _print_closed(closed)
 
 
-def _print_closed(closed: Sequence[WorkerClosed], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"workers": json_of(closed)})
+def _print_closed(closed: Sequence[WorkerClosed]) -> None:
+    if printed_as_json({"workers": json_of(closed)}):
         return
     for one in closed:
         note = f": {one.note}" if one.note else ""

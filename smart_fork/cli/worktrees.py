@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption, ProjectOption
+from smart_fork.cli.output import out, plain, print_json, say, wants_json
+from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
     from smart_fork.workers.worktrees import WorkersTree
@@ -21,7 +21,6 @@ def worktrees(
     ] = False,
     project: ProjectOption = None,
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
     from smart_fork.processes import SystemProcesses
@@ -37,7 +36,7 @@ def worktrees(
         copies, kept = trees.remove_copies_of_gone(within)
     else:
         left = trees.worktrees(SystemProcesses(), within)
-    if as_json:
+    if wants_json():
         told = trees.WorkersTrees(tuple(left))
         if pruning:
             removed, copied = tuple(one.worktree for one in gone), tuple(map(str, copies))

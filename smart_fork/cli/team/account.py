@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ServerOption
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
@@ -18,7 +17,6 @@ from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 def log_in(
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server: https://…")],
     invite: Annotated[str | None, typer.Argument(metavar="[INVITATION]", help="It works once.")] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Log this machine in with an invitation."""
     import socket
@@ -31,9 +29,7 @@ def log_in(
     with Client(login.Account(origin, "", "")) as client:
         said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
     login.remember(login.Account(origin, said.user, said.token))
-    if as_json:
-        print_json({"server": origin, "user": said.user, "scope": said.scope})
-    else:
+    if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
         out.print(plain(f"You are {said.user} on {origin}."))
 
 
@@ -47,7 +43,7 @@ def _asked_for() -> str:
 
 
 @app.command("logout")
-def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
+def log_out(server: ServerOption = None) -> None:
     """Log this machine out."""
     from smart_fork.team import login
     from smart_fork.team.client import Client
@@ -63,7 +59,5 @@ def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
         revoked = False
         say(f"The server did not revoke the token: {error.message}")
     login.forget(account.origin)
-    if as_json:
-        print_json({"server": account.origin, "revoked": revoked})
-    else:
+    if not printed_as_json({"server": account.origin, "revoked": revoked}):
         out.print(plain(f"This machine no longer has a token for {account.origin}."))

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ForceOption, KeyOption, ServerOption, SessionArgument
 
@@ -21,13 +20,12 @@ NameArgument = Annotated[
 
 
 @aliases.command("list")
-def list_aliases(project: KeyOption = None, as_json: JsonOption = False) -> None:
+def list_aliases(project: KeyOption = None) -> None:
     """List aliases. A star marks the current one."""
     from smart_fork.team.tracking import Tracking, place_of, written
 
     tracked = Tracking(place_of(project)).read()
-    if as_json:
-        print_json(written(tracked))
+    if printed_as_json(written(tracked)):
         return
     for name, one in tracked.aliases.items():
         star = "*" if name == tracked.current else " "
@@ -37,13 +35,12 @@ def list_aliases(project: KeyOption = None, as_json: JsonOption = False) -> None
 
 
 @aliases.command("set")
-def set_alias(  # noqa: PLR0917 - typer's way
+def set_alias(
     name: NameArgument,
     session: SessionArgument,
     force: ForceOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Give a shared session an alias."""
     from smart_fork.team.project import opened
@@ -51,31 +48,25 @@ def set_alias(  # noqa: PLR0917 - typer's way
 
     with opened(server, project) as where:
         one = rename(where, name, session, force=force)
-    if as_json:
-        print_json({"alias": name, "session_id": one.session_id})
-    else:
+    if not printed_as_json({"alias": name, "session_id": one.session_id}):
         out.print(plain(f"{name} is {one.session_id or 'not pushed yet'}"))
 
 
 @aliases.command("use")
-def use_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
+def use_alias(name: NameArgument, project: KeyOption = None) -> None:
     """Make an alias the default for this project."""
     from smart_fork.team.tracking import Tracking, place_of
 
     after = Tracking(place_of(project)).change(lambda tracked: tracked.with_current(name))
-    if as_json:
-        print_json({"current": after.current})
-    else:
+    if not printed_as_json({"current": after.current}):
         out.print(plain(f"{name} is current."))
 
 
 @aliases.command("remove")
-def remove_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
+def remove_alias(name: NameArgument, project: KeyOption = None) -> None:
     """Remove an alias. The session stays."""
     from smart_fork.team.tracking import Tracking, place_of
 
     Tracking(place_of(project)).change(lambda tracked: tracked.without(name))
-    if as_json:
-        print_json({"removed": name})
-    else:
+    if not printed_as_json({"removed": name}):
         out.print(plain(f"{name} is no longer an alias."))

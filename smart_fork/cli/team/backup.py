@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.server import DSN, DataOption, DsnOption
 from smart_fork.errors import NotFound
@@ -33,14 +32,13 @@ def backup(
     days: Annotated[int, typer.Option("--days", min=1, help="Days until a later backup deletes this one.")] = 30,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Back up the server's database while it runs."""
     with _found(data, dsn) as (_, place):
         from smart_fork.teamserver.backup import backup as write
 
         done = write(place, folder, now=datetime.now(UTC), days=days)
-    if as_json:
+    if wants_json():
         removed = [str(one) for one in done.removed]
         until = done.until.isoformat(timespec="seconds")
         print_json({"path": str(done.path), "bytes": done.size, "until": until, "removed": removed})
@@ -62,7 +60,6 @@ def restore(
     data: DataOption = None,
     dsn: DsnOption = None,
     run_as: RunAsOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
@@ -72,8 +69,7 @@ def restore(
         from smart_fork.teamserver.journal import FILE, Journal
 
         done = put(place, file, *(Journal(one) for one in (folder / FILE, *(journal or ()))))
-    if as_json:
-        print_json({"path": str(file), "withdrawals": done.withdrawals})
+    if printed_as_json({"path": str(file), "withdrawals": done.withdrawals}):
         return
     say(f"{file} restored; {done.withdrawals} withdrawals applied again. Start the server: smart-fork team serve")
 

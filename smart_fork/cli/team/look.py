@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import CurrentArgument, KeyOption, ServerOption, SessionArgument, number_of
 
@@ -41,7 +40,6 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     page: Annotated[str | None, typer.Option("--page", help="Continue a list at this page.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List shared sessions of this project, newest first."""
     from smart_fork.team.project import opened
@@ -49,10 +47,10 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     asked = {"owner": owner, "tag": tag, "agent": agent, "page": page, "mine": "true" if mine else None}
     with opened(server, project, ask=True) as where:
         if where.away is not None:
-            _list_tracked(where, where.away, agent=agent, unknown=owner or tag or page, as_json=as_json)
+            _list_tracked(where, where.away, agent=agent, unknown=owner or tag or page)
             return
         found = where.client.page(where.key, limit=str(limit), **{key: one for key, one in asked.items() if one})
-        if as_json:
+        if wants_json():
             said = found.model_dump(mode="json")
             print_json({"server": where.server, "project": where.key, "count": len(found.sessions), **said})
             return
@@ -68,9 +66,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         say(f"There are more: --page {found.next_page}")
 
 
-def _list_tracked(
-    where: Project, away: SmartForkError, *, agent: str | None, unknown: str | None, as_json: bool
-) -> None:
+def _list_tracked(where: Project, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
     """List the shared sessions that are tracked here, as they were last seen.
 
     Raises:
@@ -81,7 +77,7 @@ def _list_tracked(
     tracked = where.tracking.read().aliases.values()
     found = [one for one in tracked if one.session_id and agent in (None, one.platform)]
     user = where.client.account.user
-    if as_json:
+    if wants_json():
         rows = [
             {
                 "id": one.session_id, "project": where.key, "owner": user, "agent": one.platform,
@@ -109,7 +105,6 @@ def show(
     at: Annotated[str | None, typer.Option("--at", help="Number of messages from the start.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Print a shared session with numbered messages."""
     from smart_fork.team.lineage import told
@@ -117,8 +112,7 @@ def show(
 
     with opened(server, project) as where:
         one = told(where, session, number_of(at))
-    if as_json:
-        print_json(one.as_json())
+    if printed_as_json(one):
         return
     info = one.session
     out.print(plain(f"# {info.title or 'untitled'}", "bold"))
@@ -128,17 +122,14 @@ def show(
 
 
 @app.command("log")
-def log(
-    session: CurrentArgument = None, server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False
-) -> None:
+def log(session: CurrentArgument = None, server: ServerOption = None, project: KeyOption = None) -> None:
     """Show the forks and branches of a shared session as a tree."""
     from smart_fork.team.lineage import family
     from smart_fork.team.project import opened
 
     with opened(server, project) as where:
         members = family(where, session)
-    if as_json:
-        print_json({"count": len(members), "sessions": json_of(members)})
+    if printed_as_json({"count": len(members), "sessions": json_of(members)}):
         return
     for one in members:
         name = one.session_id[:13] if one.session_id else "not pushed"
@@ -154,7 +145,6 @@ def diff(
     other: Annotated[str | None, typer.Argument(metavar="[B]", help="Second session. Default: the parent.")] = None,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show where two sessions diverge."""
     from smart_fork.team.lineage import parting
@@ -162,8 +152,7 @@ def diff(
 
     with opened(server, project) as where:
         found = parting(where, session, other)
-    if as_json:
-        print_json(found.as_json())
+    if printed_as_json(found):
         return
     out.print(plain(f"They have {found.common_messages} messages in common, {found.common_records} records."))
     for side in (found.a, found.b):
@@ -171,7 +160,7 @@ def diff(
 
 
 @app.command("status")
-def status(server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False) -> None:
+def status(server: ServerOption = None, project: KeyOption = None) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
     from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
     from smart_fork.team.project import opened
@@ -179,7 +168,7 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
 
     with opened(server, project, ask=True) as where:
         found, failed = states(where), failed_jobs(where.client) if where.away is None else None
-        if as_json:
+        if wants_json():
             told = {} if failed is None else {"failed_jobs": json_of(failed)}
             told |= {} if where.away is None else {"server_error": where.away.message}
             print_json({"server": where.server, "project": where.key, "aliases": json_of(found)} | told)

@@ -12,8 +12,8 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.command import with_signature
+from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     ForceOption,
@@ -54,8 +54,7 @@ def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
         platforms = [agent.name for agent in agents if given.pop(f"of_{agent.name}")]
         command(**given, platforms=platforms)
 
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in shown}
+    with_signature(run, shown)
     return run
 
 
@@ -87,7 +86,6 @@ def push(
     force: ForceOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Share sessions, masked and after a preview."""
     from smart_fork.team.changes import opened
@@ -108,42 +106,42 @@ def push(
         raise Usage("--all takes no session", "Name sessions, or give --all.")
     with opened(server, project) as where:
         if all_of_project or len(named) > 1:
-            wanted = Several(where, asked, named, every=all_of_project, as_json=as_json)
+            wanted = Several(where, asked, named, every=all_of_project)
             wanted.show() if dry_run else wanted.push(yes=yes)
         else:
-            _push_one(where, asked, yes=yes, dry_run=dry_run, as_json=as_json)
+            _push_one(where, asked, yes=yes, dry_run=dry_run)
 
 
-def _push_one(where: Project, asked: PushAsked, *, yes: bool, dry_run: bool, as_json: bool) -> None:
+def _push_one(where: Project, asked: PushAsked, *, yes: bool, dry_run: bool) -> None:
     from smart_fork.team.push import send
     from smart_fork.team.push_plan import plan
 
     made = plan(where, asked)
     if dry_run:
-        _print_plan(where, made, as_json=as_json)
+        _print_plan(where, made)
         return
     if not _agreed(where, made, yes=yes):
         _end_unsent()
-    print_shared(send(where, made), as_json=as_json)
+    print_shared(send(where, made))
 
 
 class Several:
     """A push of several sessions."""
 
-    def __init__(self, where: Project, asked: PushAsked, named: list[str], *, every: bool, as_json: bool) -> None:
+    def __init__(self, where: Project, asked: PushAsked, named: list[str], *, every: bool) -> None:
         from smart_fork.team.several import all_here
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
             if text is not None:
                 raise Usage(f"{option} is for one session", f"Push it alone: smart-fork team push ID {option} …")
-        self._where, self._every, self._as_json = where, every, as_json
+        self._where, self._every = where, every
         self._sessions = all_here(where, asked.platforms) if every else tuple(named)
         self._asked = _without_platforms(asked) if every else asked
 
     def show(self) -> None:
         """Print what would be sent. Exit with 1 if one cannot be."""
         planned, refused = self._look()
-        if self._as_json:
+        if wants_json():
             shown = [{"session": one.session, **one.preview.as_json()} for one in planned]
             print_json({"verb": "push", "dry_run": True, "count": len(shown), "sessions": shown} | _refused(refused))
         else:
@@ -170,9 +168,9 @@ class Several:
                 refused.append(one)
             else:
                 done.append(one)
-                if not self._as_json:
-                    print_shared(one, as_json=False)
-        if self._as_json:
+                if not wants_json():
+                    print_shared(one)
+        if wants_json():
             print_json({"verb": "push", "count": len(done), "pushes": json_of(tuple(done))} | _refused(refused))
         else:
             for line in _why(refused):
@@ -256,9 +254,9 @@ def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
     return all(agreed(question, yes=False) for question in questions)
 
 
-def _print_plan(where: Project, made: Plan, *, as_json: bool) -> None:
+def _print_plan(where: Project, made: Plan) -> None:
     shown = made.preview(where)
-    if as_json:
+    if wants_json():
         session_id = made.alias.session_id if made.alias else None
         about = {"verb": "push", "dry_run": True, "session_id": session_id, "alias": made.name or None}
         print_json(about | shown.as_json())

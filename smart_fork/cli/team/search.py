@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import print_json, say
-from smart_fork.cli.search import AlsoOption, JsonOption, print_hits
+from smart_fork.cli.output import printed_as_json, say
+from smart_fork.cli.search import AlsoOption, print_hits
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import KeyOption, ServerOption
 
@@ -22,17 +22,16 @@ def find(  # noqa: PLR0917 - typer's way
     also: AlsoOption = None,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Search only the team's sessions."""
     find_shared(
-        intent, also=also, limit=limit, min_score=min_score, snippets=True, as_json=as_json, server=server,
+        intent, also=also, limit=limit, min_score=min_score, snippets=True, server=server,
         project=project,
     )  # fmt: skip
 
 
 def find_shared(
-    intent: str, *, also: list[str] | None, limit: int, min_score: float | None, snippets: bool, as_json: bool,
+    intent: str, *, also: list[str] | None, limit: int, min_score: float | None, snippets: bool,
     server: str | None = None, project: str | None = None,
 ) -> None:  # fmt: skip
     """Search them alone and print what is found; without any, exit 3.
@@ -47,9 +46,7 @@ def find_shared(
         intent, tuple(also or ()), server=server, project=project, limit=limit, min_score=min_score, snippets=snippets,
         embedder=configured_embedder(),
     )  # fmt: skip
-    if as_json:
-        print_json(found.as_json())
-    else:
+    if not printed_as_json(found):
         print_hits(found.results)
         if not found.results:
             say(f"Nothing found in {found.team.sessions} sessions of {found.team.project} on {found.team.server}.")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.errors import Usage
 from smart_fork.teamserver.installed import check_installed
@@ -76,14 +75,13 @@ def serve(
     projects: Annotated[
         ProjectsChoice, typer.Option("--projects", help="Who creates projects: everyone at first push, or admins.")
     ] = ProjectsChoice.open,
-    as_json: JsonOption = False,
 ) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
     check_installed(embedded=not (dsn or os.environ.get(DSN)))
     arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
     named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
     arguments += [f"{option}={value}" for option, value in named if value is not None]
-    arguments += [flag for flag, given in (("--behind-proxy", behind_proxy), ("--json", as_json)) if given]
+    arguments += [flag for flag, given in (("--behind-proxy", behind_proxy), ("--json", wants_json())) if given]
     if dsn:
         os.environ[DSN] = dsn  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
@@ -101,11 +99,10 @@ def add(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Add a user and print an invitation."""
     told = _administered(Where(server, data, dsn), verb="add", name=name, admin=admin, project=project or "")
-    _print_invitation(told, as_json=as_json)
+    _print_invitation(told)
 
 
 @people.command("invite")
@@ -114,20 +111,16 @@ def invite(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Print another invitation, for another machine."""
-    _print_invitation(_administered(Where(server, data, dsn), verb="invite", name=name), as_json=as_json)
+    _print_invitation(_administered(Where(server, data, dsn), verb="invite", name=name))
 
 
 @people.command("list")
-def list_users(
-    server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
-) -> None:
+def list_users(server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None) -> None:
     """List users and their roles."""
     told = _administered(Where(server, data, dsn), verb="users")
-    if as_json:
-        print_json(told)
+    if printed_as_json(told):
         return
     for one in told["users"]:
         kind = "disabled" if one["disabled"] else one["role"]
@@ -142,11 +135,10 @@ def disable(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Disable a user. Pushed sessions stay."""
     told = _administered(Where(server, data, dsn), verb="disable", name=name)
-    _done(told, f"{name} can no longer sign in.", as_json=as_json)
+    _done(told, f"{name} can no longer sign in.")
 
 
 @people.command("enable")
@@ -155,11 +147,10 @@ def enable(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Enable a user again with a new invitation."""
     told = _administered(Where(server, data, dsn), verb="enable", name=name)
-    _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}", as_json=as_json)
+    _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}")
 
 
 @people.command("member")
@@ -172,23 +163,19 @@ def member(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Set a user's role in a project."""
     asked = {"name": name, "role": role.value, "project": project, "make": make}
     told = _administered(Where(server, data, dsn), verb="member", **asked)
     said = f"{name} is not a member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
-    _done(told, said, as_json=as_json)
+    _done(told, said)
 
 
 @tokens.command("list")
-def list_tokens(
-    server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
-) -> None:
+def list_tokens(server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None) -> None:
     """List machines that are logged in."""
     told = _administered(Where(server, data, dsn), verb="tokens")
-    if as_json:
-        print_json(told)
+    if printed_as_json(told):
         return
     for one in told["tokens"]:
         last = "revoked" if one["revoked"] else one["used"] or "never used"
@@ -201,11 +188,10 @@ def revoke(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Log a machine out."""
     told = _administered(Where(server, data, dsn), verb="revoke", token=token)
-    _done(told, f"Token {token} is revoked.", as_json=as_json)
+    _done(told, f"Token {token} is revoked.")
 
 
 @app.command("jobs")
@@ -215,20 +201,19 @@ def jobs(
     server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List failed background jobs of the server."""
     told = _administered(Where(server, data, dsn), verb="retry" if retry else "jobs")
-    if as_json:
-        print_json(told)
-    elif retry:
+    if printed_as_json(told):
+        return
+    if retry:
         out.print(plain(f"{told['retried']} are tried again."))
-    else:
-        for one in told["jobs"]:
-            about = f"{one['project'] or 'the server'}  {one['session_id'] or ''}"
-            out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
-        if not told["jobs"]:
-            out.print("No job has failed.")
+        return
+    for one in told["jobs"]:
+        about = f"{one['project'] or 'the server'}  {one['session_id'] or ''}"
+        out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
+    if not told["jobs"]:
+        out.print("No job has failed.")
 
 
 class Where(NamedTuple):
@@ -276,9 +261,8 @@ def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
         yield db
 
 
-def _print_invitation(told: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(told)
+def _print_invitation(told: dict[str, Any]) -> None:
+    if printed_as_json(told):
         return
     out.print(plain(told["invite"]))
     say(
@@ -289,8 +273,6 @@ def _print_invitation(told: dict[str, Any], *, as_json: bool) -> None:
         say(f"{told['user']} is a {told['project_role']} of {project}.")
 
 
-def _done(told: dict[str, Any], said: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(told)
-    else:
+def _done(told: dict[str, Any], said: str) -> None:
+    if not printed_as_json(told):
         out.print(plain(said))

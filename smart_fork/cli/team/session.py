@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.project import resolve
-from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     AliasOption,
@@ -59,7 +58,6 @@ def pull(  # noqa: PLR0917 - typer's way
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Copy one of your shared sessions to this machine."""
     from smart_fork.team.pull import TakenAs
@@ -68,7 +66,7 @@ def pull(  # noqa: PLR0917 - typer's way
     taken = TakenAs(into, platform, alias, not no_track, force)
     with _opened(server, project, into, yes=yes) as where:
         done = take_over(where, session, taken)
-    _finish(done, resume=resume, as_json=as_json)
+    _finish(done, resume=resume)
 
 
 @app.command("branch")
@@ -89,7 +87,6 @@ def branch(  # noqa: PLR0917 - typer's way
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Branch one of your own shared sessions."""
     from smart_fork.team.branch import BranchAsked
@@ -101,7 +98,7 @@ def branch(  # noqa: PLR0917 - typer's way
     asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
     with _opened(server, project, into, yes=yes, ask=local) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias))
-    _finish(done, resume=resume, as_json=as_json)
+    _finish(done, resume=resume)
 
 
 @app.command("fork")
@@ -123,7 +120,6 @@ def fork(  # noqa: PLR0917 - typer's way
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Fork a teammate's public session."""
     from smart_fork.team.branch import BranchAsked
@@ -135,7 +131,7 @@ def fork(  # noqa: PLR0917 - typer's way
     asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
     with _opened(server, project, into, yes=yes) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias, force=force))
-    _finish(done, resume=resume, as_json=as_json)
+    _finish(done, resume=resume)
 
 
 @contextmanager
@@ -152,8 +148,8 @@ def _opened(
         yield where
 
 
-def _finish(done: Shared, *, resume: bool, as_json: bool) -> None:
-    print_shared(done, as_json=as_json)
+def _finish(done: Shared, *, resume: bool) -> None:
+    print_shared(done)
     if resume and done.files:
         from smart_fork.cli.start import go_on
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     ForceOption,
@@ -39,7 +38,6 @@ def privacy(  # noqa: PLR0917 - typer's way
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a shared session public or private."""
     from smart_fork.team.changes import opened
@@ -52,20 +50,17 @@ def privacy(  # noqa: PLR0917 - typer's way
         raise typer.Abort
     with opened(server, project) as where:
         info = change(where, session, wanted)
-    if as_json:
-        print_json({"session_id": info.id, "visibility": info.visibility})
-    else:
+    if not printed_as_json({"session_id": info.id, "visibility": info.visibility}):
         out.print(plain(f"{info.id} is {info.visibility}."))
 
 
 @app.command("delete")
-def delete(  # noqa: PLR0917 - typer's way
+def delete(
     session: SessionArgument,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Also from all forks and all machines.")] = False,
     yes: YesOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete a shared session."""
     from smart_fork.team.changes import opened
@@ -77,10 +72,8 @@ def delete(  # noqa: PLR0917 - typer's way
             raise typer.Abort
         done = take_away(where, session, everywhere=everywhere)
     if done is not None:
-        _print_done(done, "delete", as_json=as_json)
-    elif as_json:
-        print_json({"verb": "delete", "session_id": session, "everywhere": False})
-    else:
+        _print_done(done, "delete")
+    elif not printed_as_json({"verb": "delete", "session_id": session, "everywhere": False}):
         out.print(plain("It is hidden. Forks by others stay; --everywhere withdraws them too."))
 
 
@@ -97,7 +90,6 @@ def cut(  # noqa: PLR0917 - typer's way
     force: ForceOption = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Withdraw messages from a shared session and all its copies."""
     from smart_fork.team.changes import opened
@@ -109,16 +101,16 @@ def cut(  # noqa: PLR0917 - typer's way
     with opened(server, project) as where:
         if (before := withdrawn_before(where, asked)) is not None:
             say("It was already withdrawn: the first answer was lost. Nothing more changed.")
-            _print_done(before, "excise", as_json=as_json, cut=0, masked={})
+            _print_done(before, "excise", cut=0, masked={})
             return
         made = planned(where, asked)
-        if not as_json:
+        if not wants_json():
             edited = len(made.edits) - made.cut
             say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
         if not agreed("Withdraw this from all users, for good?", yes=yes):
             raise typer.Abort
         done = send(where, made)
-    _print_done(done, "excise", as_json=as_json, cut=made.cut, masked=dict(made.masked))
+    _print_done(done, "excise", cut=made.cut, masked=dict(made.masked))
 
 
 @app.command("sync")
@@ -126,7 +118,6 @@ def sync(
     remove: Annotated[bool, typer.Option("--remove", help="Remove affected copies.")] = False,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Apply withdrawals to this machine now."""
     from smart_fork.team.changes import take_over
@@ -134,8 +125,7 @@ def sync(
 
     with opened(server, project) as where:
         taken = take_over(where.client, at_once=True, remove=remove)
-    if as_json:
-        print_json(_taken(taken))
+    if printed_as_json(_taken(taken)):
         return
     if not (taken.changed or taken.removed or taken.put_off):
         out.print(plain("No withdrawal affects this machine."))
@@ -152,7 +142,6 @@ def audit(  # noqa: PLR0917 - typer's way
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
     server: ServerOption = None,
     project: KeyOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show who pushed, pulled, forked and withdrew what."""
     from smart_fork.team.changes import opened
@@ -160,8 +149,7 @@ def audit(  # noqa: PLR0917 - typer's way
 
     with opened(server, project) as where:
         lines = audited(where, session, since=since, mine=mine, limit=limit)
-    if as_json:
-        print_json([line.model_dump(mode="json") for line in lines])
+    if printed_as_json([line.model_dump(mode="json") for line in lines]):
         return
     if not lines:
         say("No entries, or you may not see them.")
@@ -170,12 +158,9 @@ def audit(  # noqa: PLR0917 - typer's way
         out.print(plain(f"{line.at:%Y-%m-%d %H:%M}  {line.actor:<16} {what}"))
 
 
-def _print_done(done: Done, verb: str, *, as_json: bool, **more: Any) -> None:
-    if as_json:
-        print_json({
-            "verb": verb, "session_id": done.info.id, "revision": done.info.revision,
-            "record_count": done.info.record_count, "descendants": done.descendants, **more, **_taken(done.here),
-        })  # fmt: skip
+def _print_done(done: Done, verb: str, **more: Any) -> None:
+    about = {"session_id": done.info.id, "revision": done.info.revision, "record_count": done.info.record_count}
+    if printed_as_json({"verb": verb, **about, "descendants": done.descendants, **more, **_taken(done.here)}):
         return
     out.print(plain(f"Withdrawn. Sessions made from it also changed: {done.descendants}."))
     say("Manual copies keep it. Server backups keep it until they expire.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import TAGS, TEXT
 from smart_fork.snippets import printable
@@ -100,10 +100,9 @@ def agreed(question: str, *, yes: bool) -> bool:
     return typer.confirm(question, err=True)
 
 
-def print_shared(done: Shared, *, as_json: bool) -> None:
+def print_shared(done: Shared) -> None:
     """What was done: as JSON, or in a few lines."""
-    if as_json:
-        print_json(done.as_json())
+    if printed_as_json(done):
         return
     said = {"push": "Pushed", "pull": "Pulled", "branch": "Branched", "fork": "Forked"}[done.verb]
     what = "Nothing is new" if done.up_to_date else f"{said} {done.record_count} records"

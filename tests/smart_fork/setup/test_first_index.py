@@ -36,7 +36,7 @@ def left(monkeypatch):
 def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
     world.claude(shop, "add retry", "done")
 
-    whole, note = first_index(plan(), quiet=True)
+    whole, note = first_index(plan())
 
     assert whole
     assert note.startswith("1 sessions")
@@ -44,7 +44,7 @@ def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
 
 
 def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, left, started):
-    whole, note = first_index(plan(Step("service", "service", "", "left")), quiet=True)
+    whole, note = first_index(plan(Step("service", "service", "", "left")))
 
     assert not whole
     assert "in the background" in note
@@ -52,7 +52,7 @@ def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, 
 
 
 def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):
-    whole, note = first_index(plan(Step("service", "service", "", "new")), quiet=True)
+    whole, note = first_index(plan(Step("service", "service", "", "new")))
 
     assert not whole
     assert "The service does the rest" in note
