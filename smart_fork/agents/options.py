@@ -1,4 +1,4 @@
-"""How a worker is to run, whatever it works on: said once here, for everybody who may say it.
+"""The fields of requests, each described once for people and models; and the options of a worker.
 
 An option that is added here can be given to every command that starts workers, in a JSON list of workers and to the
 tool that starts them; the agents that know it put it into their commands.
@@ -6,8 +6,9 @@ tool that starts them; the agents that know it put it into their commands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import Field, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, field, fields, replace
+from inspect import Parameter
 from typing import Any
 
 from indexer.shapes import dataclass
@@ -15,16 +16,16 @@ from indexer.shapes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How an option is said: its `key` in JSON, in words for a model and for a person, and by which types.
+    """How a field is given: `help` is for people, `described` for models, `types` are what may be given.
 
-    What has no `key` cannot be said in JSON, what has no `help` not on the command line. `flags` are not made of the
-    option's name; `choices` are all values that there are.
+    A field that is not `described` cannot be given in JSON, one without `help` not on the command line. `key` and
+    `flags` are made of the field's name unless they are given. `choices` are all its values.
     """
 
     key: str = ""
     described: str = ""
     help: str = ""
-    types: tuple[type, ...] = (str,)
+    types: tuple[Any, ...] = (str,)
     flags: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
 
@@ -36,13 +37,15 @@ class Said:
         return {"type": names[0] if len(names) == 1 else names, "description": self.described}
 
 
+NOT_GIVEN = Said()
 _JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
 #: Where a worker can run that somebody else than a person at a terminal starts.
 PLACES = ("tmux", "process", "iterm2")
 
 
-def _said(*, default: Any = None, **how: Any) -> Any:
-    return field(default=default, metadata={"said": Said(**how)})
+def said(*types: Any, default: Any = None, **how: Any) -> Any:
+    """Return a field that is given as `Said`; `MISSING` as its default requires it."""
+    return field(default=default, metadata={"said": Said(types=types or (str,), **how)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +56,40 @@ class Options:
     fork follows a note of what has changed.
     """
 
-    prompt: str | None = _said(
-        key="prompt",
+    prompt: str | None = said(
         described="Its prompt. It knows nothing else, unless it forks or resumes.",
     )
-    worktree: bool | str | None = _said(
-        key="worktree",
+    worktree: bool | str | None = said(
+        bool,
+        str,
         described="A new git worktree, or its name. Default: one if possible.",
         help="Run in a new git worktree.",
-        types=(bool, str),
         flags=("--worktree", "-w"),
     )
-    with_changes: bool = _said(default=False, help="Copy uncommitted changes too. Implies --worktree.", types=(bool,))
-    place: str | None = _said(
+    with_changes: bool = said(bool, default=False, help="Copy uncommitted changes too. Implies --worktree.")
+    place: str | None = said(
         key="run_in",
         described="Default: tmux if installed.",
         help="Place to run. Default: tmux if installed.",
         flags=("--in",),
         choices=PLACES,
     )
-    name: str | None = _said(
-        key="name",
+    name: str | None = said(
         described="Name of the worker, its window and its worktree.",
         help="Name of the worker and its window.",
     )
-    skip_permissions: bool = _said(
+    skip_permissions: bool = said(
+        bool,
         default=False,
-        key="skip_permissions",
         described="Act without asking for permission. Only if the user wants that.",
         help="Let the agent act without asking for permission.",
-        types=(bool,),
     )
 
-    brief: bool = _said(
+    brief: bool = said(
+        bool,
         default=True,
-        key="brief",
         described="False: no change summary.",
         help="Add a summary of changes since the session.",
-        types=(bool,),
         flags=("--brief/--no-brief",),
     )
 
@@ -105,10 +104,17 @@ class Options:
         return self.worktree if isinstance(self.worktree, str) else self.name
 
 
-def said_of(option: Field[Any]) -> Said:
-    """How an option is said."""
-    said: Said = option.metadata["said"]
-    return said
+def said_of(one: Field[Any]) -> Said:
+    """Return how a field is given; without help and description if it is not."""
+    given: Said = one.metadata.get("said", NOT_GIVEN)
+    return given if given.key or not given.described else replace(given, key=one.name)
+
+
+def ordered(shown: Sequence[Parameter], order: str) -> list[Parameter]:
+    """Return these parameters; those that `order` names take each other's places."""
+    named = {one.name: one for one in shown}
+    those = iter(name for name in order.split() if name in named)
+    return [named[next(those)] if one.name in order.split() else one for one in shown]
 
 
 #: What a worker works on, as it is said in JSON.
@@ -126,7 +132,7 @@ _SUBJECT: dict[str, Said] = {
     "continue_session": Said(described="Resume the newest session of project_path.", types=(bool,)),
     "fork_session": Said(described="Fork the session of resume_session_id or continue_session.", types=(bool,)),
 }
-_OPTIONS = {said.key: said for one in fields(Options) if (said := said_of(one)).key}
+_OPTIONS = {given.key: given for one in fields(Options) if (given := said_of(one)).key}
 #: All that may be said of a worker in JSON; what matters most first.
 KEYS: Mapping[str, Said] = {
     **{key: (_SUBJECT | _OPTIONS)[key] for key in ("project_path", "prompt", "agent_type", "name")},

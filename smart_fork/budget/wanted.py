@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from indexer.shapes import dataclass
 from smart_fork.advice import advice
+from smart_fork.agents.options import said
 from smart_fork.budget.amount import Amount, amount
 from smart_fork.errors import Usage
 
@@ -19,6 +20,25 @@ class Wanted:
     def changed(self) -> bool:
         """Whether a person has moved exchanges over."""
         return bool(self.keep or self.drop)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetAsked:
+    """A budget as people and models give it."""
+
+    budget: str | None = said(
+        help="Keep only relevant exchanges, up to N tokens (30k) or `match`.",
+        described="Keep only what answers, up to '30k' tokens. 'match': the least.",
+    )
+    keep: str | None = said(
+        help="Exchanges that a --budget always keeps: 3,5-7.",
+        described="Exchanges to keep within budget: '3,5-7'.",
+    )
+    drop: str | None = said(help="Exchanges that a --budget never keeps.", described="Exchanges to drop.")
+
+    def wanted(self) -> Wanted | None:
+        """See `wanted_of`."""
+        return wanted_of(self.budget, self.keep, self.drop)
 
 
 def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) -> Wanted | None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import Options
-from smart_fork.budget.wanted import wanted_of
+from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.fork import message_number, spending_on
-from smart_fork.cli.options import PlaceChoice
+from smart_fork.cli.options import NO_BUDGET, PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption
@@ -33,6 +33,7 @@ WIDE = 10_000
 SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
 
+@takes_options(budget="Copy only relevant exchanges, up to N tokens: 30k.")
 def branch(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
     prompt: Annotated[str | None, typer.Argument(help="Prompt, with --start.")] = None,
@@ -53,11 +54,7 @@ def branch(  # noqa: PLR0917 - typer's way
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
     ] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Copy only relevant exchanges, up to N tokens: 30k.")
-    ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges that a --budget always keeps: 3,5-7.")] = None,
-    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges that a --budget never keeps.")] = None,
+    budget: BudgetAsked = NO_BUDGET,
     as_agent: HandedOption = None,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
@@ -66,7 +63,7 @@ def branch(  # noqa: PLR0917 - typer's way
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
-    wanted = wanted_of(budget, keep, drop)
+    wanted = budget.wanted()
     if (intent is None) if at == MATCH else (intent is not None and wanted is None):
         raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
     if also and intent is None:

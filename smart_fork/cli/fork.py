@@ -13,12 +13,12 @@ import typer
 
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Resolved, here
-from smart_fork.budget.wanted import Wanted, wanted_of
+from smart_fork.budget.wanted import BudgetAsked, Wanted
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
-from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.options import NO_BUDGET, NOTHING_SAID, takes_options
 from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption
@@ -80,12 +80,7 @@ def fork(  # noqa: PLR0917 - typer's way
     options: Options = NOTHING_SAID,
     cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option("--budget", help="Keep only relevant exchanges, up to N tokens (30k) or `match`."),
-    ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges that a --budget always keeps: 3,5-7.")] = None,
-    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges that a --budget never keeps.")] = None,
+    budget: BudgetAsked = NO_BUDGET,
     merge: Annotated[
         bool, typer.Option("--merge", help="Merge several sessions into one fork, within --budget.")
     ] = False,
@@ -98,7 +93,7 @@ def fork(  # noqa: PLR0917 - typer's way
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
     if min_score is not None and top is None:
         raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
-    wanted = wanted_of(budget, keep, drop)
+    wanted = budget.wanted()
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     asked = ForkRequest(

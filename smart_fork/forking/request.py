@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.options import Options
+from smart_fork.agents.options import Options, said
 
 if TYPE_CHECKING:
     from smart_fork.budget.wanted import Wanted
@@ -47,14 +47,18 @@ class ForkChoice:
     not fit, but not for `auto_fork`. The rest is as in `ForkRequest`.
     """
 
-    auto_fork: bool = False
-    fork_index: int | None = None
-    fork_session_id: str | None = None
+    auto_fork: bool = said(bool, default=False, described="Fork the best, if it scores min_score (0.3).")
+    fork_index: int | None = said(int, described="Fork this result, from 0.")
+    fork_session_id: str | None = said(described="Fork this session.")
     options: Options = Options()
-    at: int | str | None = None
+    at: int | str | None = said(
+        int,
+        Literal["match"],
+        described="Fork after this message number, or 'match': after the answer.",
+    )
     budget: Wanted | None = None
-    merge: tuple[str, ...] = ()
-    as_agent: AgentName | None = None
-    dry_run: bool = False
+    merge: tuple[str, ...] = said(list[str], default=(), described="Merge the answers of these sessions too.")
+    as_agent: AgentName | None = said(described="Hand over to this agent.")
+    dry_run: bool = said(bool, default=False, described="Start nothing. Show the tokens of each way to fork.")
     ask: Ask | None = None
     or_all: bool = False

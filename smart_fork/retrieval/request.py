@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import MISSING
 from pathlib import Path
 
 from indexer.project import Project, project_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import permission
-from smart_fork.agents.selection import first, selected
-from smart_fork.engines.base import collections
+from smart_fork.agents.options import said
+from smart_fork.agents.selection import choices, first, one_of, selected
+from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.retrieval.phrasings import check_also
 from smart_fork.retrieval.query import plain
@@ -29,19 +31,19 @@ class FindRequest:
     `works_in` is where a fork of a result is to work; `None` for where the session itself did.
     """
 
-    intent: str
-    agent_type: str | None = None
-    limit: int | None = None
-    project_path: str | None = None
-    collection: str | None = None
-    min_score: float | None = None
-    include_snippets: bool | None = None
+    intent: str = said(default=MISSING, described="The task, in the user's words.")
+    agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
+    limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
+    project_path: str | None = said(described="Another project's directory.")
+    collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
+    min_score: float | None = said(float, described="Lowest score, 0 to 1.")
+    include_snippets: bool | None = said(bool, default=True, described="Quote what matched.")
+    explain: bool = said(bool, default=False, described="Explain scores.")
+    also: Sequence[str] | None = said(list[str], described="The same intent in other words.")
     include_automated: bool = False
     all_projects: bool = False
     caller_session_id: str | None = None
-    explain: bool = False
     works_in: str | None = None
-    also: Sequence[str] | None = None
 
 
 def check(request: FindRequest) -> tuple[AgentName, ...]:

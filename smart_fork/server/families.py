@@ -12,9 +12,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 from smart_fork.agents.options import Options
+from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.families.told import Branched, Family
 from smart_fork.server.calls import caller_of, in_thread, project_for
 from smart_fork.server.progress import Progress, progress_of
+from smart_fork.server.takes import takes_requests
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
@@ -29,8 +31,13 @@ class Branching:
     def __init__(self, engine: Callable[[Progress], Engine]) -> None:
         self._engine = engine
 
-    async def branch_session(  # noqa: PLR0917 - the tool's parameters
+    @takes_requests(
+        order="budget intent keep drop",
+        budget="Copy only what answers intent, in '30k' tokens, or 'match': the least.",
+    )
+    async def branch_session(
         self,
+        *,
         ctx: Context[Any, Any],
         session_id: SessionId,
         at: Annotated[
@@ -42,18 +49,13 @@ class Branching:
             str | None, Field(description="Refuse a session that does not belong to this directory's project.")
         ] = None,
         cwd: Annotated[str | None, Field(description="Working directory. Default: the session's own.")] = None,
-        start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
+        start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,
         prompt: Annotated[str | None, Field(description="With start: the prompt.")] = "",
         run_in: Annotated[
             Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
         ] = None,
-        budget: Annotated[
-            str | None,
-            Field(description="Copy only what answers intent, in '30k' tokens, or 'match': the least."),
-        ] = None,
+        budget: BudgetAsked,
         intent: Annotated[str | None, Field(description="With budget: the intent. Default: prompt.")] = "",
-        keep: Annotated[str | None, Field(description="Exchanges to keep within budget: '3,5-7'.")] = None,
-        drop: Annotated[str | None, Field(description="Exchanges to drop.")] = None,
         as_agent: Annotated[str | None, Field(description="Hand over to this agent.")] = None,
     ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
@@ -62,7 +64,7 @@ class Branching:
         original stays untouched. A session in which an answer is just being written is refused, unless `at` is an
         earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
         """
-        if start is not True and (run_in or (prompt and budget is None)):
+        if start is not True and (run_in or (prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
         caller = await caller_of(ctx)
         how = {
@@ -74,18 +76,13 @@ class Branching:
             "caller_session_id": caller.session_id,
             "as_agent": as_agent,
         }
-        spent = partial(self._spending, budget, keep, drop, (intent or "").strip() or prompt or "", progress_of())
+        spent = partial(self._spending, budget, (intent or "").strip() or prompt or "", progress_of())
         return await in_thread(partial(_branched, session_id, how, spent))
 
-    def _spending(
-        self, budget: str | None, keep: str | None, drop: str | None, intent: str, progress: Progress
-    ) -> Spending | None:
-        if budget is keep is drop is None:
-            return None
-        from smart_fork.budget.wanted import wanted_of
+    def _spending(self, budget: BudgetAsked, intent: str, progress: Progress) -> Spending | None:
         from smart_fork.forking.spending import Spending
 
-        wanted = wanted_of(budget, keep, drop)
+        wanted = budget.wanted()
         return Spending(wanted, intent, (), self._engine(progress)) if wanted else None
 
 
