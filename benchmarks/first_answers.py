@@ -22,6 +22,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from mixed_agents import Remembered, own_copy
@@ -92,9 +93,10 @@ def _fresh(query: Mapping[str, Any], embedder: Remembered, state: Path, seconds:
 
 def _served(query: Mapping[str, Any], embedder: Remembered) -> First:
     """The first result of a service that is still embedding."""
-    from smart_fork.retrieval.together import Together
+    from smart_fork.retrieval.shared import Shared
 
-    return _first(query, {"embedder": embedder, "together": Together(lambda: "embedding 1/2")})
+    indexer = SimpleNamespace(doing="embedding 1/2", run_soon=lambda *_: None, put_first=lambda *_: None)
+    return _first(query, {"embedder": Shared(embedder, 60, indexer)})
 
 
 def _first(query: Mapping[str, Any], engine: dict[str, Any]) -> First:

@@ -1,4 +1,4 @@
-"""Asking from a process that soon ends: what it cannot finish indexing goes on in a detached one."""
+"""What answers here: what a question has no time to index goes on in a detached process."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from indexer.changes import Progress
-from indexer.embedder import Embedder
-from indexer.freshness import complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
 from indexer.switches import is_off
-from indexer.writer import IndexBusyError, give_way
-from smart_fork.agents import READERS
 from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
-from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.upkeep import Engine
@@ -28,8 +23,12 @@ from smart_fork.retrieval.upkeep import Engine
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer
     from smart_fork.retrieval.elsewhere import Elsewhere
+    from smart_fork.retrieval.shared import Shared
 
 log = logging.getLogger(__name__)
+
+#: How long a question to a process that stays waits for the model, for logs to be read, and for vectors of what is new.
+MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 
 def ask(request: FindRequest, progress: Progress | None = None, elsewhere: Elsewhere | None = None) -> Answer:
@@ -54,6 +53,11 @@ def engine(progress: Progress | None = None) -> Engine:
     )
 
 
+def engine_beside(shared: Shared, progress: Progress | None = None) -> Engine:
+    """What answers in a process that stays."""
+    return replace(engine(progress), embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
+
+
 def allowed() -> bool:
     """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
     return not is_off("SMART_FORK_BACKGROUND")
@@ -70,20 +74,3 @@ def index_in_background(project: Project | None) -> None:
         SystemProcesses().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
     except (SmartForkError, OSError) as error:  # the answer is there all the same
         log.warning("indexing does not go on in the background: %s", error)
-
-
-def complete_quietly(embedder: Embedder, project: Project | None) -> None:
-    """Index everything that is left, this project first, for a process that stays.
-
-    It ends immediately where another one is doing it.
-    """
-    try:
-        with opened() as store:
-            complete(store, READERS, embedder, project, patience=0.0, progress=give_way)
-    except IndexBusyError:
-        log.info("another process is indexing")
-    except Exception:  # the next question tries again
-        log.exception("indexing in the background failed")
-    from smart_fork.retrieval.renewal import renew_quietly  # what only a process that stays needs
-
-    renew_quietly()

@@ -26,13 +26,14 @@ from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.retrieval.behind import background_notice
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.words import found_by_words
 
 if TYPE_CHECKING:
+    from indexer.freshener import Freshener
     from smart_fork.engines.base import SearchEngine
     from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.rerank import Rerank
-    from smart_fork.retrieval.together import Together
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +49,8 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
-    `together` is what the questions of one process share. `unfinished` is called where there is more to index than
-    somebody should wait for, and no indexer to do it, with the project that comes first. `elsewhere` is asked the same
-    while the own index is searched.
+    `unfinished` is called where there is more to index than somebody should wait for, and no indexer to do it, with the
+    project that comes first. `elsewhere` is asked the same while the own index is searched.
     """
 
     embedder: Embedder
@@ -60,9 +60,13 @@ class Engine:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     unfinished: Callable[[Project | None], None] | None = None
     rerank: Rerank | None = None
-    together: Together | None = None
     processes: Processes = field(default_factory=SystemProcesses)
     elsewhere: Elsewhere | None = None
+
+    @property
+    def indexer(self) -> Freshener | None:
+        """The indexer of this process, if it has one."""
+        return self.embedder.indexer if isinstance(self.embedder, Shared) else None
 
 
 class CheckedRequest(NamedTuple):
@@ -96,13 +100,11 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     if is_off("SMART_FORK_INDEXING", engine.environment):
         log.warning(_SWITCHED_OFF)
         return Upkeep(None, _SWITCHED_OFF, absent)
-    together = engine.together
-    if together is not None and together.reading and store.counts().sessions:
-        _put_first(store, asked, together)
+    indexer = engine.indexer
+    if indexer is not None and indexer.doing.startswith("reading") and store.counts().sessions:
+        _put_first(store, asked, indexer)
         return Upkeep(None, _BEING_READ, absent)
-
-    indexed = together is not None and together.indexed
-    seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
+    seconds = engine.read_seconds if indexer is None else min(engine.read_seconds, SOON_SECONDS)
 
     def look() -> int:
         return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
@@ -111,7 +113,7 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         if asked.session_id is not None:
             left = _look_at_one(store, asked, asked.session_id, _telling(engine))
         else:
-            left = look() if together is None else together.left(look)
+            left = engine.embedder.left(look) if isinstance(engine.embedder, Shared) else look()
     except IndexBusyError:
         return Upkeep(None, "Another process is indexing just now.", absent)
     except Exception as error:
@@ -121,10 +123,10 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         step = next_step(error, indexing=True)
         why = f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}"
         return Upkeep(None, why, absent)
-    lacks = not indexed and not absent and asked.outside is None
+    lacks = indexer is None and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
-    if together is not None and indexed:
-        _put_first(store, asked, together)
+    if indexer is not None:
+        _put_first(store, asked, indexer)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
@@ -153,8 +155,8 @@ def _telling(engine: Engine) -> Progress:
 
 def go_on(engine: Engine, project: Project | None) -> bool:
     """Gets what is left indexed, by the process's own indexer where it has one. Whether anybody does it."""
-    if engine.together is not None and engine.together.indexed:
-        engine.together.go_on(project)
+    if engine.indexer is not None:
+        engine.indexer.run_soon(project)
     elif engine.unfinished:
         engine.unfinished(project)
     else:
@@ -164,9 +166,8 @@ def go_on(engine: Engine, project: Project | None) -> bool:
 
 def makes_vectors(engine: Engine, state: Upkeep) -> bool:
     """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
-    by_indexer = engine.together is not None and engine.together.indexed
     able = not state.absent and not is_off("SMART_FORK_INDEXING", engine.environment)
-    return able and (engine.embed_seconds > 0 or engine.unfinished is not None or by_indexer)
+    return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 
 def scope_of(store: Store, asked: CheckedRequest) -> Scope:
@@ -205,11 +206,11 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
     return "", 0.0
 
 
-def _put_first(store: Store, asked: CheckedRequest, together: Together) -> None:
+def _put_first(store: Store, asked: CheckedRequest, indexer: Freshener) -> None:
     """Has the process's indexer embed what the question's words find before everything else."""
     counts = store.counts(scope := scope_of(store, asked))
     if counts.embedded < counts.chunks:
-        together.put_first(asked.project, _wanted(store, _query(asked, scope)))
+        indexer.put_first(asked.project, _wanted(store, _query(asked, scope)))
 
 
 def _query(asked: CheckedRequest, scope: Scope) -> Query:

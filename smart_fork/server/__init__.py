@@ -35,7 +35,6 @@ from smart_fork.workers.compared import Comparison
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
-    from smart_fork.retrieval.together import Together
 
 INSTRUCTIONS = (
     f"Past {titles(readable())} sessions of this repository are expensive context that already exists. Before work "
@@ -88,14 +87,12 @@ class Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-def create_server(
-    embedder: Embedder | None = None, together: Together | None = None, *, everything: bool = False
-) -> Server:
+def create_server(embedder: Embedder | None = None, *, everything: bool = False) -> Server:
     """A server for any transport, which lists a few tools or `everything`.
 
-    `embedder` instead of the configured one; `together` for many.
+    `embedder` instead of the configured one.
     """
-    searching = Searching(embedder, together)
+    searching = Searching(embedder)
     server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,

@@ -32,17 +32,11 @@ from smart_fork.team.beside import beside
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
-    from indexer.project import Project
     from smart_fork.caller import Caller
-    from smart_fork.retrieval.model import BackgroundModel
-    from smart_fork.retrieval.together import Together
+    from smart_fork.retrieval.shared import Shared
     from smart_fork.retrieval.upkeep import Engine
     from smart_fork.sessions import Reading
 
-#: How long a call waits for the model to be loaded before it answers by words alone.
-MODEL_SECONDS = 12.0
-#: How long a call waits for logs to be read, and for vectors of what is new; the rest is done in the background.
-READ_SECONDS, EMBED_SECONDS = 12.0, 5.0
 #: A model's context is expensive: conversations are read in pieces of at most this size, lists cut.
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
@@ -58,13 +52,12 @@ _ALSO = {
 
 
 class Searching:
-    """The tools of this module, and what they share: one model for all calls and one background indexer."""
+    """The tools of this module, and what all calls share."""
 
-    def __init__(self, embedder: Embedder | None = None, together: Together | None = None) -> None:
+    def __init__(self, embedder: Embedder | None = None) -> None:
         self._lock = threading.Lock()
-        self._embedder, self._together = embedder, together
-        self._loading: BackgroundModel | None = None
-        self._indexing: threading.Thread | None = None
+        self._embedder = embedder
+        self._shared: Shared | None = None
 
     @takes_requests(
         order="intent also agent_type limit project_path collection min_score include_snippets explain",
@@ -164,18 +157,16 @@ class Searching:
 
     def engine(self, progress: Progress) -> Engine:
         """What answers, without the team's server."""
-        from smart_fork.retrieval.rerank import configured_reranker
-        from smart_fork.retrieval.upkeep import Engine
+        from indexer.models import configured_embedder
+        from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside
+        from smart_fork.retrieval.shared import Shared
 
-        return Engine(
-            self._model(),
-            read_seconds=READ_SECONDS,
-            embed_seconds=EMBED_SECONDS,
-            progress=progress,
-            unfinished=self._index_in_background,
-            rerank=configured_reranker(),
-            together=self._together,
-        )
+        with self._lock:
+            if self._shared is None:
+                given = self._embedder or configured_embedder(background=True)
+                self._shared = given if isinstance(given, Shared) else Shared(given, MODEL_SECONDS)
+        self._shared.start()  # it is ready when the logs have been read
+        return engine_beside(self._shared, progress)
 
     async def _answered(
         self,
@@ -211,35 +202,6 @@ class Searching:
         engine = replace(self.engine(progress), elsewhere=beside(wanted=team))
         answer = find_and_fork(request, engine, choice, caller_session_id=request.caller_session_id)
         return replace(answer, next=after_search(answer))
-
-    def _model(self) -> BackgroundModel:
-        """The model, which begins to be loaded: it is ready when the logs have been read."""
-        from indexer.models import configured_embedder
-        from smart_fork.retrieval.model import BackgroundModel
-
-        with self._lock:
-            if self._loading is None:
-                given = self._embedder or configured_embedder(background=True)
-                self._loading = given if isinstance(given, BackgroundModel) else BackgroundModel(given, MODEL_SECONDS)
-                self._loading.start()
-            return self._loading
-
-    def _index_in_background(self, project: Project | None) -> None:
-        """Finish what a call had no time for; one thread at a time."""
-        with self._lock:
-            if self._indexing is None or not self._indexing.is_alive():
-                work = partial(self._complete_index, project)
-                self._indexing = threading.Thread(target=work, name="index", daemon=True)
-                self._indexing.start()
-
-    def _complete_index(self, project: Project | None) -> None:
-        from indexer.priority import step_back
-        from smart_fork.retrieval.background import complete_quietly
-
-        step_back()
-        model = self._model()
-        model.finish()
-        complete_quietly(model, project)
 
 
 def _in_worktree(options: Options) -> Options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -13,7 +13,6 @@ from starlette.applications import Starlette
 
 from indexer.freshener import Freshener
 from indexer.models import configured_embedder
-from indexer.project import Project
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from smart_fork.agents import READERS
@@ -23,16 +22,14 @@ from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.frame import ServiceState
 from smart_fork.retrieval.answer import Unsearched
+from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.rerank import configured_reranker
-from smart_fork.retrieval.together import Together
+from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import create_server, wants_everything
-from smart_fork.server.search import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.entrance import Entrance
 from smart_fork.service.guard import Doors
@@ -54,17 +51,15 @@ class ServiceParts:
     """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
-        self.model = BackgroundModel(configured_embedder(background=True), MODEL_SECONDS)
+        self.model = Shared(configured_embedder(background=True), MODEL_SECONDS)
         self._restart = restart
-        self._freshener: Freshener | None = None
-        self._together = Together(self._doing, self._go_on, put_first=self._put_first)
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
         page = views.Page(self._engine, entrance.forms, entrance.entries, entrance.visits, self._state)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(
-            create_server(self.model, self._together, everything=wants_everything(os.environ)),
+            create_server(self.model, everything=wants_everything(os.environ)),
             work,
             page,
         )
@@ -80,43 +75,25 @@ class ServiceParts:
         threading.Thread(target=erasure.settle, name="erasing", daemon=True).start()
         if is_on("SMART_FORK_INDEXING"):
             trigger = trigger_of(os.environ.get(VARIABLE))
-            self._freshener = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
-            self._freshener.start()
+            self.model.indexer = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
+            self.model.indexer.start()
         else:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
 
     def stop(self) -> None:
         """End what `start` began, and what embeds, in the middle of it: what was embedded before is kept."""
-        if self._freshener is not None:
-            self._freshener.stop(0.0)
+        if self.model.indexer is not None:
+            self.model.indexer.stop(0.0)
         self.model.close()
-        if self._freshener is not None:
-            self._freshener.stop(STOP_SECONDS)
+        if self.model.indexer is not None:
+            self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
         """Whether no index run would be cut short, now that one has waited so many seconds for its end."""
-        return self._freshener is None or waited >= RUN_SECONDS or self._freshener.status().state != "indexing"
+        return self.model.indexer is None or waited >= RUN_SECONDS or self.model.indexer.status().state != "indexing"
 
     def _engine(self) -> Engine:
-        return Engine(
-            self.model,
-            read_seconds=READ_SECONDS,
-            embed_seconds=EMBED_SECONDS,
-            rerank=configured_reranker(),
-            together=self._together,
-        )
-
-    def _go_on(self, project: Project | None) -> None:
-        """What a search had no time to index is indexed next."""
-        if self._freshener is not None:
-            self._freshener.run_soon(project)
-
-    def _put_first(self, project: Project | None, wanted: Collection[int]) -> None:
-        if self._freshener is not None:
-            self._freshener.put_first(project, wanted)
-
-    def _doing(self) -> str | None:
-        return self._freshener.doing if self._freshener is not None else None
+        return engine_beside(self.model)
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())
@@ -124,7 +101,7 @@ class ServiceParts:
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 
     def _state(self) -> ServiceState:
-        return ServiceState(self.model.state, self._freshener.status() if self._freshener is not None else None)
+        return ServiceState(self.model.state, self.model.indexer.status() if self.model.indexer is not None else None)
 
     def _status(self) -> dict[str, object]:
-        return self._freshener.status().as_json() if self._freshener is not None else {"state": "off"}
+        return self.model.indexer.status().as_json() if self.model.indexer is not None else {"state": "off"}

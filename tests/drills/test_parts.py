@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +17,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
 from smart_fork.agents import READERS
-from smart_fork.retrieval import model
-from smart_fork.retrieval.model import BackgroundModel
+from smart_fork.retrieval.shared import AGAIN_SECONDS, Shared
 from smart_fork.retrieval.status import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
@@ -57,10 +57,9 @@ def test_without_its_model_the_service_finds_by_words_and_says_what_to_do(packag
     (tmp_path / "weights").rename(weights)
 
 
-def test_a_model_that_could_not_be_loaded_is_tried_again(monkeypatch):
+def test_a_model_that_could_not_be_loaded_is_tried_again():
     """Somebody has mended it meanwhile: no restart is needed."""
     now = [0.0]
-    monkeypatch.setattr(model.time, "monotonic", lambda: now[0])
 
     class Mended(Quick):
         broken = True
@@ -71,12 +70,12 @@ def test_a_model_that_could_not_be_loaded_is_tried_again(monkeypatch):
             return super().embed(texts)
 
     inner = Mended()
-    background = BackgroundModel(inner, 60)
-    background.finish()
+    background = Shared(inner, 60, clock=lambda: now[0])
+    wait([background.start()])
     inner.broken = False
     with pytest.raises(ModelUnavailableError):
         background.embed(["x"])
-    now[0] += model.AGAIN_SECONDS
+    now[0] += AGAIN_SECONDS
 
     assert (1, inner.dimensions) == background.embed(["x"]).shape
 

@@ -12,8 +12,8 @@ from indexer.models import configured_embedder
 from indexer.paths import state_home
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval.finder import find
-from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
@@ -62,10 +62,10 @@ def test_it_is_named_once_and_not_looked_for_again(world, shop, absent, loads):
 
 def test_a_server_names_it_and_does_not_wait_again(world, shop, absent, loads):
     world.claude(shop, RETRY, "Done")
-    model = BackgroundModel(configured_embedder(), 30.0)
+    model = Shared(configured_embedder(), 30.0)
 
     answers = [asked(world, shop, model), asked(world, shop, model)]
-    another = BackgroundModel(configured_embedder(), 30.0)
+    another = Shared(configured_embedder(), 30.0)
     answers.append(asked(world, shop, another))
 
     assert [absent] == loads

@@ -408,7 +408,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.search.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.retrieval.background.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:

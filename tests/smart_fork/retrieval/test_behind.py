@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from smart_fork.retrieval.behind import background_notice
 from smart_fork.retrieval.covered import doubt, early_notice
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.together import Together
+from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
@@ -82,7 +83,8 @@ def test_an_early_answer_says_so_and_its_scores_are_lower_until_all_is_embedded(
         world.claude(shop, f"{RETRY} {number}", "done")
     world.claude(shop, "paint the header blue", "done")
     request = FindRequest("paint the header", project_path=str(shop), explain=True)
-    waits = Engine(world.model, together=Together(lambda: "embedding 1/9"))  # its indexer makes the vectors
+    indexer = SimpleNamespace(doing="embedding 1/9", run_soon=lambda *_: None, put_first=lambda *_: None)
+    waits = Engine(Shared(world.model, 60, indexer))  # its indexer makes the vectors
     find(request, Engine(world.model, embed_seconds=0.0))  # reads
 
     early = find(request, waits).as_json()

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 
 import pytest
 
 from indexer.writer import IndexBusyError
-from smart_fork.retrieval import together, upkeep
+from smart_fork.retrieval import shared as shared_module
+from smart_fork.retrieval import upkeep
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.together import HOLDS_SECONDS, Together
+from smart_fork.retrieval.shared import HOLDS_SECONDS, Shared
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.world import WordsModel
+
+
+class Indexer:
+    """Stands for the indexer of a process."""
+
+    def __init__(self, doing: str = "") -> None:
+        self.doing = doing
+        self.went_on: list[str] = []
+        self.put: list[tuple[object, set[int]]] = []
+
+    def run_soon(self, project: object = None) -> None:
+        self.went_on.append(self.doing)
+
+    def put_first(self, project: object, wanted: Collection[int]) -> None:
+        self.put.append((project, set(wanted)))
 
 
 class Clock:
@@ -24,7 +42,7 @@ class Clock:
 
 def test_a_look_that_leaves_nothing_holds_for_a_moment():
     clock, looks = Clock(), []
-    shared = Together(lambda: "", clock=clock)
+    shared = Shared(WordsModel(), 60, clock=clock)
     for clock.now in (0.0, HOLDS_SECONDS / 2, HOLDS_SECONDS, HOLDS_SECONDS * 1.5):
         assert 0 == shared.left(lambda: looks.append(clock.now) or 0)
 
@@ -32,7 +50,7 @@ def test_a_look_that_leaves_nothing_holds_for_a_moment():
 
 
 def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
-    shared, looks = Together(lambda: "", clock=Clock()), []
+    shared, looks = Shared(WordsModel(), 60, clock=Clock()), []
 
     def fail() -> int:
         looks.append("failed")
@@ -46,8 +64,8 @@ def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
 
 
 def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
-    monkeypatch.setattr(together, "LOCK_SECONDS", 0.01)
-    shared, looking, done = Together(lambda: ""), threading.Event(), threading.Event()
+    monkeypatch.setattr(shared_module, "LOCK_SECONDS", 0.01)
+    shared, looking, done = Shared(WordsModel(), 60), threading.Event(), threading.Event()
     other = threading.Thread(target=shared.left, args=(lambda: looking.set() or (done.wait() and 0),))
     other.start()
     looking.wait()
@@ -59,8 +77,8 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
-    clock, stage, asked = Clock(), ["reading 3/7"], []
-    engine = Engine(world.model, together=Together(lambda: stage[0], lambda _: asked.append(stage[0]), clock))
+    clock, indexer = Clock(), Indexer("reading 3/7")
+    engine = Engine(Shared(world.model, 60, indexer, clock))
     request = FindRequest("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
@@ -71,10 +89,10 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     assert (1, None) == (answer["index"]["sessions"], answer["index"]["unread_logs"])
     assert answer["results"]
 
-    stage[0] = ""
+    indexer.doing = ""
     state = find(request, engine).as_json()["index"]
     assert (2, 0, 0) == (state["sessions"], state["unread_logs"], state["embedded"])
-    assert ["reading 3/7", ""] == asked, "the indexer is to make the vectors"
+    assert ["reading 3/7", ""] == indexer.went_on, "the indexer is to make the vectors"
 
 
 @pytest.mark.parametrize("doing", ["", "reading 3/7", "embedding 3/7"])
@@ -82,12 +100,11 @@ def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(wo
     world.claude(shop, "add retry to the uploader", "done")
     world.claude(shop, "the colour of the header", "blue")
     find(FindRequest("anything", project_path=str(shop)), Engine(world.model, embed_seconds=0.0))
-    told = []
-    shared = Together(lambda: doing, put_first=lambda project, wanted: told.append((project, set(wanted))))
+    indexer = Indexer(doing)
 
-    find(FindRequest("retry the uploader", project_path=str(shop)), Engine(world.model, together=shared))
+    find(FindRequest("retry the uploader", project_path=str(shop)), Engine(Shared(world.model, 60, indexer)))
 
-    ((project, wanted),) = told
+    ((project, wanted),) = indexer.put
     with opened() as store:
         texts = store.texts(wanted)
     assert str(shop) == project.root
@@ -97,27 +114,28 @@ def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(wo
 
 def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
     monkeypatch.setattr(upkeep, "SOON_SECONDS", 0.0)
-    asked = []
+    indexer = Indexer()
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
     request = FindRequest("the uploader", agent_type="both", all_projects=True)
-    beside = Engine(world.model, together=Together(lambda: "", asked.append))
+    beside = Engine(Shared(world.model, 60, indexer))
 
     assert 2 == find(request, beside).as_json()["index"]["unread_logs"]
-    assert [None] == asked
-    alone = Engine(world.model, together=Together(lambda: None))
+    assert [""] == indexer.went_on
+    alone = Engine(Shared(world.model, 60))
     assert find(request, alone).as_json()["index"]["complete"], "where there is none, it does all that time allows"
 
 
 def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to_it(world, shop):
-    doing, told = [""], []
-    shared = Together(lambda: doing[0], lambda _: told.append("indexer"))
-    engine = Engine(world.model, embed_seconds=0, together=shared, unfinished=lambda _: told.append("itself"))
+    indexer, told = Indexer(), []
+    shared = Shared(world.model, 60, indexer)
+    engine = Engine(shared, embed_seconds=0, unfinished=lambda _: told.append("itself"))
     request = FindRequest("the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "the uploader", "done")
 
     find(request, engine)
-    doing[0] = None
+    shared.indexer = None
     find(request, engine)
 
-    assert ["indexer", "itself"] == told
+    assert [""] == indexer.went_on
+    assert ["itself"] == told

@@ -1,4 +1,4 @@
-"""The model that is loaded beside other work."""
+"""The model that the questions of one process share, which is loaded beside other work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from indexer.models import DefaultEmbedder
-from smart_fork.retrieval.model import TURN, BackgroundModel
+from smart_fork.retrieval.shared import TURN, Shared
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 
 
@@ -26,7 +26,7 @@ class Slow(WordsModel):
 
 def test_it_embeds_as_the_model_itself_does():
     texts = [f"text {number}" for number in range(3 * TURN + 1)]
-    model = BackgroundModel(WordsModel(), 60)
+    model = Shared(WordsModel(), 60)
 
     assert np.array_equal(WordsModel().embed(texts), model.embed(texts))
     assert (model.model, model.dimensions) == ("words", DIMENSIONS)
@@ -34,7 +34,7 @@ def test_it_embeds_as_the_model_itself_does():
 
 def test_it_is_loaded_once_for_all_who_ask():
     inner = WordsModel()
-    model = BackgroundModel(inner, 60)
+    model = Shared(inner, 60)
     threads = [threading.Thread(target=model.embed, args=(["x"],)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -46,20 +46,20 @@ def test_it_is_loaded_once_for_all_who_ask():
 
 def test_nobody_waits_longer_than_allowed_and_later_it_answers():
     slow = Slow()
-    model = BackgroundModel(slow, 0.0)
+    model = Shared(slow, 0.0)
     with pytest.raises(ModelUnavailableError, match="still loading"):
         model.embed(["x"])
     with pytest.raises(ModelUnavailableError):
         _ = model.dimensions
 
     slow.loaded.set()
-    model.finish()
+    model.start().result()
 
     assert model.embed(["x"]).shape == (1, DIMENSIONS)
 
 
 def test_why_it_cannot_be_loaded_is_told_to_everybody():
-    model = BackgroundModel(BrokenModel(), 60)
+    model = Shared(BrokenModel(), 60)
 
     for _ in range(2):
         with pytest.raises(ModelUnavailableError, match="no weights"):
@@ -74,7 +74,7 @@ def test_long_work_lets_others_in_between():
             turns.append(len(texts))
             return super().embed(texts)
 
-    BackgroundModel(Watching(), 60).embed(["x"] * (2 * TURN + 3))
+    Shared(Watching(), 60).embed(["x"] * (2 * TURN + 3))
 
     assert turns == [1, TURN, TURN, 3]
 
@@ -90,7 +90,7 @@ def test_a_question_to_the_default_model_does_not_wait_for_what_is_being_indexed
                 done.wait()
             return WordsModel().embed(texts)
 
-    model = BackgroundModel(Default(), 60)
+    model = Shared(Default(), 60)
     other = threading.Thread(target=model.embed, args=(["x"] * TURN,))
     other.start()
     indexing.wait()
