@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import anyio
 import anyio.to_thread
 import orjson
 from mcp.server.mcpserver import MCPServer
@@ -34,8 +32,6 @@ from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
 
-#: How long an answer about health holds.
-HEALTHY_SECONDS = 5.0
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
 SESSION_SECONDS = 600.0
 MAX_SESSIONS = 1000
@@ -53,32 +49,6 @@ PUBLIC = ("/healthz",)
 log = logging.getLogger(__name__)
 
 
-class Health:
-    """Whether a real question gets an answer; asked at most every few seconds."""
-
-    def __init__(self, question: Callable[[], object]) -> None:
-        self._question = question
-        self._asking = anyio.Lock()
-        self._asked = -HEALTHY_SECONDS
-        self._problem: str | None = None
-
-    async def problem(self) -> str | None:
-        """What is wrong, `None` where nothing is."""
-        async with self._asking:  # anybody may ask, and however many do, they keep one thread busy
-            if time.monotonic() - self._asked >= HEALTHY_SECONDS:
-                await anyio.to_thread.run_sync(self._ask)
-        return self._problem
-
-    def _ask(self) -> None:
-        try:
-            self._question()
-            self._problem = None
-        except Exception as error:
-            log.exception("a question failed")
-            self._problem = type(error).__name__
-        self._asked = time.monotonic()
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """What the service can do: embed a prompt, answer a question, say how indexing goes and what it will become."""
@@ -93,12 +63,11 @@ def application(
     mcp: MCPServer[Any], work: Work, page: views.Page
 ) -> tuple[Starlette, Doors]:  # fmt: skip
     """The application, without the guard that it needs, and what that has to know."""
-    health = Health(work.question)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
             return JSONResponse({"ok": True})  # it lives: for more, a question must be asked
-        problem = await health.problem()
+        problem = await anyio.to_thread.run_sync(partial(_problem, work.question))
         facts = {"ok": problem is None, "problem": problem, "indexing": _how(work.status())}
         return JSONResponse(facts, 200 if problem is None else 503)
 
@@ -151,6 +120,16 @@ def application(
     doors = Doors(always, views.PUBLIC, programs=programs, way_in=views.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
     return inner, doors
+
+
+def _problem(question: Callable[[], object]) -> str | None:
+    """Return what is wrong with the answer to a real question; `None` if nothing is."""
+    try:
+        question()
+    except Exception as error:
+        log.exception("a question failed")
+        return type(error).__name__
+    return None
 
 
 def _how(indexing: Mapping[str, object]) -> str:

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
-from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -61,7 +59,8 @@ def serve(
         crashes.shorten(private_dir(state / "logs") / "service-crash.log")
         if not crashes.begin(state):
             return  # with 0: launchd starts again what ends with anything else
-        _end_well(state)
+        # While it is not up yet it ends immediately when it is told to, and that is no failure.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         token()
         log_to_file()
     except OSError as error:
@@ -75,17 +74,6 @@ def serve(
         crashes.end(state)
     if newer_at is not None:
         become(newer_at)
-
-
-def _end_well(state: Path) -> None:
-    """While it is not up yet it ends immediately when it is told to, and that is no crash."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        with suppress(OSError):
-            crashes.end(state)
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 def allow_files() -> None:
@@ -115,7 +103,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     entrance = Entrance(state_home() / "page", listening.names[0])
     application, doors = parts.application(entrance)
     traffic = Traffic(application, (*PUBLIC, "/status", LIVE))  # a browser that listens connects again by itself
-    upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
+    upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.may_end(waited), end)
     server = _Server(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     address = Address(listening.host, listening.port, os.getpid(), own_version(), started, listening.local)

@@ -66,34 +66,23 @@ class Token:
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
-        self._path = _file()
         self._changed = changed
-        self._seen: tuple[int, ...] | None = None
+        self._unknown = secrets.token_hex(TOKEN_BYTES)
         self._now = ""
 
     def __call__(self) -> str:
         """The token."""
-        seen = self._look()
-        if seen is None or seen != self._seen:
-            before, self._now, self._seen = self._now, self._read(), seen
-            if before and self._now != before:
-                log.info("the token is another one now")
-                self._changed()
-        return self._now
-
-    def _look(self) -> tuple[int, ...] | None:
+        before = self._now
         try:
-            about = self._path.lstat()
-        except OSError:
-            return None
-        return (about.st_ino, about.st_ctime_ns, about.st_mode, about.st_uid)
-
-    def _read(self) -> str:
-        try:
-            return token()
+            self._now = token()
         except (TokenUnsafe, OSError) as error:
-            log.error("nobody is let in: %s", error)  # noqa: TRY400 - what is wrong is all said
-            return secrets.token_hex(TOKEN_BYTES)
+            self._now = self._unknown
+            if before != self._now:
+                log.error("nobody is let in: %s", error)  # noqa: TRY400 - what is wrong is all said
+        if before and self._now != before:
+            log.info("the token is another one now")
+            self._changed()
+        return self._now
 
 
 def _file() -> Path:

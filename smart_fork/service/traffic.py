@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection
 
-from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: A client asks several things in a row; it is done when it has asked nothing for so long.
@@ -27,45 +25,24 @@ class Traffic:
         self._app = app
         self._passing = frozenset(passing)
         self._clock = clock
-        self._lock = threading.Lock()
-        self._requests = 0
-        self._streams = 0
+        self._requests = self._streams = 0
         self._last = clock()
-        self._closed = False
 
-    def close(self, waited: float) -> bool:
-        """Let nothing more in, if nobody would miss it now that one has `waited` so many seconds. Whether it is so."""
-        with self._lock:
-            quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
-            self._closed = (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
-            return self._closed
+    def may_end(self, waited: float) -> bool:
+        """Return whether nobody would miss it, now that one has `waited` so many seconds."""
+        quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
+        return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] != "http" or scope["path"] in self._passing:
-            await self._app(scope, receive, send)
-            return
+        counts = scope["type"] == "http" and scope["path"] not in self._passing
         # What a client of MCP keeps open to be told something.
-        stream = scope["method"] == "GET" and scope["path"] == "/mcp"
-        if not self._enter(stream=stream):
-            answer = PlainTextResponse("it is restarting\n", 503, {"Retry-After": "1"})
-            await answer(scope, receive, send)
-            return
+        stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
+        self._streams += stream
+        self._requests += counts and not stream
         try:
             await self._app(scope, receive, send)
         finally:
-            self._leave(stream=stream)
-
-    def _enter(self, *, stream: bool) -> bool:
-        with self._lock:
-            if self._closed:
-                return False
-            self._streams += stream
-            self._requests += not stream
-            return True
-
-    def _leave(self, *, stream: bool) -> None:
-        with self._lock:
             self._streams -= stream
-            self._requests -= not stream
-            self._last = self._clock()
+            self._requests -= counts and not stream
+            self._last = self._clock() if counts else self._last

@@ -252,8 +252,7 @@ def test_what_is_known_of_workers_is_damaged(settled):
     assert "workers.db" in checked(settled)["workers"][0].next_step
 
 
-def test_a_service_that_is_well_or_not(settled, served, monkeypatch):
-    monkeypatch.setattr("smart_fork.service.app.HEALTHY_SECONDS", 0.0)
+def test_a_service_that_is_well_or_not(settled, served):
     served.announce()
     assert set() == wrong(settled)
     served.broken = True

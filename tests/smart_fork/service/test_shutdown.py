@@ -106,18 +106,19 @@ def test_a_home_has_one_service_at_a_time(serving):
     assert lock.holder() is None
 
 
-def test_one_that_is_told_to_end_before_it_is_up_ends_well_and_that_is_no_crash(home):
+def test_one_that_is_told_to_end_before_it_is_up_ends_well(home):
+    """With anything but 0, launchd would start it again."""
     code = """
 import signal
-from pathlib import Path
-from smart_fork.service import crashes, lifetime
-assert crashes.begin(Path("state"))
-lifetime._end_well(Path("state"))
-print("ready", flush=True)
-signal.pause()
+from smart_fork.service import lifetime
+def listen(*_, **__):
+    print("ready", flush=True)
+    signal.pause()
+lifetime.listen = listen
+lifetime.serve()
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=home) as process:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        process.terminate()
+        assert shutdown.stop()
         assert 0 == process.wait(60)
-    assert [] == list((home / "state").iterdir())
+    assert not (state_home() / "service-starts.json").exists()
