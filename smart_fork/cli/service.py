@@ -139,6 +139,6 @@ def _print_state(state: ServiceState) -> None:
         value = getattr(state, key)
         out.print(plain(f"  {key:<8} {value if value is not None else '-'}"))
     if not state.program_found:
-        say("Its program is gone or the unit is damaged: `smart-fork service install` rewrites it.")
+        say("Its program is gone or its settings are damaged: `smart-fork service install` rewrites them.")
     elif not state.running:
         say(f"The logs in {state.logs} say why; `smart-fork service install` starts it.")

@@ -33,7 +33,7 @@ def planned(program: str, processes: Processes) -> Step:
         keeper.reach()
     except SmartForkError:
         return step(kind, "left", why=f"{kind} does not answer here; {_OTHERWISE}")
-    return step(str(keeper.path), "changed" if there else "new", act=partial(_written, keeper))
+    return step(str(keeper.path), "changed" if keeper.path.exists() else "new", act=partial(_written, keeper))
 
 
 def _written(keeper: Supervisor, ledger: Ledger) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an earlier version has left on a machine works with this one: index, register, branches, snapshots, hooks and service.
+"""What an earlier version has left on a machine works with this one: index, register, branches, snapshots and hooks.
 
 ``tests/fixtures/before/home.tgz`` is a home in which that version has indexed the demo's sessions, branched one, forked
 it, cut another, and set up its hooks. All of it names its own path, so it is unpacked there.
@@ -18,13 +18,6 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-
-from smart_fork.service.units.installation import install, installed, look
-from smart_fork.service.units.launchd import Launchd
-from smart_fork.service.units.plist import LABEL
-from smart_fork.service.units.systemd import Systemd
-from smart_fork.service.units.unit_file import UNIT
-from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd
 
 HOME = Path("/tmp/smart-fork-of-before/home")  # noqa: S108 - the path is part of what is tested
 PACKED = Path(__file__).resolve().parents[1] / "fixtures/before/home.tgz"
@@ -100,37 +93,3 @@ def test_its_hooks_are_seen_and_taken_out_to_the_byte(run):
 
     assert (HOME / "settings-before.json").read_bytes() == settings.read_bytes()
     assert not (HOME / ".codex/hooks.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("platform", "make", "unit", "place"),
-    [
-        ("linux", lambda: Systemd(FakeSystemd()), "smart-fork.service", f".config/systemd/user/{UNIT}"),
-        ("darwin", lambda: Launchd(FakeLaunchd(LABEL)), "smart-fork.plist", f"Library/LaunchAgents/{LABEL}.plist"),
-    ],
-    ids=["systemd", "launchd"],
-)
-def test_its_installed_service_is_known_kept_to_the_byte_and_taken_out(platform, make, unit, place, home, monkeypatch):  # noqa: PLR0917
-    """Both units were written by that version: what it was told when it was installed is in them alone."""
-    state = f"{home}/50% of $HOME"
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setenv("SMART_FORK_HOME", state)
-    written = (PACKED.parent / unit).read_text().replace("/home/some one/50%", f"{home}/50%")
-    (home / place).parent.mkdir(parents=True)
-    (home / place).write_text(written)
-
-    keeper = make()
-    assert home / place == keeper.path
-    settings = installed(keeper)
-    assert settings is not None
-    assert ("/home/some one/.local/bin/smart-fork", 8771, "15m", state) == (
-        settings.program,
-        settings.port,
-        settings.environment["SMART_FORK_INDEX_INTERVAL"],
-        settings.environment["SMART_FORK_HOME"],
-    )
-    assert look(keeper).running
-    assert [] == install(keeper, settings)
-    assert written == keeper.path.read_text()
-    keeper.uninstall()
-    assert not keeper.path.exists()

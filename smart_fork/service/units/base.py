@@ -36,15 +36,6 @@ class Supervisor(Protocol):
         """The content of that file."""
         ...
 
-    def read(self, content: bytes) -> Settings:
-        """The settings that such a file was written from.
-
-        Raises:
-            ValueError: it is damaged, or another's.
-            Usage: as `Settings`.
-        """
-        ...
-
     def reach(self) -> None:
         """See whether it can start something here at all.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from indexer.paths import private_dir, state_home
+from indexer.paths import private_dir
 from indexer.values import Value, record
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
@@ -23,12 +24,14 @@ from smart_fork.service.listener import LOOPBACKS
 from smart_fork.service.shutdown import stop
 from smart_fork.service.units.base import State, Supervisor
 from smart_fork.service.units.launchd import Launchd
-from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
+from smart_fork.service.units.settings import INTERVAL, Settings, keep, kept, new_settings
 from smart_fork.service.units.systemd import Systemd
 
 Kind = Literal["launchd", "systemd"]
 
 _TRIES = 20
+#: The port in another home's unit, of either kind.
+_PORT = re.compile(rb"--port\W+(?:string\W+){0,2}(\d{1,5})\b")
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +55,13 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> Settings | None:
-    """The settings that are installed, edited by hand perhaps; None without any that can be read."""
-    try:
-        return keeper.read(keeper.path.read_bytes())
-    except FileNotFoundError:
+    """What the service of this home is installed with; None where it is not, or where nobody can read it."""
+    if not keeper.path.exists():
         return None
+    try:
+        return kept()
     except (OSError, ValueError, Usage) as error:
-        log.error("%s cannot be read, so that nothing of it is kept: %s", keeper.path, error)  # noqa: TRY400
+        log.error("The settings of the service cannot be read, so that nothing of them is kept: %s", error)  # noqa: TRY400
         return None
 
 
@@ -72,8 +75,8 @@ def settings_for(
 
 def _free_port(keeper: Supervisor) -> int:
     """The usual port, unless it is another home's or another program's: then any that is free."""
-    units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path]
-    taken = {other.port for path in units if (other := _settings_in(path, keeper))}
+    units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
+    taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
         with socket.socket() as one, suppress(OSError):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,13 +84,6 @@ def _free_port(keeper: Supervisor) -> int:
             if (port := int(one.getsockname()[1])) not in taken:
                 return port
     return PORT
-
-
-def _settings_in(path: Path, keeper: Supervisor) -> Settings | None:
-    try:
-        return keeper.read(path.read_bytes())
-    except (OSError, ValueError, Usage):
-        return None
 
 
 def install(keeper: Supervisor, settings: Settings) -> list[str]:
@@ -109,9 +105,10 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     private_dir(settings.crash_log.parent)
     keep_port(settings.port, settings.state)
     crashes.end(settings.state)  # one that gave up is to start again
-    if settings.state == state_home():
-        stop()  # where one runs that was started by hand, the new one would end immediately
-    return keeper.install(content)
+    stop()  # where one runs that was started by hand, the new one would end immediately
+    notes = keeper.install(content)
+    keep(settings)
+    return notes
 
 
 @record
@@ -137,6 +134,7 @@ def look(keeper: Supervisor) -> ServiceState:
     """How the service is now."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else State()
+    service = find_service() if state.running else None
     return ServiceState(
         kind=keeper.name,
         unit=str(keeper.path),
@@ -147,11 +145,5 @@ def look(keeper: Supervisor) -> ServiceState:
         port=settings.port if settings else None,
         every=settings.environment.get(INTERVAL) if settings else None,
         logs=str(settings.crash_log.parent) if settings else None,
-        restart=_restart(settings) if settings and state.running else None,
+        restart=service.status.restart if service else None,
     )
-
-
-def _restart(settings: Settings) -> Mapping[str, str] | None:
-    """From which version to which one the service is going to change, if it is ours to ask."""
-    service = find_service() if settings.state == state_home() else None
-    return service.status.restart if service else None

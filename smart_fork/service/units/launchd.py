@@ -14,8 +14,8 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
-from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label, read_plist
-from smart_fork.service.units.settings import Settings, state_of
+from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label
+from smart_fork.service.units.settings import Settings
 
 SECONDS = 60.0
 #: Between two looks at a job that is being stopped: `bootout` answers before it is gone.
@@ -31,7 +31,7 @@ class Launchd:
         self._processes = processes
         self._sleep = sleep
         self._domain = f"gui/{os.getuid()}"
-        self._label = LABEL + mark(lambda: state_of(self._folder / f"{LABEL}.plist", read_plist))
+        self._label = LABEL + mark()
 
     @property
     def path(self) -> Path:
@@ -45,10 +45,6 @@ class Launchd:
     def written(self, settings: Settings) -> bytes:
         """See `Supervisor.written`."""
         return launchd_plist(settings, self._label)
-
-    def read(self, content: bytes) -> Settings:
-        """See `Supervisor.read`."""
-        return read_plist(content)
 
     def reach(self) -> None:
         """See `Supervisor.reach`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
-from collections.abc import Callable
 from pathlib import Path
 
 from indexer.paths import state_home
@@ -21,14 +20,9 @@ def is_usual(state: Path) -> bool:
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
-def mark(owner: Callable[[], Path | None]) -> str:
-    """What tells this home's unit from others: nothing for the usual home.
-
-    `owner` gives the state folder of the unit without any mark, if there is one: it may have been installed for this
-    home when all homes had the same name.
-    """
-    state = os.path.realpath(state_home())
-    there = owner()
-    if is_usual(Path(state)) if there is None else os.path.realpath(there) == state:
+def mark() -> str:
+    """What tells this home's unit from others: nothing for the usual home."""
+    if is_usual(state_home()):
         return ""
+    state = os.path.realpath(state_home())
     return "-" + hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()

@@ -1,4 +1,4 @@
-"""The launchd agent's property list: what is written and read back."""
+"""The launchd agent's property list, and those of others that run the service too."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.shapes import dataclass
-from smart_fork.errors import Usage
-from smart_fork.service.units.settings import Settings, settings_of
+from smart_fork.service.units.settings import Settings, state_of
 
 LABEL = "org.smart-fork.serve"
 #: Seconds between two starts. launchd goes on for ever; `smart_fork.service.crashes` ends it.
@@ -42,17 +41,6 @@ def launchd_plist(settings: Settings, label: str = LABEL) -> bytes:
     )
 
 
-def read_plist(content: bytes) -> Settings:
-    """The settings that `content` was written from.
-
-    Raises:
-        ValueError: it does not start the service, or is damaged.
-        Usage: as `Settings`.
-    """
-    job = _job(content)
-    return settings_of(job.argv, job.environment)
-
-
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
     """The label of an agent that runs `smart-fork serve` in `state` under another name than `label`; empty where it is
     none, or another home's.
@@ -60,8 +48,8 @@ def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
     try:
         job = _job(content)
         serves = "serve" in job.argv and any(word.rpartition("/")[2] == "smart-fork" for word in job.argv)
-        ours = serves and os.path.realpath(settings_of(job.argv, job.environment).state) == os.path.realpath(state)
-    except (ValueError, Usage):
+        ours = serves and os.path.realpath(state_of(job.environment)) == os.path.realpath(state)
+    except ValueError:
         return ""
     return job.label if ours and job.label != label else ""
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
+import orjson
+
+from indexer.files import replace_file
+from indexer.paths import private_dir, state_home
 from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import home_variables, overrides
@@ -38,6 +43,8 @@ PASSED_ON = (
     "XDG_CONFIG_HOME",
     "LANG",
 )
+#: In the state folder: what the next installation keeps.
+_KEPT = "service-settings.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,7 +75,7 @@ class Settings:
     @property
     def state(self) -> Path:
         """The state folder, which is also the working directory: it is in nobody's project."""
-        return _state(self.environment)
+        return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
@@ -76,25 +83,25 @@ class Settings:
         return self.state / "logs" / "service-crash.log"
 
 
-def settings_of(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Those that an installed unit was written from.
+def keep(settings: Settings) -> None:
+    """Write down what this home's service is installed with."""
+    replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)])
+
+
+def kept() -> Settings:
+    """Return what it was installed with, edited by hand perhaps.
 
     Raises:
-        ValueError: it does not start the service.
+        ValueError: it is damaged.
+        OSError: it cannot be read.
         Usage: as `Settings`.
     """
-    at = list(argv).index("serve", 1)
-    program, options = argv[at - 1], list(argv[at + 1 :])
-    port = int(options[options.index("--port") + 1]) if "--port" in options[:-1] else PORT
-    return Settings(program, port, {name: text for name, text in environment.items() if _NAME.fullmatch(name)})
-
-
-def state_of(unit: Path, read: Callable[[bytes], Settings]) -> Path | None:
-    """The state folder of the service that a unit starts; `None` without any that can be read."""
+    given = orjson.loads((state_home() / _KEPT).read_bytes())
     try:
-        return read(unit.read_bytes()).state
-    except (OSError, ValueError, Usage):
-        return None
+        environment = {str(name): str(text) for name, text in given["environment"].items()}
+        return Settings(str(given["program"]), int(given["port"]), environment)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def new_settings(
@@ -121,14 +128,15 @@ def new_settings(
             environment[name] = _absolute(env[name]) if name in _FOLDERS else env[name]
         if not environment.get(name):
             environment.pop(name, None)
-    if not is_usual(_state(environment)):
-        environment["SMART_FORK_HOME"] = str(_state(environment))  # HOME is another where the system starts it
+    if not is_usual(state_of(environment)):
+        environment["SMART_FORK_HOME"] = str(state_of(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
-    chosen = port or wanted_port(env, before.port if before else None, _state(environment), otherwise)
+    chosen = port or wanted_port(env, before.port if before else None, state_of(environment), otherwise)
     return Settings(program, chosen, environment)
 
 
-def _state(environment: Mapping[str, str]) -> Path:
+def state_of(environment: Mapping[str, str]) -> Path:
+    """The state folder of a service with these variables."""
     return Path(_absolute(environment.get("SMART_FORK_HOME") or "~/.smart-fork"))
 
 

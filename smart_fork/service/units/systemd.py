@@ -12,8 +12,8 @@ from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
-from smart_fork.service.units.settings import Settings, state_of
-from smart_fork.service.units.unit_file import UNIT, read_unit, systemd_unit
+from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.unit_file import UNIT, systemd_unit
 
 SECONDS = 60.0
 _STEM = UNIT.removesuffix(".service")
@@ -27,7 +27,7 @@ class Systemd:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._unit = f"{_STEM}{mark(lambda: state_of(self._folder / UNIT, _read))}.service"
+        self._unit = f"{_STEM}{mark()}.service"
 
     @property
     def path(self) -> Path:
@@ -41,10 +41,6 @@ class Systemd:
     def written(self, settings: Settings) -> bytes:
         """See `Supervisor.written`."""
         return systemd_unit(settings).encode()
-
-    def read(self, content: bytes) -> Settings:
-        """See `Supervisor.read`."""
-        return _read(content)
 
     def reach(self) -> None:
         """See `Supervisor.reach`."""
@@ -111,7 +107,3 @@ class Systemd:
         if not env.get("XDG_RUNTIME_DIR") and Path(runtime).is_dir():  # not set in a cron job or after `su`
             env["XDG_RUNTIME_DIR"] = runtime
         return self._processes.run(["systemctl", "--user", *words], env=env, timeout=SECONDS)
-
-
-def _read(content: bytes) -> Settings:
-    return read_unit(content.decode())

@@ -71,11 +71,11 @@ def test_status_says_whether_it_runs(run, systemd):
     assert "say why" in stopped.err
 
 
-def test_status_of_a_damaged_unit_says_what_to_do(run, systemd, home):
+def test_status_of_damaged_settings_says_what_to_do(run, systemd, home):
     run("service", "install")
-    (home / ".config/systemd/user/smart-fork.service").write_text("[Service]\n")
+    (home / ".smart-fork/service-settings.json").write_text("[]")
 
-    assert "rewrites it" in run("service", "status").err
+    assert "rewrites them" in run("service", "status").err
 
 
 def test_json(run, systemd):

@@ -1,7 +1,8 @@
-"""The launchd agent and the systemd unit, as they are written and read back."""
+"""The launchd agent and the systemd unit, as they are written, and the settings that are kept."""
 
 from __future__ import annotations
 
+import json
 import os
 import plistlib
 import shutil
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from indexer.paths import state_home
 from smart_fork.errors import Usage
-from smart_fork.service.units.plist import LABEL, launchd_plist, other_label, read_plist
-from smart_fork.service.units.settings import Settings
-from smart_fork.service.units.unit_file import read_unit, systemd_unit
+from smart_fork.service.units.plist import LABEL, launchd_plist, other_label
+from smart_fork.service.units.settings import Settings, keep, kept
+from smart_fork.service.units.unit_file import systemd_unit
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
 
 HOME = Path("/home/me")
@@ -46,10 +47,7 @@ def assert_says(unit: str, wanted: Settings) -> None:
 @given(ANY)
 def test_whatever_a_path_or_a_value_is_systemd_reads_the_same(wanted):
     """F-205, F-207."""
-    unit = systemd_unit(wanted)
-
-    assert_says(unit, wanted)
-    assert wanted == read_unit(unit)
+    assert_says(systemd_unit(wanted), wanted)
 
 
 @given(ANY)
@@ -62,15 +60,15 @@ def test_whatever_a_path_or_a_value_is_launchd_reads_the_same(wanted):
     assert dict(wanted.environment) == job["EnvironmentVariables"]
     assert str(wanted.state) == job["WorkingDirectory"]
     assert str(wanted.crash_log) == job["StandardErrorPath"] == job["StandardOutPath"]
-    assert wanted == read_plist(content)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_known_bad_names_survive_both(name):
+def test_known_bad_names_survive_both_and_are_kept(name, home):
     wanted = settings(HOME, name)
 
     assert_says(systemd_unit(wanted), wanted)
-    assert wanted == read_unit(systemd_unit(wanted)) == read_plist(launchd_plist(wanted))
+    keep(wanted)
+    assert wanted == kept()
 
 
 @pytest.mark.parametrize(
@@ -119,23 +117,25 @@ def test_the_unit_gives_up_after_a_few_failures():
     assert not {name for name in said if name.startswith(("Nice", "IOScheduling", "CPU"))}, "forks would have the same"
 
 
-def test_a_unit_that_was_edited_by_hand_is_understood(home):
-    said = read_unit(
-        "# Environment=LANG=no\n; ExecStart=no\n[Service]\nEnvironment=A=1 'B=x y' \"C=a\\sb's\" D=%h/x \\\n  E=5%% F\n"
-        "Environment = LANG=de\nExecStart=/usr/bin/nice -n 3 /opt/smart-fork serve --verbose --port 99\n"
-    )
+def test_settings_that_were_edited_by_hand_are_understood(home):
+    keep(settings(home))
+    file = state_home() / "service-settings.json"
+    given = json.loads(file.read_text())
+    given["environment"] |= {"HTTPS_PROXY": "http://proxy", "N": 7}
+    file.write_text(json.dumps(given, indent=4))
 
-    assert ("/opt/smart-fork", 99) == (said.program, said.port)
-    assert {"A": "1", "B": "x y", "C": "a b's", "D": f"{home}/x", "E": "5%", "LANG": "de"} == said.environment
+    assert {"HTTPS_PROXY": "http://proxy", "N": "7"}.items() <= kept().environment.items()
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[Service]", "ExecStart=", "ExecStart=serve", "ExecStart=/bin/sleep 1", "ExecStart=/x serve --port x", 'ExecStart="\\'],
+    ["", "[]", "{}", "7", '{"program": "/x", "port": "x", "environment": {}}', '{"program": "/x", "port": 1, "environment": 7}'],
 )  # fmt: skip
-def test_a_unit_that_starts_something_else_is_not_ours(text):
+def test_damaged_settings_are_none(home, text):
+    keep(settings(home))
+    (state_home() / "service-settings.json").write_text(text)
     with pytest.raises(ValueError):
-        read_unit(text)
+        kept()
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,6 @@ def test_a_unit_that_starts_something_else_is_not_ours(text):
     ],
 )  # fmt: skip
 def test_a_damaged_agent_is_not_ours(content):
-    with pytest.raises(ValueError):
-        read_plist(content)
     assert "" == other_label(content, HOME)
 
 

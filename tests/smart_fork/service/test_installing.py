@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.service import crashes
 from smart_fork.service.address import wanted_port
@@ -350,13 +351,13 @@ class TestBoth:
             assert -signal.SIGTERM == by_hand.wait(120)
 
     def test_a_damaged_file_is_replaced_and_the_loss_told(self, keeper, home, caplog):
-        keeper.path.parent.mkdir(parents=True)
-        keeper.path.write_bytes(b"\xff<x")
+        install(keeper, settings(home, environment={"SMART_FORK_INDEX_CRON": "6h"}))
+        (state_home() / "service-settings.json").write_bytes(b"\xff<x")
 
         assert installed(keeper) is None
         assert look(keeper).installed
         assert "1h" == settings_for(keeper, env={"HOME": str(home), "PATH": ""}).environment["SMART_FORK_INDEX_CRON"]
-        assert "nothing of it is kept" in caplog.text
+        assert "nothing of them is kept" in caplog.text
 
     def test_root_for_somebody_else_is_refused(self, keeper, home, monkeypatch):
         monkeypatch.setattr(installation.os, "geteuid", lambda: 0)
@@ -405,17 +406,18 @@ class TestTwoHomes:
         return move
 
     def test_with_launchd(self, home, mac, at):
-        fake, keepers = FakeLaunchd(), []
+        fake, keepers, kept = FakeLaunchd(), [], []
         for name in (".smart-fork", "second", "third"):
             at(name)
             keepers.append(launchd(fake))
             install(keepers[-1], settings_for(keepers[-1], env=program_in(home)))
+            kept.append(installed(keepers[-1]))
 
         labels = [keeper.path.stem for keeper in keepers]
         assert LABEL == labels[0]
         assert set(labels) == fake.loaded
-        assert 3 == len({installed(keeper).port for keeper in keepers})
-        assert [home / name for name in (".smart-fork", "second", "third")] == [installed(one).state for one in keepers]
+        assert 3 == len({one.port for one in kept})
+        assert [home / name for name in (".smart-fork", "second", "third")] == [one.state for one in kept]
 
         at("second")
         launchd(fake).uninstall()
@@ -424,29 +426,21 @@ class TestTwoHomes:
         assert not any(verb == "disable" for verb, *_ in fake.ran)
 
     def test_with_systemd(self, home, linux, at):
-        fakes, keepers = [], []
+        fakes, keepers, ports = [], [], []
         for name in (".smart-fork", "second"):
             at(name)
             fakes.append(FakeSystemd())
             keepers.append(Systemd(fakes[-1]))
             install(keepers[-1], settings_for(keepers[-1], env=program_in(home)))
+            ports.append(installed(keepers[-1]).port)
 
         units = [keeper.path.name for keeper in keepers]
         assert UNIT == units[0] != units[1]
-        assert installed(keepers[0]).port != installed(keepers[1]).port
+        assert 2 == len(set(ports))
         keepers[1].uninstall()
         keepers[1].uninstall()
         assert keepers[0].path.exists()
         assert units[0] not in str(fakes[1].ran)
-
-    def test_one_that_was_installed_before_homes_had_names_stays_that_homes(self, home, linux, at):
-        keeper = Systemd(FakeSystemd())
-        install(keeper, settings(home, "second"))
-
-        at("second")
-        assert UNIT == Systemd(FakeSystemd()).path.name
-        at(".smart-fork")
-        assert UNIT != Systemd(FakeSystemd()).path.name
 
     def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
         monkeypatch.setattr("smart_fork.service.units.names.login_home", lambda: home / "login")

@@ -40,8 +40,7 @@ def test_one_that_was_there_before_stays(home, program):
     systemd, ledger = FakeSystemd(), Ledger()
     keeper = installation.supervisor(processes=systemd)
     keeper.path.parent.mkdir(parents=True)
-    settings = installation.settings_for(keeper)
-    keeper.path.write_bytes(keeper.written(settings))
+    installation.install(keeper, installation.settings_for(keeper))
 
     step = background.planned("/elsewhere/smart-fork", systemd)
     step.act(ledger)
