@@ -118,7 +118,7 @@ def served() -> Iterator[Served]:
     from smart_fork.teamserver.cluster import APP, OWNER, Cluster, programs
     from smart_fork.teamserver.cluster import Account as System
     from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.schema import make_database, migrate
+    from smart_fork.teamserver.schema import create, make_database
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))
@@ -127,7 +127,7 @@ def served() -> Iterator[Served]:
         embedded = stack.enter_context(Cluster(folder / "run", account, programs(), {"fsync": "off"}).running())
         make_database(embedded.conninfo(OWNER, "postgres"), "bench")
         with psycopg.connect(embedded.conninfo(OWNER, "bench"), autocommit=True) as db:
-            migrate(db)
+            create(db)
         database = stack.enter_context(Database(embedded.conninfo(APP, "bench")))
         with database.asked_by() as asked:
             auth.add_user(asked, "alice")

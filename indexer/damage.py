@@ -44,7 +44,7 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
 
     Raises:
         DamagedIndexError: it turned out to be damaged, and has been set aside where that was possible.
-        NewerIndexError: a newer smart-fork has written it.
+        NewerIndexError: another version of smart-fork has written it.
         apsw.Error, OSError: the disk, or another process, refuses.
     """
     store, inode = _opened(path)

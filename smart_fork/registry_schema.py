@@ -1,9 +1,8 @@
-"""The tables of ``workers.db``, and how older ones are brought up to date."""
+"""The tables of ``workers.db``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -16,11 +15,11 @@ from smart_fork.errors import RegistryUnavailable, SmartForkError
 
 
 def opened(path: Path, patience: int) -> apsw.Connection:
-    """The database, made where it is missing, up to date; other processes are waited for `patience` milliseconds.
+    """The database, made where it is missing; other processes are waited for `patience` milliseconds.
 
     Raises:
         RegistryUnavailable: it is damaged, or the disk or another process refuses.
-        SmartForkError: it is of a newer version than this program.
+        SmartForkError: another version made it.
     """
     private_dir(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
@@ -28,7 +27,7 @@ def opened(path: Path, patience: int) -> apsw.Connection:
         db = apsw.Connection(str(path))
         write_ahead(db, patience)
         db.execute("PRAGMA foreign_keys = ON")
-        migrate(db)
+        _create(db)
     except apsw.Error as error:
         raise unusable(path, error) from error
     return db
@@ -65,85 +64,43 @@ class Writing:
                 self._db.execute("ROLLBACK")
 
 
-def m001_workers(db: apsw.Connection) -> None:
-    """Workers, and the transcripts that were copied for them."""
-    db.execute(
-        """
-        CREATE TABLE workers (
-            id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
-            session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
-            cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
-            started_at TEXT NOT NULL, log_path TEXT
-        )
-        """
-    )
-    db.execute("CREATE INDEX workers_of_caller ON workers (caller_session_id)")
-    db.execute(
-        "CREATE TABLE staged_copies (path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL,"
-        " staged_at TEXT NOT NULL)"
-    )
-    db.execute("CREATE INDEX staged_copies_of_session ON staged_copies (session_id)")
+#: Changes with the tables.
+_FORM = 5
+_TABLES = """
+CREATE TABLE workers (
+    id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
+    session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
+    cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
+    started_at TEXT NOT NULL, log_path TEXT,
+    -- How it was started, in which worktree, what its hooks said last, and when it ended.
+    kind TEXT NOT NULL DEFAULT 'fork', attach TEXT NOT NULL DEFAULT '',
+    worktree TEXT, branch TEXT, base_commit TEXT, depth INTEGER NOT NULL DEFAULT 1,
+    permission_mode TEXT NOT NULL DEFAULT '',
+    status TEXT NOT NULL DEFAULT '', status_note TEXT NOT NULL DEFAULT '', status_at TEXT, ended_at TEXT,
+    -- The session that it had last. A later worker may go on with it: then that one has it in `session_id`.
+    last_session_id TEXT
+);
+CREATE INDEX workers_of_caller ON workers (caller_session_id);
+-- The transcripts that were copied for workers.
+CREATE TABLE staged_copies (
+    path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL, staged_at TEXT NOT NULL
+);
+CREATE INDEX staged_copies_of_session ON staged_copies (session_id);
+-- Every session that a worker has had: ``/clear`` and ``/resume`` give it another one.
+CREATE TABLE worker_sessions (session_id TEXT PRIMARY KEY, worker_id TEXT NOT NULL REFERENCES workers (id));
+CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id);
+"""
 
 
-def m002_ways_and_whereabouts(db: apsw.Connection) -> None:
-    """How a worker was started, in which worktree, what its hooks said last, and when it ended."""
-    for column in (
-        "kind TEXT NOT NULL DEFAULT 'fork'",
-        "attach TEXT NOT NULL DEFAULT ''",
-        "worktree TEXT",
-        "branch TEXT",
-        "base_commit TEXT",
-        "depth INTEGER NOT NULL DEFAULT 1",
-        "permission_mode TEXT NOT NULL DEFAULT ''",
-        "status TEXT NOT NULL DEFAULT ''",
-        "status_note TEXT NOT NULL DEFAULT ''",
-        "status_at TEXT",
-        "ended_at TEXT",
-    ):
-        db.execute(f"ALTER TABLE workers ADD COLUMN {column}")
-
-
-def m003_sessions_of_workers(db: apsw.Connection) -> None:
-    """Every session that a worker has had: ``/clear`` and ``/resume`` give it another one."""
-    db.execute(
-        "CREATE TABLE worker_sessions (session_id TEXT PRIMARY KEY, worker_id TEXT NOT NULL REFERENCES workers (id))"
-    )
-    db.execute("CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id)")
-    db.execute("INSERT INTO worker_sessions SELECT session_id, id FROM workers WHERE session_id IS NOT NULL")
-
-
-def m004_sessions_that_went_on(db: apsw.Connection) -> None:
-    """The session that a worker had last, which a later one may go on with: then that one has it in `session_id`."""
-    db.execute("ALTER TABLE workers ADD COLUMN last_session_id TEXT")
-    db.execute(
-        "UPDATE workers SET last_session_id = coalesce(session_id,"
-        " CASE WHEN kind IN ('resume', 'continue') AND source_session_id <> '' THEN source_session_id END)"
-        " WHERE state <> 'failed' OR session_id IS NOT NULL"
-    )
-
-
-#: Only ever appended to. Each is applied once, in its own transaction.
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
-    m001_workers,
-    m002_ways_and_whereabouts,
-    m003_sessions_of_workers,
-    m004_sessions_that_went_on,
-)
-
-
-def migrate(db: apsw.Connection) -> None:
-    """Bring `db` up to date, whichever version it has.
-
-    Raises:
-        SmartForkError: it is of a newer version than this program.
-    """
-    version = db.pragma("user_version")
-    if version > len(MIGRATIONS):
-        raise SmartForkError(f"{db.filename} was written by a newer version", "Update smart-fork.")
-    for number, migration in enumerate(MIGRATIONS, 1):
-        if version >= number:
-            continue
-        with Writing(db):
-            if db.pragma("user_version") < number:  # another process may have been first
-                migration(db)
-                db.execute(f"PRAGMA user_version = {number}")
+def _create(db: apsw.Connection) -> None:
+    if db.pragma("user_version") == _FORM:
+        return
+    with Writing(db):  # another process may have been first
+        form = db.pragma("user_version")
+        if form not in (0, _FORM):
+            raise SmartForkError(
+                f"{db.filename} was written by another version", "Use that version, or move the file away."
+            )
+        if not form:
+            db.execute(_TABLES)
+            db.execute(f"PRAGMA user_version = {_FORM}")

@@ -15,8 +15,8 @@ import apsw
 
 from indexer.errors import joined
 from indexer.paths import private_dir
-from indexer.store import blocks, extension
-from indexer.store.schema import migrate
+from indexer.store import extension
+from indexer.store.schema import create
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +30,12 @@ _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Open `path` (created with mode 0600 where it is missing), migrated, with sqlite-vec where it can be loaded.
+    """Open `path` (created with mode 0600 where it is missing), with sqlite-vec where it can be loaded.
 
     Where nothing may be written, as on a read-only file system, one that is there is opened to be read.
 
     Raises:
-        NewerIndexError: a newer smart-fork has written it.
+        NewerIndexError: another version of smart-fork has written it.
         apsw.Error: it is not a database, or the disk refuses.
     """
     try:
@@ -53,7 +53,7 @@ def connect(path: Path) -> apsw.Connection:
         "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000"  # each one waits for the disk
     )
     db.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}").fetchall()
-    migrate(db)
+    create(db)
     try:
         with_vectors(db)
     except extension.VectorsUnavailableError as error:
@@ -97,7 +97,6 @@ def with_vectors(db: apsw.Connection) -> None:
     """
     if not extension.is_loaded(db):
         extension.load(db)
-        blocks.move(db)
 
 
 def write_ahead(db: apsw.Connection, milliseconds: int) -> None:

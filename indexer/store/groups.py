@@ -44,18 +44,13 @@ def slots_of(used: bytes) -> Iterator[int]:
     return (8 * at + bit for at, byte in enumerate(used) for bit in range(8) if byte >> bit & 1)
 
 
-def in_blocks(db: apsw.Connection) -> bool:
-    """Whether vectors are, or could be, still in the blocks that were before sqlite-vec."""
-    return bool(db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_blocks'").get)
-
-
 def faults(db: apsw.Connection) -> Iterator[str]:
     """Groups of vectors of another shape than they must have, and passages whose vector is not where it should be.
 
     What sqlite-vec keeps is looked at without it.
     """
     size = length(db)
-    if not size or in_blocks(db):
+    if not size:
         return
     home = {chunk: part for chunk, part in db.execute("SELECT id, part FROM chunks WHERE block <> 0")}  # noqa: C416 - typed
     slots = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.outcome import Edits, masked_again
 from indexer.project import Project
-from indexer.store import backlog, blocks, erasure, groups, vectors
+from indexer.store import backlog, erasure, vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
 from indexer.store.connection import connect, with_vectors
 from indexer.store.queries import StoreReading
@@ -290,7 +290,7 @@ class SqliteStore(StoreReading):
     def _drop_orphans(self, candidates: Iterable[int]) -> None:
         placed = "SELECT 1 FROM placements WHERE chunk = ? LIMIT 1"
         orphans = [id_ for id_ in candidates if not self.db.execute(placed, (id_,)).fetchone()]
-        (blocks if groups.in_blocks(self.db) else vectors).remove(self.db, orphans)
+        vectors.remove(self.db, orphans)
         for id_ in orphans:
             self.db.execute(
                 "INSERT INTO chunk_words(chunk_words, rowid, part, text) "

@@ -45,7 +45,7 @@ from smart_fork.teamserver.endpoints import (
     session_id,
 )
 from smart_fork.teamserver.index import own_space
-from smart_fork.teamserver.schema import MIGRATIONS
+from smart_fork.teamserver.schema import FORM
 
 #: A monitor is told that the database is away before it stops waiting itself.
 HEALTH_SECONDS = 2.0
@@ -185,9 +185,9 @@ def changes(server: Server, request: Request, person: auth.Person) -> wire.Messa
 def health(server: Server, _: Request) -> Response:
     """Whether the database answers, has the tables that this version needs, and takes what is written."""
     with server.database.asked_by() as db:
-        row = db.execute("SELECT max(number) AS steps, pg_is_in_recovery() AS copy FROM migrations").fetchone()
+        row = db.execute("SELECT max(number) AS form, pg_is_in_recovery() AS copy FROM form").fetchone()
         failed = len(jobs.given_up(db))
-    if row is None or row["copy"] or (row["steps"] or 0) < len(MIGRATIONS):
+    if row is None or row["copy"] or row["form"] != FORM:
         return Response("the database is not ready\n", 503, media_type="text/plain")
     more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
     return Response(f"ok\n{more}", media_type="text/plain")

@@ -29,7 +29,7 @@ from smart_fork.teamserver.auth import Project
 from smart_fork.teamserver.cluster import APP, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.journal import Entry, Journal
-from smart_fork.teamserver.schema import migrate
+from smart_fork.teamserver.schema import create
 
 KEPT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
@@ -161,7 +161,7 @@ def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _n
 def _fill(place: Place, new: str, file: Path) -> None:
     with psycopg.connect(place.other(new), autocommit=True) as db:
         if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP,)).fetchone() is None:
-            migrate(db)  # for the roles, which no backup has: they are the cluster's
+            create(db)  # for the roles, which no backup has: they are the cluster's
             db.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     with file.open("rb") as source:
         inside = Place(place.other(new), place.programs)
@@ -170,9 +170,9 @@ def _fill(place: Place, new: str, file: Path) -> None:
 
 
 def _bring_up(conninfo: str, entries: list[Entry]) -> None:
-    """Bring the schema up to date, and withdraw again what was."""
+    """Withdraw again what was."""
     with psycopg.connect(conninfo, autocommit=True, row_factory=tuple_row) as db:
-        migrate(db)
+        create(db)
         # Clients ask for what is newer than the last number that they have seen, which may be of after the backup.
         db.execute(
             "SELECT setval('rewrite_numbers', greatest(extract(epoch FROM now())::bigint, last_value + 1))"

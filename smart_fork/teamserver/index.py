@@ -29,10 +29,12 @@ from smart_fork.sharing.wire import Vectors
 from smart_fork.teamserver import segments, sessions, trust
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.search_schema import INDEXER
 
 if TYPE_CHECKING:
     from indexer.light import LightEmbedder
+
+#: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
+INDEXER = -1
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The database that a server uses: its own, or one that somebody else runs; with its tables up to date."""
+"""The database that a server uses: its own, or one that somebody else runs; with its tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.teamserver.cluster import APP, DATABASE, JOBS, OWNER, Account, Cluster, Programs, programs
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.schema import make_database, migrate
+from smart_fork.teamserver.schema import create, make_database
 
 #: The oldest PostgreSQL that has what is needed.
 OLDEST = 160_000
@@ -44,7 +44,7 @@ def embedded(folder: Path, account: Account, connections: int, found: Programs |
     settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
     with Cluster(folder, account, found or programs(), settings).running() as cluster:
         make_database(cluster.conninfo(OWNER, "postgres"), DATABASE)
-        up_to_date(cluster.conninfo(OWNER))
+        with_tables(cluster.conninfo(OWNER))
         yield cluster
 
 
@@ -59,12 +59,12 @@ def elsewhere(dsn: str) -> Roles:
     Raises:
         ProgramFailed: It cannot be reached, or is too old.
     """
-    up_to_date(dsn)
+    with_tables(dsn)
     return Roles(dsn, dsn, dsn)
 
 
-def up_to_date(conninfo: str) -> list[str]:
-    """Bring the tables up to date; several servers that begin at the same time wait for each other.
+def with_tables(conninfo: str) -> None:
+    """Make the tables where there are none; several servers that begin at the same time wait for each other.
 
     Raises:
         ProgramFailed: The database cannot be reached, is too old, or its user may not make tables.
@@ -72,12 +72,12 @@ def up_to_date(conninfo: str) -> list[str]:
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
             _fits(db)
-            return migrate(db)
+            create(db)
     except psycopg.errors.InsufficientPrivilege as error:
         if "extension" in str(error):
             raise ProgramFailed(f"{_called(conninfo)} has no pgvector yet: {_told(error)}", _EXTENSION) from error
         raise ProgramFailed(
-            f"The tables cannot be updated: {_told(error)}",
+            f"The tables cannot be made: {_told(error)}",
             "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
         ) from error
     except psycopg.OperationalError as error:

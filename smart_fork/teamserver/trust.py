@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any
-
-import psycopg
 
 from smart_fork.teamserver.database import Connection
 
@@ -24,26 +21,6 @@ CHECKED, KNOWN_AFTER, ONE_IN = 2, 16, 64
 JOB = "doubt"
 
 _chance = SystemRandom()
-
-
-def m012_trust(db: psycopg.Connection[Any]) -> None:
-    """Who has sent vectors that were the same as those made here, and who has not."""
-    db.execute(
-        """
-        CREATE TABLE trust(
-            user_id bigint PRIMARY KEY REFERENCES users(id),
-            compared bigint NOT NULL, lied_at timestamptz
-        );
-        GRANT SELECT, INSERT, UPDATE ON trust TO smartfork_app;
-
-        CREATE FUNCTION doubt(person bigint) RETURNS void LANGUAGE sql SECURITY DEFINER
-        SET search_path = public, pg_temp AS $$
-            INSERT INTO jobs(project_id, kind, session_id, revision)
-            SELECT s.project_id, 'doubt', s.id, s.revision FROM sessions s
-            WHERE asking() = -1 AND s.owner_id = person AND s.deleted_at IS NULL
-        $$;
-        """
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from indexer.lost_logs import erase_owed
 from indexer.markdown import export_path
 from indexer.masking import Masked
 from indexer.paths import index_db, state_home
-from indexer.store import erasure, schema, soundness
+from indexer.store import erasure, soundness
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
@@ -211,26 +211,6 @@ def test_a_vector_goes_with_its_passage(store):
     run(store, embedder)
 
     assert vector not in everything()
-
-
-def test_an_index_that_was_made_before_is_erased_once(store, monkeypatch):
-    crowd()
-    claude_log(ONE, "/work/a", f"the key is {SECRET}", "fine")
-    run(store)
-    monkeypatch.setattr(erasure, "owe", lambda db: None)
-    store.forget_session("claude", ONE)
-    schema.m004_nothing_deleted_is_left(store.db)
-    store.close()
-    (claude_home() / "projects" / slug("/work/a") / f"{ONE}.jsonl").unlink()
-    for path in (state_home() / "index").rglob(f"{ONE}*"):
-        path.unlink()
-    assert GONE in everything()
-    again = SqliteStore(index_db())
-    run(again)
-
-    assert not again.owes_erasing()
-    assert GONE not in everything()
-    again.close()
 
 
 def test_a_new_index_owes_nothing(store):

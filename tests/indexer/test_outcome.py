@@ -9,8 +9,6 @@ import pytest
 
 from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files, outcome_of
 from indexer.pipeline import document_of
-from indexer.store import schema
-from indexer.store.schema import MIGRATIONS
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents import READERS
@@ -217,23 +215,6 @@ class TestInTheIndex:
         store.db.execute("UPDATE sessions SET outcome = 'nonsense'")
 
         assert store.session("claude", "s1").outcome is Outcome.UNKNOWN
-
-    def test_an_older_index_knows_of_no_outcome_until_its_logs_are_read_again(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:4])
-        older = SqliteStore(tmp_path / "older.db")
-        older.db.execute("INSERT INTO projects VALUES(1, '/shop', '/shop')")
-        older.db.execute("INSERT INTO parts VALUES(1, 1, 'claude', 0)")
-        texts = ", ".join(["''"] * 11)
-        older.db.execute(f"INSERT INTO sessions VALUES(1, 'claude', 's1', 1, {texts}, 'r', 1, 1, 1, 0, '', -1)")
-        older.close()
-        monkeypatch.undo()
-
-        store = SqliteStore(tmp_path / "older.db")
-
-        assert store.session("claude", "s1").outcome is Outcome.UNKNOWN
-        assert store.edits([1]) == {}
-        assert store.db.pragma("user_version") == len(MIGRATIONS)
-        store.close()
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

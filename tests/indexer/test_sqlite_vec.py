@@ -1,29 +1,24 @@
-"""sqlite-vec where it cannot be loaded, where its tables are damaged, and where vectors come from an older index."""
+"""sqlite-vec where it cannot be loaded, and where its tables are damaged."""
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import apsw
-import numpy as np
 import pytest
 
 import indexer
 from indexer.failures import is_damage
-from indexer.freshness import complete
 from indexer.paths import index_db
-from indexer.store import extension, groups, schema
+from indexer.store import extension, groups
 from indexer.store.base import Scope
 from indexer.store.queries import StoreReading
-from indexer.store.schema import immediate
 from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
-from tests.indexer.written import HashEmbedder, claude_log, content, save, session_of, stored_vectors, vector_of
+from tests.indexer.written import save, session_of, stored_vectors, vector_of
 
 ROOT = Path(indexer.__file__).parent.parent
 
@@ -239,161 +234,3 @@ def test_what_goes_wrong_without_damage_is_not_taken_for_it(store):
     embed(store)
     with pytest.raises(apsw.SQLError), groups.telling_damage(store.db):
         store.db.execute("SELECT * FROM nowhere")
-
-
-# -- an index that has its vectors in blocks
-
-
-def as_before(dimensions: int = 16, block: int = 100) -> dict[int, np.ndarray]:
-    """Make the index one of the version before: vectors in blocks, each with the length of its steps; them by chunk."""
-    with closing(SqliteStore(index_db())) as store:
-        given = {chunk: np.frombuffer(code, np.int8).astype(np.float32) for chunk, code in stored_vectors(store.db)}
-        parts = dict(store.db.execute("SELECT id, part FROM chunks").fetchall())
-        record = np.dtype([("chunk", "<i8"), ("step", "<f4"), ("values", "i1", (dimensions,))])
-        with immediate(store.db):
-            store.db.execute("DROP TABLE vectors; DROP INDEX chunks_embedded; UPDATE chunks SET block = 0")
-            store.db.execute(
-                "CREATE TABLE vector_blocks(id INTEGER PRIMARY KEY, part INTEGER NOT NULL, records BLOB NOT NULL)"
-            )
-            store.db.execute("CREATE INDEX vector_blocks_part ON vector_blocks(part)")
-            for part in sorted(set(parts.values())):
-                chunks = sorted(chunk for chunk in given if parts[chunk] == part)
-                for start in range(0, len(chunks), block):
-                    some = chunks[start : start + block]
-                    records = np.zeros(len(some), record)
-                    records["chunk"] = some
-                    for row, chunk in enumerate(some):
-                        steps = np.rint(given[chunk] * 127 / np.abs(given[chunk]).max())
-                        records[row]["step"], records[row]["values"] = 1 / np.linalg.norm(steps), steps
-                    store.db.execute("INSERT INTO vector_blocks(part, records) VALUES(?, ?)", (part, records.tobytes()))
-                    number = store.db.last_insert_rowid()
-                    store.db.executemany(
-                        "UPDATE chunks SET block = ? WHERE id = ?", [(number, chunk) for chunk in some]
-                    )
-            store.db.execute("ALTER TABLE sessions DROP COLUMN also_called")  # what came later
-            store.db.execute(
-                f"PRAGMA user_version = {schema.MIGRATIONS.index(schema.m007_sqlite_vec_keeps_the_vectors)}"
-            )
-    return given
-
-
-def filled(sessions: int = 300) -> None:
-    with closing(SqliteStore(index_db())) as store:
-        store.use_model("m", 16)
-        for number in range(sessions):
-            save(
-                store,
-                session_of(f"text {number}", session_id=f"s{number}", root_id=f"r{number}", cwd=f"/p{number % 3}"),
-            )
-        embed(store)
-
-
-def directions(store) -> dict[int, np.ndarray]:
-    codes = {chunk: np.frombuffer(code, np.int8).astype(np.float32) for chunk, code in stored_vectors(store.db)}
-    return {chunk: code / np.linalg.norm(code) for chunk, code in codes.items()}
-
-
-def all_moved(given) -> bool:
-    with closing(SqliteStore(index_db())) as store:
-        assert [] == list(groups.faults(store.db))
-        assert not groups.in_blocks(store.db)
-        assert ([], len(given)) == (store.waiting((), 9), store.counts().embedded)
-        moved = directions(store)
-    return moved.keys() == given.keys() and all(
-        moved[chunk] @ vector / np.linalg.norm(vector) > 0.999 for chunk, vector in given.items()
-    )
-
-
-def test_vectors_in_blocks_are_moved(monkeypatch):
-    filled()
-    given = as_before()
-
-    assert all_moved(given)
-
-
-def test_of_a_block_only_what_a_passage_has_is_moved():
-    filled(10)
-    given = as_before()
-    with closing(apsw.Connection(str(index_db()))) as db:
-        db.execute("UPDATE chunks SET block = 0 WHERE id = 3; UPDATE chunks SET part = 2 WHERE id = 4")
-    with closing(SqliteStore(index_db())) as store:
-        assert given.keys() - {3, 4} <= directions(store).keys()
-        assert 3 not in directions(store)
-
-
-def test_until_it_can_be_loaded_blocks_stay_and_what_is_forgotten_goes_from_them(absent):
-    filled(30)
-    as_before(block=5)
-    with absent(), closing(SqliteStore(index_db())) as without:
-        assert groups.in_blocks(without.db)
-        assert 30 == without.counts().embedded
-        assert without.forget_session("claude", "s0")
-        assert without.erase()
-        assert (29, 25) == (without.counts().chunks, without.counts().embedded)
-    with closing(SqliteStore(index_db())) as store:
-        assert 25 == store.counts().embedded == len(stored_vectors(store.db))
-        assert [] == list(groups.faults(store.db))
-        embed(store)
-        assert 29 == store.counts().embedded
-
-
-MOVE = """
-import os, signal, sys
-from indexer.paths import index_db
-from indexer.store import vectors
-from indexer.store.sqlite import SqliteStore
-moments, last = 0, int(sys.argv[1])
-real = vectors.append
-def append(db, part, given):
-    global moments
-    for chunk, vector in given.items():
-        moments += 1
-        if moments == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        real(db, part, {chunk: vector})
-vectors.append = append
-SqliteStore(index_db()).close()
-print(moments)
-"""
-
-
-@pytest.mark.parametrize("last", [1, 150, 300])
-def test_a_kill_in_the_middle_of_moving_loses_nothing(last):
-    filled()
-    given = as_before()
-    run = [sys.executable, "-c", MOVE]
-    killed = subprocess.run([*run, str(last)], cwd=ROOT, capture_output=True, check=False)
-    assert -signal.SIGKILL == killed.returncode, killed.stderr
-    with closing(apsw.Connection(str(index_db()))) as db:
-        assert 3 == db.execute("SELECT count(*) FROM vector_blocks").get
-
-    assert all_moved(given)
-
-
-def test_two_that_open_an_older_index_at_once_move_it_once():
-    filled(60)
-    given = as_before(block=7)
-    run = [sys.executable, "-c", MOVE, "-1"]
-    both = [subprocess.Popen(run, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    moved = sorted(int(one.communicate()[0]) for one in both)
-
-    assert [0, 0] == [one.returncode for one in both]
-    assert [0, 60] == moved
-    assert all_moved(given)
-
-
-def test_an_older_index_is_completed_as_one_that_was_always_new(monkeypatch, tmp_path):
-    logs = [
-        claude_log(f"{n:08}-1111-4111-8111-111111111111", "/work/a", f"question {n}", "an answer") for n in range(9)
-    ]
-    with closing(SqliteStore(index_db())) as store:
-        complete(store, READERS, HashEmbedder(), patience=0)
-    expected = content(index_db())
-    as_before()
-    with closing(SqliteStore(index_db())) as store:
-        complete(store, READERS, HashEmbedder(), patience=0)
-    actual = content(index_db())
-
-    assert len(logs) == len(expected["sessions"])
-    assert expected.pop("vectors").keys() == actual.pop("vectors").keys()
-    assert expected == actual

@@ -5,7 +5,7 @@ import pytest
 
 from indexer.store import schema
 from indexer.store.base import Scope
-from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
+from indexer.store.schema import FORM, NewerIndexError, immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
 from smart_fork.agents import READERS
@@ -49,95 +49,25 @@ def test_an_index_is_private(store):
     assert {"index.db": 0o600, "index.db-wal": 0o600, "index.db-shm": 0o600} == modes
 
 
-def later(db):
-    db.execute("ALTER TABLE sessions ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'")
-
-
-def test_the_original_form_and_an_empty_file_end_in_the_same_form(tmp_path, monkeypatch):
-    old = SqliteStore(tmp_path / "old.db")
-    save(old, session_of("keep this"))
-    old.close()
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, later))
-    old, new = SqliteStore(tmp_path / "old.db"), SqliteStore(tmp_path / "new.db")
-
-    assert tables(old.db) == tables(new.db)
-    assert [("s1", "calm")] == old.db.execute("SELECT session_id, mood FROM sessions").fetchall()
-    assert (1, 1) == found(old, "keep")
-    old.close()
-    new.close()
-
-
-def test_of_an_index_of_the_first_form_the_words_stay_and_the_vectors_are_made_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
-    SqliteStore(tmp_path / "index.db").close()
-    old = apsw.Connection(str(tmp_path / "index.db"))
-    old.execute(
-        "INSERT INTO meta VALUES('model', 'm'), ('dimensions', '16'); INSERT INTO projects VALUES(1, '/p', '/p');"
-        "INSERT INTO parts VALUES(1, 1, 'claude', 0); INSERT INTO chunks VALUES(7, 1, x'00', 'keep this', 1);"
-        "INSERT INTO chunk_words(rowid, part, text) VALUES(7, 'p1', 'keep this')"
-    )
-    old.close()
-    monkeypatch.undo()
-    store = SqliteStore(tmp_path / "index.db")
-
-    assert [7] == [hit.row for hit in store.match_words("chunks", ["keep"], everything(store), 9)]
-    assert ("", [], 0, 1) == (
-        store.meta("model"), store.similarities([vector_of("x").tobytes()], everything(store)).best(9),
-        store.counts().embedded, store.counts().chunks,
-    )  # fmt: skip
-    store.use_model("m", 16)
-    assert (1, [7]) == (
-        embed(store),
-        [hit.row for hit in store.similarities([vector_of("x").tobytes()], everything(store)).best(9)],
-    )
-    store.close()
-
-
-def test_of_an_index_that_knew_no_lines_nothing_is_lost_and_no_lines_are_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:4])
-    SqliteStore(tmp_path / "index.db").close()
-    old = apsw.Connection(str(tmp_path / "index.db"))
-    old.execute(
-        "INSERT INTO projects VALUES(1, '/p', '/p'); INSERT INTO parts VALUES(1, 1, 'claude', 0);"
-        "INSERT INTO sessions SELECT 1, 'claude', 's1', 1, '', '', '', '', '', 'a title', '', '', '', 'person', NULL, 'r', "
-        "2, 1, 10, 0, '', -1; INSERT INTO chunks VALUES(7, 1, x'00', 'keep this', 0);"
-        "INSERT INTO placements VALUES(1, 0, 7, 0, 'm0', 'user', 0, NULL, 10)"
-    )
-    old.close()
-    monkeypatch.undo()
-    store = SqliteStore(tmp_path / "index.db")
-    (place,) = store.placements_of(1)
-
-    assert ("m0", {7: "keep this"}, None) == (place.message_id, store.texts([7]), store.lines(place))
-    assert ["a title"] == [row.title for row in store.find_sessions("s1")]
-    store.close()
-
-
-def test_a_step_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
-    SqliteStore(tmp_path / "index.db").close()
-
-    def broken(db):
-        db.execute("CREATE TABLE half(x); INSERT INTO half VALUES(1)")
-        raise RuntimeError("power cut")
-
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, later, broken))
-    with pytest.raises(RuntimeError, match="power cut"):
+def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "_TABLES", "CREATE TABLE half(x); INSERT INTO half VALUES(1); CREATE nonsense")
+    with pytest.raises(apsw.SQLError):
         SqliteStore(tmp_path / "index.db")
     monkeypatch.undo()
     store = SqliteStore(tmp_path / "index.db")
 
-    assert (len(MIGRATIONS),) == store.db.execute("PRAGMA user_version").fetchone()
+    assert (FORM,) == store.db.execute("PRAGMA user_version").fetchone()
     assert not {"half"} & {name for _, name, _ in tables(store.db)}
-    assert "mood" not in str(tables(store.db))
     store.close()
 
 
-def test_an_index_of_a_newer_form_is_refused(tmp_path):
+@pytest.mark.parametrize("form", [FORM - 1, FORM + 1])
+def test_an_index_of_another_form_is_refused(tmp_path, form):
     store = SqliteStore(tmp_path / "index.db")
-    store.db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    store.db.execute(f"PRAGMA user_version = {form}")
     store.close()
 
-    with pytest.raises(NewerIndexError, match="newer smart-fork"):
+    with pytest.raises(NewerIndexError, match="another version of smart-fork"):
         SqliteStore(tmp_path / "index.db")
 
 
@@ -154,7 +84,6 @@ def test_a_commit_that_fails_leaves_no_open_transaction(store):
         store.db.execute("INSERT INTO child VALUES(99)")
 
     assert save(store, session_of("hi"))
-    migrate(store.db)
 
 
 # -- sessions

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork import registry_schema as schema
-from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.errors import NotFound, RegistryUnavailable, SmartForkError, Usage
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION
 
@@ -214,51 +214,25 @@ def test_staged_copies_are_remembered(registry):
     assert [] == registry.staged_copies(SESSION)
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(home, monkeypatch):
+def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(home, monkeypatch):
     """R-012."""
-    with Registry() as registry:
-        add(registry)
-
-    def broken(db: apsw.Connection) -> None:
-        db.execute("ALTER TABLE workers ADD COLUMN half")
-        raise RuntimeError("stop")
-
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
-    with pytest.raises(RuntimeError):
+    monkeypatch.setattr(schema, "_TABLES", "CREATE TABLE half (x); CREATE nonsense")
+    with pytest.raises(RegistryUnavailable):
         Registry()
     monkeypatch.undo()
     monkeypatch.setenv("SMART_FORK_HOME", str(home / ".smart-fork"))
 
     with Registry() as again:
-        assert 1 == len(again.workers())
-        assert len(schema.MIGRATIONS) == again._db.pragma("user_version")
-        assert "half" not in [row[1] for row in again._db.execute("PRAGMA table_info(workers)")]
+        assert [] == again.workers()
+        assert [] == again._db.execute("SELECT name FROM sqlite_schema WHERE name = 'half'").fetchall()
 
 
-def test_a_database_of_the_first_version_is_brought_up_to_date(home):
-    """R-012: what is in it stays, and twice is once."""
-    path = home / ".smart-fork" / "workers.db"
-    path.parent.mkdir(parents=True)
-    old = apsw.Connection(str(path))
-    schema.MIGRATIONS[0](old)
-    old.execute("PRAGMA user_version = 1")
-    old.execute(
-        "INSERT INTO workers (id, agent, name, source_session_id, place, cwd, prompt, state, started_at)"
-        " VALUES ('claude-1', 'claude', 'one', 'x', 'tmux', '/', '', 'running', '2025-01-01T00:00:00.000Z')"
-    )
-    old.close()
-
-    for _ in range(2):
-        with Registry() as registry:
-            (worker,) = registry.workers()
-            assert ("claude-1", "fork", "", None) == (worker.id, worker.kind, worker.status, worker.worktree)
-
-
-def test_a_database_of_a_newer_version_is_not_touched(home):
+@pytest.mark.parametrize("form", [1, 99])
+def test_a_database_of_another_version_is_not_touched(home, form):
     with Registry() as registry:
-        registry._db.execute("PRAGMA user_version = 99")
+        registry._db.execute(f"PRAGMA user_version = {form}")
 
-    with pytest.raises(SmartForkError, match="newer version"):
+    with pytest.raises(SmartForkError, match="another version"):
         Registry()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.teamserver.cluster import APP, OWNER, Account, Cluster, Programs, programs
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.schema import make_database, migrate
+from smart_fork.teamserver.schema import create, make_database
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team
 
@@ -105,7 +105,7 @@ def base(database) -> str:
     """The name of a database with all tables, for all tests: each has projects and users of its own."""
     make_database(database.conninfo(OWNER, "postgres"), "team")
     with psycopg.connect(database.conninfo(OWNER, "team"), autocommit=True) as db:
-        migrate(db)
+        create(db)
     return "team"
 
 

@@ -17,7 +17,7 @@ from smart_fork.teamserver.backup import STEPS, Place, backup, restore
 from smart_fork.teamserver.cluster import APP, OWNER
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.journal import Journal
-from smart_fork.teamserver.schema import make_database, migrate
+from smart_fork.teamserver.schema import create, make_database
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_rewrite import edits_of
 
@@ -52,7 +52,7 @@ class Kept:
             db.execute("DROP DATABASE IF EXISTS kept WITH (FORCE)")
         make_database(self._owner, self.name)
         with psycopg.connect(self.place.conninfo, autocommit=True) as db:
-            migrate(db)
+            create(db)
 
     def __enter__(self):
         self._pool = Database(self._app, connections=2).__enter__()

@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.teamserver.cluster import APP, OWNER
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.schema import make_database, migrate
+from smart_fork.teamserver.schema import create, make_database
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, session_of
@@ -62,7 +62,7 @@ def small(database, account, open_folder):
             db.execute("CREATE DATABASE small_team TABLESPACE small")
             make_database(database.conninfo(OWNER, "postgres"), "small_team")
             with psycopg.connect(database.conninfo(OWNER, "small_team"), autocommit=True) as owned:
-                migrate(owned)
+                create(owned)
                 with Database(database.conninfo(APP, "small_team")) as pool:
                     yield folder, Team(pool, owned)
             db.execute("DROP DATABASE small_team WITH (FORCE)")

@@ -18,10 +18,10 @@ from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
 from smart_fork.teamserver.question import _speaking, answer
-from smart_fork.teamserver.schema import PARTITIONED
 from smart_fork.teamserver.worker import KINDS
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.teamserver.team import new_id
+from tests.smart_fork.teamserver.test_schema import PARTITIONED
 
 MODEL = LightEmbedder()
 SPACE = space_of(MODEL.model, MODEL.dimensions)

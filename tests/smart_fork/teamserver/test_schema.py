@@ -11,9 +11,27 @@ import pytest
 
 import smart_fork.teamserver
 from smart_fork.errors import SmartForkError
+from smart_fork.teamserver import schema
 from smart_fork.teamserver.cluster import OWNER
-from smart_fork.teamserver.schema import MIGRATIONS, PARTITIONED, PARTITIONS, make_database, migrate
+from smart_fork.teamserver.schema import FORM, create, make_database
 
+#: What is partitioned by project, and how often.
+PARTITIONS = 16
+PARTITIONED = (
+    "sessions",
+    "session_segments",
+    "segments",
+    "uploads",
+    "chunks",
+    "vectors",
+    "placements",
+    "session_words",
+    "lexemes",
+    "rewrites",
+    "tombstones",
+    "pulls",
+    "offers",
+)
 ROOM = Path(smart_fork.teamserver.__file__).parent
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|MERGE|COPY|LOCK|TRUNCATE)\b")
 NAMED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|COPY|TABLE|USING)\s+({'|'.join(PARTITIONED)})\b", re.IGNORECASE)
@@ -91,7 +109,7 @@ def test_the_servers_role_owns_nothing_and_goes_around_no_rule(owned):
         "CREATE TABLE mine(x int)",
         "DROP TABLE users",
         "DELETE FROM users",
-        "UPDATE migrations SET number = 0",
+        "UPDATE form SET number = 0",
         "SELECT * FROM sessions_3",
         "COPY users TO PROGRAM 'id'",
         "SELECT pg_read_file('/etc/passwd')",
@@ -103,27 +121,30 @@ def test_the_servers_role_may_not(app, statement):
         app.execute(statement)
 
 
-def test_migrating_again_changes_nothing(owned):
-    assert [] == migrate(owned)
-    names = [name for (name,) in owned.execute("SELECT name FROM migrations ORDER BY number")]
-    assert [step.__name__ for step in MIGRATIONS] == names
+def test_tables_are_made_once(owned):
+    create(owned)
+    assert [(FORM,)] == owned.execute("SELECT number FROM form").fetchall()
 
 
-def test_a_step_that_fails_leaves_nothing_and_is_run_again(owned):
-    def m006_half(db):
-        db.execute("CREATE TABLE half(x int)")
-        db.execute("SELECT 1 / 0")
+def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(database, monkeypatch, tmp_path):
+    make_database(database.conninfo(OWNER, "postgres"), "half")
+    broken = tmp_path / "schema.sql"
+    broken.write_bytes(schema._TABLES.read_bytes() + b"\nSELECT 1 / 0;")
+    with psycopg.connect(database.conninfo(OWNER, "half"), autocommit=True) as db:
+        monkeypatch.setattr(schema, "_TABLES", broken)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            create(db)
+        assert (None,) == db.execute("SELECT to_regclass('form')").fetchone()
+        monkeypatch.undo()
+        create(db)
+        assert [(FORM,)] == db.execute("SELECT number FROM form").fetchall()
 
-    with pytest.raises(psycopg.errors.DivisionByZero):
-        migrate(owned, [*MIGRATIONS, m006_half])
 
-    assert (None,) == owned.execute("SELECT to_regclass('half')").fetchone()
-    assert [] == migrate(owned)
-
-
-def test_a_database_of_a_newer_version_is_refused(owned):
-    with pytest.raises(SmartForkError, match="A newer version of smart-fork has made this database"):
-        migrate(owned, MIGRATIONS[:-1])
+@pytest.mark.parametrize("form", [FORM - 1, FORM + 1])
+def test_a_database_of_another_version_is_refused(owned, monkeypatch, form):
+    monkeypatch.setattr(schema, "FORM", form)
+    with pytest.raises(SmartForkError, match="Another version of smart-fork has made this database"):
+        create(owned)
 
 
 def test_a_database_is_made_once(database, base):

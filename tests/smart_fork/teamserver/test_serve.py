@@ -391,8 +391,8 @@ def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, bas
     assert dsn == roles[0].app == roles[1].jobs
 
 
-def test_who_owns_no_table_serves_a_database_that_is_up_to_date(database, base):
-    assert [] == tables.up_to_date(database.conninfo(database=base))
+def test_who_owns_no_table_serves_a_database_that_has_them(database, base):
+    tables.with_tables(database.conninfo(database=base))
 
 
 def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
@@ -401,8 +401,8 @@ def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
         contextlib.suppress(psycopg.errors.DuplicateDatabase),
     ):
         db.execute("CREATE DATABASE empty")
-    with pytest.raises(ProgramFailed, match="cannot be updated") as failed:
-        tables.up_to_date(database.conninfo("smartfork_app", "empty"))
+    with pytest.raises(ProgramFailed, match="cannot be made") as failed:
+        tables.with_tables(database.conninfo("smartfork_app", "empty"))
 
     assert "CREATEROLE" in failed.value.hint
 

@@ -14,7 +14,7 @@ from smart_fork.teamserver.__main__ import Options, serve
 from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import OWNER
 from smart_fork.teamserver.schema import make_database
-from smart_fork.teamserver.tables import _fits, at_hand, up_to_date
+from smart_fork.teamserver.tables import _fits, at_hand, with_tables
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_an_owner_who_may_not_make_the_extension_is_told_the_statement(database,
         db.execute("CREATE ROLE forks LOGIN CREATEROLE")
         db.execute("CREATE DATABASE forks OWNER forks")
     with pytest.raises(ProgramFailed, match="forks has no pgvector yet") as refused:
-        up_to_date(database.conninfo("forks", "forks"))
+        with_tables(database.conninfo("forks", "forks"))
 
     assert "CREATE EXTENSION vector" in refused.value.hint
     assert "CREATEROLE" not in refused.value.hint
@@ -86,7 +86,7 @@ def test_root_with_a_database_elsewhere_is_told_of_the_server_and_not_of_postgre
 
 def test_a_database_that_cannot_be_reached_is_told_how_its_address_is_written():
     with pytest.raises(SmartForkError, match="cannot be reached") as refused:
-        up_to_date("postgresql://127.0.0.1:1/forks")
+        with_tables("postgresql://127.0.0.1:1/forks")
 
     assert "postgresql://USER@HOST/DATABASE" in refused.value.hint
 
