@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -40,18 +41,13 @@ def end(state: Path) -> None:
 
 def shorten(crash_log: Path) -> None:
     """Keep only the end of a log that launchd or systemd appends to: it stays the file that they hold open."""
-    try:
-        with crash_log.open("r+b") as file:
-            size = file.seek(0, 2)
-            if size <= 10 * KEPT_BYTES:
-                return
-            file.seek(size - KEPT_BYTES)
-            kept = file.read()
+    with suppress(FileNotFoundError), crash_log.open("r+b") as file:
+        if file.seek(0, 2) > 10 * KEPT_BYTES:
+            file.seek(-KEPT_BYTES, 2)
+            kept = file.read().partition(b"\n")[2]
             file.seek(0)
             file.truncate()
-            file.write(kept[kept.find(b"\n") + 1 :])
-    except FileNotFoundError:
-        return
+            file.write(kept)
 
 
 def _starts(state: Path) -> list[float]:

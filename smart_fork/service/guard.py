@@ -32,10 +32,9 @@ MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096
 MAX_LENGTH_DIGITS = 20
 #: A client has so long to send its request.
 BODY_SECONDS = 10.0
-#: Wrong tokens: so many at once, and so many a second. Requests with the right one are far more than that.
+#: Wrong tokens: so many at once, and so many a second.
 WRONG_BURST, WRONG_RATE = 20.0, 1.0
-BURST, RATE = 2_000.0, 1_000.0
-#: The same for whoever has no token, counted apart: nobody can be kept out by strangers.
+#: The same for requests without the token. Those with it have no limit.
 STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
 #: Refusals that are logged: what somebody without the token does must not push out what the log is for.
 LOGGED_BURST, LOGGED_RATE = 50.0, 0.1
@@ -110,7 +109,6 @@ class Guard:
         self._doors = doors
         self._cookies = cookies
         self._stranger = stranger
-        self._known = Bucket(BURST, RATE)
         self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
         self._logged = Bucket(LOGGED_BURST, LOGGED_RATE)
@@ -164,7 +162,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Headers, peer: Peer, key: Key) -> tuple[int, str] | None:
         path = scope["path"]
-        if path not in self._doors.always and not (self._strangers if key is Key.NONE else self._known).take():
+        if key is Key.NONE and path not in self._doors.always and not self._strangers.take():
             return 429, "too many requests"
         # A browser that reaches our socket, as over ssh, names another host.
         if (headers.get("host") or "").lower() not in ((SERVICE,) if peer.local else self._hosts):

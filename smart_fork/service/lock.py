@@ -26,7 +26,7 @@ def hold() -> bool:
     descriptor = os.open(_file(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # as POSIX lets a system choose
         os.close(descriptor)
         return False
     _held = descriptor

@@ -32,10 +32,11 @@ def stop() -> bool:
 
 
 def _end(process: int) -> None:
+    if not process:
+        raise ProgramFailed("The service runs in another container or on another machine", "Stop it there.")
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, FORCE_SECONDS)):
         try:
-            if process > 0:
-                os.kill(process, number)
+            os.kill(process, number)
         except ProcessLookupError:
             pass
         except PermissionError as error:
@@ -45,4 +46,4 @@ def _end(process: int) -> None:
             if holder() != process:
                 return
             time.sleep(LOOK_SECONDS)
-    raise ProgramFailed(f"Process {process} does not end" if process else "The service runs on another machine")
+    raise ProgramFailed(f"Process {process} does not end")

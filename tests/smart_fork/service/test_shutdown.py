@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.errors import ProgramFailed
 from smart_fork.service import lock, shutdown
 from smart_fork.service.address import Address, announced, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -94,6 +95,14 @@ def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(serv
     assert -15 == own.wait(120)
     assert not shutdown.stop()
     assert other.poll() is None
+
+
+def test_one_that_only_another_container_sees_is_not_ended(home, monkeypatch):
+    """The system gives no number for its process."""
+    monkeypatch.setattr(shutdown, "holder", lambda: 0)
+
+    with pytest.raises(ProgramFailed, match="another container"):
+        shutdown.stop()
 
 
 def test_a_home_has_one_service_at_a_time(serving):
