@@ -52,7 +52,7 @@ class IndexOverview(Value):
 
 @record
 class ServiceOverview(Value):
-    """The service, with what it says of itself, or the `error` why it does not; where none runs, nothing but `hint`."""
+    """The service with its own status, or with an `error` if it does not answer. Without a service only `hint`."""
 
     running: bool
     hint: str = rare("")
@@ -64,7 +64,7 @@ class ServiceOverview(Value):
     memory_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values: what the service says stands among what is known of it."""
+        """Return JSON values, with the service's own status among them."""
         told = super().as_json()
         said, memory = told.pop("status", None), told.pop("memory_bytes")
         return told if said is None else {**told, **said, "memory_bytes": memory}

@@ -1,4 +1,4 @@
-"""Where the service listens."""
+"""The address of the running service."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Address:
 
     @property
     def url(self) -> str:
-        """Its root."""
+        """Its root URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
 
 def publish(address: Address) -> None:
-    """Say where the service listens."""
+    """Write the address for other programs."""
     from indexer.files import replace_file
 
     private_dir(state_home())
@@ -52,7 +52,7 @@ def publish(address: Address) -> None:
 
 
 def withdraw() -> None:
-    """Take that back. No service of this home may run beside this process."""
+    """Remove the written address and the socket. Call it only while no other process runs this home's service."""
     if (address := announced()) is not None:
         _file().unlink(missing_ok=True)
         if address.socket:
@@ -68,7 +68,7 @@ def remove_socket(path: Path) -> None:
 
 
 def announced() -> Address | None:
-    """Where a service said that it listens; it may have died since."""
+    """Return the written address. Its service may have died since."""
     try:
         given: dict[str, Any] = orjson.loads(_file().read_bytes())
         address = Address(**given)
@@ -81,7 +81,7 @@ def announced() -> Address | None:
 def wanted_port(
     env: Mapping[str, str], installed: int | None = None, state: Path | None = None, otherwise: int = PORT
 ) -> int:
-    """The port where no option names one: what `env` says, else what is installed, else what was kept, else 8766.
+    """Return the port: from `env`, else the installed one, else the kept one, else 8766.
 
     It is chosen once: clients' settings name it, so that it must stay the same.
     """
@@ -94,7 +94,7 @@ def wanted_port(
 
 
 def keep_port(port: int, state: Path | None = None) -> None:
-    """Choose `port` for every later start."""
+    """Keep `port` for every later start."""
     from indexer.files import replace_file
 
     replace_file(private_dir(state or state_home()) / "service-port", [str(port).encode()])

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: embed a prompt, answer a question, say how indexing goes and what it will become."""
+    """What the routes call: the model, a test question, the state of indexing, and the pending version."""
 
     embedder: Embedder
     question: Callable[[], object]
@@ -62,7 +62,7 @@ class Work:
 def application(
     mcp: MCPServer[Any], work: Work, page: views.Page
 ) -> tuple[Starlette, Doors]:  # fmt: skip
-    """The application, without the guard that it needs, and what that has to know."""
+    """Return the application and, for the guard around it, which routes are open to whom."""
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -133,7 +133,7 @@ def _problem(question: Callable[[], object]) -> str | None:
 
 
 def _how(indexing: Mapping[str, object]) -> str:
-    """In one word how indexing goes; what is wrong with it is for those who have the token."""
+    """Return the state of indexing in one word."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
     return "failing" if indexing.get("failing") else "ok"

@@ -1,4 +1,4 @@
-"""One connection to the service: whoever holds it must not keep those out who have the token.
+"""One connection to the service. Clients without the token must not keep others out.
 
 uvicorn waits for ever for the head of a request, and counts connections that wait among those that are too many.
 """
@@ -27,7 +27,7 @@ PEER = "smart_fork.peer"
 
 @dataclass(slots=True)
 class Peer:
-    """The other end. `known` once it had the token, or the cookie of a browser that was let in.
+    """The other end. It is `known` once it has sent the token or the cookie of a browser that has signed in.
 
     `local` is a process of the same user on our socket: it needs neither.
     """
@@ -38,7 +38,7 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """uvicorn's own, closed where no request comes."""
+    """uvicorn's connection, closed if no request comes."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -49,7 +49,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is open and no request is being answered."""
+        """Whether it is open and answers no request."""
         request: RequestResponseCycle | None = self.cycle  # none before the first
         return not self.transport.is_closing() and (request is None or request.response_complete)
 
@@ -85,13 +85,13 @@ class Connection(H11Protocol):
             self._answering()
 
     def on_response_complete(self) -> None:
-        """The next request is waited for, or has come already."""
+        """Wait for the next request, unless it has come already."""
         super().on_response_complete()
         if self.waits:
             self._wait()
 
     def give_up(self) -> None:
-        """Close it: immediately if it is a stranger's, else if it still waits."""
+        """Close it: a known one only while it waits."""
         if not self.peer.known:
             self._cut()
         elif self.waits:
@@ -103,7 +103,7 @@ class Connection(H11Protocol):
         self.transport.abort()  # who takes no answer would else keep the connection with it
 
     def _introduced(self, app: ASGIApp) -> ASGIApp:
-        """The application, told who is at the other end."""
+        """Return the application, with the peer in the scope of each request."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:
             scope[PEER] = self.peer

@@ -1,4 +1,4 @@
-"""Ends a loop of crashes. systemd gives up by itself; launchd starts what fails again and again, for ever."""
+"""Ends a loop of crashes. systemd gives up by itself; launchd starts a failing program forever."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def begin(state: Path, now: Callable[[], float] = time.time) -> bool:
-    """Note in the folder `state` that the service starts. False: it crashed so often that it must end now, with 0."""
+    """Note in `state` that the service starts. Return False after too many crashes: it must end now, with 0."""
     time_now = now()
     # A clock that was set back leaves starts in the future: they are not counted.
     starts = [start for start in _starts(state) if 0 <= time_now - start < WINDOW]
@@ -35,12 +35,12 @@ def begin(state: Path, now: Callable[[], float] = time.time) -> bool:
 
 
 def end(state: Path) -> None:
-    """Forget the starts: the service ends as it was told to, becomes a newer version of itself or is installed."""
+    """Forget the starts: the service has ended on request, restarts as a newer version, or was installed."""
     (state / _NAME).unlink(missing_ok=True)
 
 
 def shorten(crash_log: Path) -> None:
-    """Keep only the end of a log that launchd or systemd appends to: it stays the file that they hold open."""
+    """Keep only the end of a log, in the same file: launchd or systemd holds it open."""
     with suppress(FileNotFoundError), crash_log.open("r+b") as file:
         if file.seek(0, 2) > 10 * KEPT_BYTES:
             file.seek(-KEPT_BYTES, 2)

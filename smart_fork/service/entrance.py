@@ -1,4 +1,4 @@
-"""All that lets somebody in: the token, and what comes of it. With another token nothing of that opens any more."""
+"""Authentication: the token, and the cookies, codes and forms derived from it. A new token invalidates all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from smart_fork.service.token import Token
 
 
 class Entrance:
-    """That of the service that browsers name `host`, with its port; what it has to keep is in `folder`."""
+    """Authentication of the service at `host`, a name with a port. It keeps its files in `folder`."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.token = Token(self._changed)
@@ -28,13 +28,13 @@ class Entrance:
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
-        """`app`, which can be asked for under those names, for who is let in."""
+        """Return `app` behind a guard that accepts these host names."""
         made = Guard(app, token=self.token, hosts=names, doors=doors, cookies=self.visits, stranger=stranger)
         self._guards.append(made)
         return made
 
     def hang_up(self) -> None:
-        """Close the connections of all who listen."""
+        """Close all streams."""
         for guard in self._guards:
             guard.hang_up()
 

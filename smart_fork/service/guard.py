@@ -1,4 +1,4 @@
-"""Who may talk to the service: the user's own processes on its socket, and over TCP who has the token.
+"""Decides who may ask the service: on its socket the same user, over TCP clients with the token.
 
 A page in a browser can send requests to loopback, and a name that it controls can be made to point there (DNS
 rebinding): the Host must be ours, an Origin must be our own page's, and nothing but the public paths works without the
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(Enum):
-    """What somebody has who asks."""
+    """What a request comes with."""
 
     TOKEN = "the token, or our socket"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
@@ -56,7 +56,7 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Which addresses are for whom: what is not named here is for who has the token or a cookie.
+    """Which addresses are open to whom. All others need the token or a cookie.
 
     `always` are the paths that anybody is answered at, however often: to refuse would be no less work. `public` need
     nothing either. `programs` are the routes that no cookie opens. To `way_in` a file of ours sends a form. Who asks
@@ -70,16 +70,16 @@ class Doors:
     streams: Collection[str] = ()
 
     def are_open(self, path: str) -> bool:
-        """Whether nothing is needed for `path`."""
+        """Return whether `path` needs nothing."""
         return path in self.always or path in self.public
 
     def for_programs(self, scope: Scope) -> bool:
-        """Whether one of their routes would take the request, or would with another method."""
+        """Return whether a route for programs takes the request, with this method or another one."""
         return any(route.matches(scope)[0] is not Match.NONE for route in self.programs)
 
 
 class Cookies(Protocol):
-    """The cookies of browsers that were let in."""
+    """The cookies of browsers that have signed in."""
 
     @property
     def name(self) -> str: ...
@@ -87,9 +87,9 @@ class Cookies(Protocol):
 
 
 class Guard:
-    """Lets through what may pass; answers everything else itself, with one line, and logs it, if it is not too often.
+    """Passes on what is allowed. Refuses everything else with one line, and logs some of the refusals.
 
-    A browser that was not let in is shown `stranger` instead of that line.
+    A browser that has not signed in gets the page `stranger` instead of that line.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Guard:
             await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _once(peer, send))
 
     def hang_up(self) -> None:
-        """Close the connections of all who listen for what comes: what let them in does not any more."""
+        """Close all streams: the token or cookie that opened them is no longer valid."""
         for close in tuple(self._listening):
             close()
 
@@ -184,7 +184,7 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Whether no other page asks. A file of ours may: it has a code, which nobody else can give."""
+        """Return whether no other page asks. Our own file may send the code."""
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -207,7 +207,7 @@ class Guard:
 
 
 def _once(peer: Peer, send: Send) -> Send:
-    """An answer after which a stranger has to connect again: so he waits where all do who want to be let in."""
+    """Close the connection after the answer to an unknown client, so that it queues again."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start" and not peer.known:
@@ -218,13 +218,13 @@ def _once(peer: Peer, send: Send) -> Send:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """The values of that name, of which a program at another port may have set one, as it may have set odd ones."""
+    """Return the cookie's values. Programs at other ports may have set one too, and odd cookies beside it."""
     pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
     return [value for key, _, value in pairs if key == name]
 
 
 class _Limited:
-    """A request's body, as long as it is neither too large nor too slow: Starlette answers what is raised."""
+    """A request's body. Raises what Starlette answers if it is too large or too slow."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive

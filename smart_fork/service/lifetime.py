@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 def serve(
     host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
 ) -> None:
-    """Run the service until it is told to end; one that finds a newer version of itself becomes that.
+    """Run the service until a signal ends it. It restarts itself as a newer version.
 
-    `told` is given its address as soon as it listens.
+    It calls `told` with its address as soon as it listens.
 
     Raises:
         Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
@@ -77,7 +77,7 @@ def serve(
 
 
 def allow_files() -> None:
-    """Have as many files open as connections, and the index for those who ask, need: macOS begins with 256."""
+    """Allow as many open files as the connections and the index need: macOS begins with 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -86,7 +86,7 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve until the end; where it is to be restarted, the port."""
+    """Serve until the end. Return the port if the service is to restart."""
     from smart_fork.page.worker_views import LIVE
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.entrance import Entrance
@@ -130,9 +130,9 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal, and lets us end then: uvicorn's own would raise the signal again.
+    """Ends at a signal without raising it again, as uvicorn's own server does.
 
-    It is told how to `hang_up` on those who only listen: they would be waited for.
+    It calls `hang_up` to close streams: it would wait for them.
     """
 
     def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
@@ -140,19 +140,19 @@ class _Server(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As many wait to be taken as may: asyncio knows one number for that and for how many it takes at a time."""
+        """Set the backlog again: asyncio uses one number for it and for how many connections it accepts at a time."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Before the others have their answers: nothing new is let in between the two."""
+        """Close the streams before the other answers are complete."""
         self._hang_up()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are caught for as long as it runs."""
+        """Catch signals while it runs."""
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

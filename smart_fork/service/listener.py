@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """`sockets` that listen at one `port`, the first at `host`. A request may name us as any of `names`.
+    """`sockets` that listen at one `port`, the first at `host`. A request may use any of `names` as its Host.
 
-    The last one is our own programs', at the path `local`, which is empty where there is none.
+    The last socket is for our own programs, at the path `local`, which is empty without one.
     """
 
     sockets: tuple[socket.socket, ...]
@@ -43,7 +43,7 @@ class Listening:
     local: str = ""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close and remove the sockets."""
         for one in self.sockets:
             one.close()
         if self.local:
@@ -51,7 +51,7 @@ class Listening:
 
 
 def addresses(host: str, *, allow_remote: bool) -> list[str]:
-    """The literal addresses that `host` stands for.
+    """Return the literal addresses of `host`.
 
     Raises:
         Usage: it is not this machine alone, and that was not allowed; or nobody can ask for it.
@@ -78,7 +78,7 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Listen at `port`; without one, at the port that is wanted (see `wanted_port`), else at any that is free.
+    """Listen at `port`, else at the wanted one (see `wanted_port`), else at any free one.
 
     Raises:
         Usage: as `addresses`.
@@ -106,10 +106,10 @@ def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listen
 
 
 def listen_locally(state: Path) -> socket.socket | None:
-    """Listen for the user's own programs, on a socket in `state`. One that is there is a killed service's.
+    """Listen for the user's own programs, on a socket in `state`. An old socket there belongs to a killed service.
 
-    A private folder in ``/tmp`` has it where the path is too long or the file system has no sockets. `None` where that
-    fails too: then our programs ask nothing, and do all themselves.
+    If the path is too long or the file system has no sockets, a private folder in ``/tmp`` has the socket. Return
+    `None` if that fails too: our programs then work without the service.
     """
     for folder in (state, None):
         made = socket.socket(socket.AF_UNIX)
@@ -154,5 +154,5 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _named(host: str, port: int) -> str:
-    """As the Host of a request names it."""
+    """Return it as the Host of a request."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"

@@ -44,7 +44,7 @@ class JsonLines(logging.Formatter):
 
 
 def _said(text: Masked) -> str:
-    """As text, which the name of a file need not be."""
+    """Return valid Unicode: names of files need not be."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -68,12 +68,12 @@ class _Private(RotatingFileHandler):
 
 
 def log_file() -> Path:
-    """Where the service logs."""
+    """Return the path of the log."""
     return private_dir(state_home() / "logs") / "service.log"
 
 
 def log_to_file(*, verbose: bool = False) -> None:
-    """Send everything that is logged there, from now on."""
+    """Write all records there, from now on."""
     handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
     handler.setFormatter(JsonLines())
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""Ending the service that runs, however it was started: it is asked first, then ended by the system."""
+"""Ends the running service, however it was started: first SIGTERM, then SIGKILL."""
 
 from __future__ import annotations
 

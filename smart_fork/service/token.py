@@ -27,10 +27,10 @@ class TokenUnsafe(SmartForkError):
 
 
 def token() -> str:
-    """What opens everything that is not public; made at the first call, private, and kept.
+    """Return the token. The first call makes it.
 
     Raises:
-        TokenUnsafe: somebody else could have read or written it, or it is none.
+        TokenUnsafe: others could read or write it, or it is damaged.
     """
     path = _file()
     try:
@@ -47,7 +47,7 @@ def token() -> str:
 
 
 def change() -> str | None:
-    """Put another token in its place; the one before is given back, if there was one that could be used."""
+    """Write a new token. Return the old one if it was usable."""
     from indexer.files import replace_file
 
     path = _file()
@@ -60,9 +60,9 @@ def change() -> str | None:
 
 
 class Token:
-    """The token for as long as a service runs: when its file is changed, the next who asks has the new one.
+    """The token of a running service. It reads the file at each request and calls `changed` after a change.
 
-    `changed` is told. A file that must not be used opens nothing: what is given instead, nobody knows.
+    An unsafe file opens nothing: a random token takes its place.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:

@@ -1,4 +1,4 @@
-"""Changing the token: from then on nothing opens the service that opened it before."""
+"""Changes the token. The old token and its cookies stop working."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_SETTINGS = 64 * 1024 * 1024
 
 @record
 class Rotated(Value):
-    """`service` is where the one that runs has taken the new one, `holders` are settings that have the old one."""
+    """`service` is the address of the running service, `holders` are settings files with the old token."""
 
     rotated: bool = True
     service: str | None
@@ -25,18 +25,18 @@ class Rotated(Value):
 
 
 def rotate() -> Rotated:
-    """Change it.
+    """Change the token.
 
     Raises:
-        OSError: it cannot be written; then it is the one that it was.
-        ProgramFailed: it is another one, and the service that runs has not taken it.
+        OSError: it cannot be written; the old token stays.
+        ProgramFailed: it is changed, but the running service does not answer.
     """
     before = change()
     return Rotated(service=_taken(), holders=tuple(str(one) for one in _holders(before)))
 
 
 def _taken() -> str | None:
-    """Return where a service has the token of now: it looks at each request."""
+    """Return the address of a service that has the new token: it reads the file at each request."""
     if (service := find_service()) is not None:
         return service.address.url
     if (process := holder()) is not None:
@@ -46,7 +46,7 @@ def _taken() -> str | None:
 
 
 def _holders(token: str | None) -> list[Path]:
-    """Files of agents' settings that have `token`: those who ask over HTTP send what stands there."""
+    """Return the agents' settings files that contain `token`."""
     files = [file for way in registrations() for file in way.holders()]
     return [file for file in dict.fromkeys(one.absolute() for one in files) if token and _has(file, token.encode())]
 

@@ -1,4 +1,4 @@
-"""What the service is answering just now, so that it can end when nobody would miss it."""
+"""Counts the requests that the service is answering, so that it can restart when it is idle."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """An application that knows how many requests it is answering.
-
-    Those for the paths in `passing` do not count: somebody looks whether it is there.
-    """
+    """An application that counts the requests it is answering, except those for the paths in `passing`."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -29,7 +26,7 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return whether nobody would miss it, now that one has `waited` so many seconds."""
+        """Return whether it is idle, or has `waited` long enough."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 

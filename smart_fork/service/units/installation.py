@@ -1,4 +1,4 @@
-"""Installing, removing and looking at the service."""
+"""Installs the service and shows its state."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 
 def native_kind() -> Kind | None:
-    """What starts programs here; None where it is neither."""
+    """Return the service manager of this system; None if it has neither."""
     return "launchd" if sys.platform == "darwin" else "systemd" if sys.platform.startswith("linux") else None
 
 
 def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> Supervisor:
-    """The system's own, or that of `kind`, whose file can be printed anywhere.
+    """Return the system's own service manager, or the one of `kind`, to print its file.
 
     Raises:
         SmartForkError: this system has neither.
@@ -55,7 +55,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> Settings | None:
-    """What the service of this home is installed with; None where it is not, or where nobody can read it."""
+    """Return the settings of this home's installed service; None without one or if they are damaged."""
     if not keeper.path.exists():
         return None
     try:
@@ -68,13 +68,13 @@ def installed(keeper: Supervisor) -> Settings | None:
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> Settings:
-    """What an installation would be written from. Raises as `new_settings`."""
+    """Return the settings of a new installation. Raises as `new_settings`."""
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 
 
 def _free_port(keeper: Supervisor) -> int:
-    """The usual port, unless it is another home's or another program's: then any that is free."""
+    """Return the default port, or any free one if another home or program has it."""
     units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
     taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
@@ -87,7 +87,7 @@ def _free_port(keeper: Supervisor) -> int:
 
 
 def install(keeper: Supervisor, settings: Settings) -> list[str]:
-    """Write the unit and start the service; gives what a person should know.
+    """Write the unit and start the service. Return notes for the user.
 
     Raises:
         SmartForkError: it cannot be installed here, or does not start.
@@ -113,7 +113,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
 
 @record
 class ServiceState(Value):
-    """How the service is: what is installed, and whether it runs."""
+    """The state of the service: what is installed, and whether it runs."""
 
     kind: str
     unit: str
@@ -131,7 +131,7 @@ class ServiceState(Value):
 
 
 def look(keeper: Supervisor) -> ServiceState:
-    """How the service is now."""
+    """Return the state of the service now."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else State()
     service = find_service() if state.running else None

@@ -1,4 +1,4 @@
-"""What the unit of a home is called: each home has a service of its own, and leaves those of others alone."""
+"""The name of a home's unit. Each home has its own service."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from indexer.paths import state_home
 
 
 def login_home() -> Path:
-    """Where whoever is logged in is at home, whatever HOME says: launchd and systemd know no other."""
+    """Return the home of the login, whatever HOME says: launchd and systemd know no other."""
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def is_usual(state: Path) -> bool:
-    """Whether this is the state folder of somebody who has not chosen one."""
+    """Return whether this is the default state folder."""
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
 def mark() -> str:
-    """What tells this home's unit from others: nothing for the usual home."""
+    """Return the suffix of the unit's name: empty for the default state folder."""
     if is_usual(state_home()):
         return ""
     state = os.path.realpath(state_home())

@@ -1,4 +1,4 @@
-"""The launchd agent's property list, and those of others that run the service too."""
+"""The launchd agent's property list, and other agents that run the service too."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ def launchd_plist(settings: Settings, label: str = LABEL) -> bytes:
 
 
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
-    """The label of an agent that runs `smart-fork serve` in `state` under another name than `label`; empty where it is
-    none, or another home's.
+    """Return the label of an agent that runs `smart-fork serve` in `state` under another name than `label`.
+
+    Return an empty text for all other agents.
     """
     try:
         job = _job(content)

@@ -1,4 +1,4 @@
-"""What the service is started with, and which of it a reinstall keeps."""
+"""The program, port and variables of the service. The next installation keeps them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
+from indexer.schedule import DEFAULT_INTERVAL, VARIABLE, parsed
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.errors import Usage
 from smart_fork.service.address import PORT, wanted_port
-from smart_fork.service.units.interval import checked_interval
 from smart_fork.service.units.names import is_usual
 from smart_fork.service.units.search_path import own_program, search_path
 
@@ -74,22 +73,37 @@ class Settings:
 
     @property
     def state(self) -> Path:
-        """The state folder, which is also the working directory: it is in nobody's project."""
+        """The state folder, also the working directory: it is in no project."""
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """What the service says when it cannot log by itself: its last words. Its own log rotates beside it."""
+        """Standard output and error of the service: its last words. Its own log rotates beside it."""
         return self.state / "logs" / "service-crash.log"
 
 
+def checked_interval(text: str) -> str:
+    """Return `text` as a unit has it, if the scheduler understands it.
+
+    Raises:
+        Usage: it does not, or the time never comes.
+    """
+    wanted = " ".join(text.lower().split())
+    try:
+        parsed(wanted)
+    except ValueError as error:
+        hint = "For example 15m, 1h, 6h, or five cron fields: '*/15 9-18 * * mon-fri'."
+        raise Usage(f"{text!r} is not an interval: {error}", hint) from error
+    return wanted
+
+
 def keep(settings: Settings) -> None:
-    """Write down what this home's service is installed with."""
+    """Write the settings of this home's service."""
     replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)])
 
 
 def kept() -> Settings:
-    """Return what it was installed with, edited by hand perhaps.
+    """Return the written settings, perhaps edited by hand.
 
     Raises:
         ValueError: it is damaged.
@@ -108,7 +122,7 @@ def new_settings(
     before: Settings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
 ) -> Settings:  # fmt: skip
-    """Those to install: what is asked for, else what is set in `env`, else what was installed before, else the default.
+    """Return the settings to install: from the arguments, else from `env`, else from `before`, else the defaults.
 
     `otherwise` is the port where no other was chosen.
     A variable that is set and empty in `env` is forgotten.
@@ -136,7 +150,7 @@ def new_settings(
 
 
 def state_of(environment: Mapping[str, str]) -> Path:
-    """The state folder of a service with these variables."""
+    """Return the state folder of a service with these variables."""
     return Path(_absolute(environment.get("SMART_FORK_HOME") or "~/.smart-fork"))
 
 

@@ -42,7 +42,7 @@ WantedBy=default.target
 
 
 def systemd_unit(settings: Settings) -> str:
-    """The unit that keeps the service running, and gives up after five failures in ten minutes."""
+    """Return the unit. It gives up after five failures in ten minutes."""
     argv = [*(_BY_NAME if _UNNAMEABLE.search(settings.program) else ()), *settings.argv]
     variables = [_quoted(f"{name}={text}") for name, text in settings.environment.items()]
     return _TEXT.format(

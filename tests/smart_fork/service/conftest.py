@@ -21,6 +21,7 @@ from smart_fork.page import views
 from smart_fork.release import own_version
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls, create_server
+from smart_fork.service import client
 from smart_fork.service.address import Address, publish, remove_socket
 from smart_fork.service.app import Work, application
 from smart_fork.service.connections import Connection
@@ -77,8 +78,9 @@ class Served:
 
 @pytest.fixture
 def served(world, monkeypatch):
-    """The service of that world, which waits for what its clients say however busy the machine is."""
+    """The service of that world. It and its clients wait for each other however busy the machine is."""
     monkeypatch.setattr(calls, "ROOTS_SECONDS", 120.0)
+    monkeypatch.setattr(client, "STATUS_SECONDS", 120.0)
     listening = socket.create_server(("127.0.0.1", 0))
     own = listen_locally(private_dir(state_home()))
     port = listening.getsockname()[1]

@@ -11,9 +11,8 @@ import pytest
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 from smart_fork.service.address import keep_port
 from smart_fork.service.units import search_path as places
-from smart_fork.service.units.interval import checked_interval
 from smart_fork.service.units.search_path import BASE, own_program, search_path
-from smart_fork.service.units.settings import Settings, new_settings
+from smart_fork.service.units.settings import Settings, checked_interval, new_settings
 
 
 def program(folder: Path, name: str) -> Path:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -31,6 +32,7 @@ COMMAND = [sys.executable, "-m", "smart_fork", "serve"]
 def served_at(monkeypatch) -> Iterator[Callable[..., tuple[subprocess.Popen, Service]]]:
     """Starts the real service of the home of now, once it answers."""
     begun = []
+    monkeypatch.setattr(client, "STATUS_SECONDS", 60.0)
 
     def start(**how: object) -> tuple[subprocess.Popen, Service]:
         process = subprocess.Popen(COMMAND, cwd="/", stdin=subprocess.DEVNULL, **{"stderr": subprocess.DEVNULL} | how)
@@ -181,6 +183,12 @@ signal.pause()
         asking.kill()
 
     assert find_service() is not None
+
+
+def test_fifty_clients_are_answered_at_the_same_time(served):
+    served.announce()
+    with ThreadPoolExecutor(50) as clients:
+        assert 50 == sum(one is not None for one in clients.map(lambda _: find_service(), range(50)))
 
 
 def test_a_second_service_of_a_home_does_not_begin(served_at, run):  # noqa: F811
