@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
+from types import MappingProxyType
 from typing import Any, ClassVar
 
-from indexer.masking import NOTHING, Masked, mask
-from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by, writes
+from indexer.masking import Masked, mask
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
-from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.doings import Doings
+from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
-from indexer.transcripts.model import (
-    AgentName,
-    Origin,
-    Proof,
-    Role,
-    Session,
-    ToolCall,
-    ToolResult,
-    Turn,
-    estimate_tokens,
-)
+from indexer.transcripts.model import AgentName, Origin, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.model_names import shown, with_model
-from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import is_path, pack, utc
-from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.titles import also_called
 
 #: Different working directories remembered a session.
@@ -63,6 +51,8 @@ class Tree(ABC):
     noted: ClassVar[tuple[str, ...]] = ("gitBranch", "version")
     #: Words of which a record that names the session has one.
     naming: ClassVar[tuple[bytes, ...]] = ()
+    #: The names of its tools in descriptions of calls, where they differ from its own.
+    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: The tool that runs a shell's command lines.
     shell: ClassVar[str]
     #: How it begins the answer of a call that was not carried out.
@@ -76,9 +66,9 @@ class Tree(ABC):
         self._moment = ""
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None), bridged=self.bridged)
-        self.symbols, self.wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
-        self.ours: set[str] = set(self.facts.pop("ours", ()))
-        self.deeds = Deeds(self.facts.pop("deeds", None), not_run=self.not_run)
+        self.doings = Doings(
+            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.opens_a_session, tools=self.tools
+        )
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
@@ -130,9 +120,7 @@ class Tree(ABC):
         return ""
 
     def pack(self) -> bytes:
-        parts = {"links": self.chain.links, "symbols": list(self.symbols), "ours": sorted(self.ours)}
-        parts |= {"deeds": self.deeds.kept(), "wrote": list(self.wrote)}
-        return pack(self.facts | parts, list(self.chain.turns))
+        return pack(self.facts | {"links": self.chain.links} | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -191,15 +179,15 @@ class Tree(ABC):
 
     def make(
         self, record: Record, identity: str, line: Line, role: Role, text: str, *,
-        calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
+        calls: Sequence[UsedTool] = (), results: Sequence[GivenBack] = (), prompt: bool = False, group: str = "",
         loaded: int = 0,
     ) -> Turn:  # fmt: skip
         """A turn that says, calls or answers this."""
         return Turn(
             id=identity, parent_id=parent_of(record), role=role,
             timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
-            tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
-            raw=line.raw if self.keep_raw else b"", loaded=loaded,
+            tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
+            group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded,
         )  # fmt: skip
 
     def note_model(self, name: object) -> None:
@@ -207,37 +195,6 @@ class Tree(ABC):
         if name != self._model:  # nearly all answers are of the same again
             self._model = name
             self.facts["models"] = with_model(self.facts.get("models", ()), name)
-
-    def call(self, identity: object, name: str, arguments: object, known_as: str = "") -> ToolCall:
-        """A call of a tool; `known_as` is what the tool is called where calls are described. Of a text, as some tools
-        are given one, it is known what it is where it is a patch.
-        """
-        identity, name = intern(str(identity or "")), intern(name)
-        given = arguments if isinstance(arguments, dict) else {}
-        edits, reads = edited_by(known_as or name, given), read_by(known_as or name, given)
-        action = describe(known_as or name, given) if given else NOTHING
-        if isinstance(arguments, str) and (edits := edited_by(name, arguments)):
-            action = describe_raw(name, arguments)
-        ours = is_ours(name) or runs_ours(arguments)
-        if ours or self.opens_a_session(action):
-            self.ours.add(identity)
-        elif action:
-            self.symbols.add_all(arguments)
-            if writes(edits, given):
-                self.wrote.add_all(arguments)
-        if name == self.shell and not ours and isinstance(arguments, dict):
-            self.deeds.begin(identity, command_of(arguments))
-        return ToolCall(identity, name, action, ours, edits, reads)
-
-    def result(self, identity: object, output: str, *, failed: bool) -> ToolResult:
-        """What came back from a call."""
-        identity = intern(str(identity or ""))
-        note, proof = NOTHING, Proof.NOTHING
-        if identity not in self.ours:
-            self.symbols.add(output)
-            note = error_note(output) if failed else NOTHING
-            proof = self.deeds.end(identity, output, said=not failed)
-        return ToolResult(identity, failed, note, proof)
 
     def session(self) -> tuple[Session | None, str]:
         """The session, or why there is none."""
@@ -266,8 +223,8 @@ class Tree(ABC):
             parent_id=facts.get("parent"),
             root_id=root if turns[0].id == begun else turns[1 if begins_aside else 0].id,
             compactions=facts.get("compactions", 0),
-            symbols=tuple(self.symbols),
-            wrote=tuple(self.wrote),
+            symbols=tuple(self.doings.symbols),
+            wrote=tuple(self.doings.wrote),
             copied=self.is_copy(),
             named=self.named(),
             circular=self.chain.circular,

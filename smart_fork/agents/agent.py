@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.birth import Births
     from smart_fork.agents.calls import Calls
+    from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms, Teller
     from smart_fork.agents.hooks import Hooks
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
-    from smart_fork.agents.work import Work
     from smart_fork.cuts.cutter import Cutter
 
 
@@ -116,8 +116,8 @@ class Agent:
     copier: Copier | None
     #: How its records are shared between machines.
     forms: Forms | None
-    #: What its calls were given and gave back.
-    work: Work | None
+    #: What its records say: texts, calls and their results, thoughts.
+    codec: Codec | None
     #: Where the conversations of its sub-agents are, and how they are read.
     subagents: SubAgents | None
     #: How it is told of another agent's session; most know it by their forms.

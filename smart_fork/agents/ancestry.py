@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from indexer.shapes import dataclass
+from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
 
 
@@ -46,6 +48,7 @@ class Heads(ABC):
     """How the logs of one agent begin."""
 
     name: AgentName
+    reader: ClassVar[AgentAdapter]
     #: Whether a fork's log may go on from another one, and have its own records alone.
     goes_on = False
 
@@ -58,13 +61,48 @@ class Heads(ABC):
         del path
         return ""
 
-    @abstractmethod
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
         """The logs of the family of a session of the project at `root`, that session's among them, in no order; without
         a `root` those of all projects.
 
-        `forks` are further ones that are known, each with its parent.
+        `forks` are further ones that are known, each with its parent. If a place says nothing of its project, the
+        beginnings of all logs are read, and of the family the rest.
         """
+        del root
+        family = connected(session_id, self.kin(self.reader.discover()), forks)
+        self.read_all(family)
+        return family
+
+    def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
+        """Yield what the beginnings of these logs say, of those that can be read and say something."""
+        for file in files:
+            kin = Kin(self.name, self.reader.id_of(file.path), file.path, file.mtime_ns)
+            with suppress(OSError):
+                if self.begins(kin):
+                    yield kin
+
+    def read_all(self, family: Iterable[Kin]) -> None:
+        """Read the messages of these logs, as far as they are still there."""
+        for kin in family:
+            with suppress(OSError):
+                kin.messages += self.messages(kin)
+
+    @abstractmethod
+    def begins(self, kin: Kin) -> bool:
+        """Note what the beginning of a log says; return whether it says something.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    def messages(self, kin: Kin) -> Iterable[Copied]:
+        """Return all messages of a log.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        del kin
+        return ()
 
     @abstractmethod
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import orjson
 
 from indexer.transcripts.model import Session
+from smart_fork.agents.codec import Codec
 from smart_fork.cuts.ties import is_tie
 
 Record = dict[str, Any]
@@ -53,30 +54,12 @@ class Becomes(NamedTuple):
     forked_from: str = ""
 
 
-class Told(NamedTuple):
-    """What a record says beside what was said and which calls were made: what calls gave back, by their ids; how many
-    thoughts and images it has, and how many agents it sets to work.
-    """
-
-    outputs: tuple[tuple[str, str], ...] = ()
-    thoughts: int = 0
-    images: int = 0
-    agents: int = 0
-
-
 class Utterance(NamedTuple):
     """Something that was said, as a log of any agent can have it. `moment` is ISO 8601, or empty."""
 
     user: bool
     text: str
     moment: str = ""
-
-
-class GivenCall(NamedTuple):
-    """A call of a tool: its id, and what the tool was given."""
-
-    id: str
-    given: Any
 
 
 class Image(NamedTuple):
@@ -97,15 +80,13 @@ class Teller(ABC):
         """The log of a new session in which that was said, and nothing done."""
 
 
-class Forms(Teller):
-    """One agent's records."""
+class Forms(Codec, Teller):
+    """One agent's records as they are shared."""
 
     #: The fields of a record that say whose it is.
     taken: ClassVar[frozenset[str]]
     #: The fields that hold what tools were given and gave back: in them no name says what a value is.
     free: ClassVar[frozenset[str]]
-    #: The types of the objects in it that hold thoughts: some are signed as they are.
-    thoughts: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
@@ -128,16 +109,8 @@ class Forms(Teller):
             yield identity
 
     @abstractmethod
-    def told(self, record: Record) -> Told:
-        """What of it is neither text nor call."""
-
-    @abstractmethod
     def sent(self, record: Record) -> Record | None:
         """What of it is shared, from a list of what may be; `None` where nothing is. Doing it again changes nothing."""
-
-    @abstractmethod
-    def calls(self, record: Record) -> Iterator[GivenCall]:
-        """The calls that it makes."""
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
@@ -199,9 +172,6 @@ class Forms(Teller):
         if isinstance(value, dict) and not self._is_thought(value):
             return {change(key): self._mapped(key, part, change, depth + 1) for key, part in value.items()}
         return value
-
-    def _is_thought(self, value: Mapping[str, Any]) -> bool:
-        return value.get("type") in self.thoughts
 
 
 @lru_cache(8)

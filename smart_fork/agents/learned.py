@@ -11,10 +11,10 @@ from indexer.masking.answers import asks_for_one
 from indexer.masking.parts import answered, key_lines
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
-from smart_fork.agents.work import Work
+from smart_fork.agents.codec import Codec
 
 
-def learned(lines: Iterable[bytes], work: Work | None) -> list[str]:
+def learned(lines: Iterable[bytes], work: Codec | None) -> list[str]:
     """The secrets that the lines of a log show to be some, the longest first."""
     found, asked = set[str](), dict[str, str]()
     for line in lines:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from smart_fork.agents.forms import Forms, Image, Record, all_texts
+from smart_fork.agents.codec import Record
+from smart_fork.agents.forms import Forms, Image, all_texts
 
 _SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
@@ -27,11 +27,6 @@ class TreeHeads(Heads):
 
     #: The kinds of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
-
-    @property
-    @abstractmethod
-    def reader(self) -> AgentAdapter:
-        """The agent's logs."""
 
     @abstractmethod
     def is_native(self, record: dict[str, Any]) -> bool:
@@ -65,14 +60,13 @@ class TreeHeads(Heads):
         folders = {folder for folder in in_folder if not here or f"{folder.name}-".startswith(f"{here}-")}
         folders |= folders_of[session_id]
         while folders:
-            heads += [kin for folder in folders for file in in_folder[folder] if (kin := self._kin(file))]
+            heads += self.kin(file for folder in folders for file in in_folder[folder])
             looked_at |= folders
             family = connected(session_id, heads, forks)
             known = {kin.session_id for kin in family} | {kin.recorded for kin in family}
             known |= {one for pair in forks.items() if known & set(pair) for one in pair}
             folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
-        for kin in family:
-            self._read_messages(kin)
+        self.read_all(family)
         return family
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
@@ -81,38 +75,32 @@ class TreeHeads(Heads):
         known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
         return known[-1] + 1 if known else 0
 
-    def _kin(self, file: LogFile) -> Kin | None:
-        kin = Kin(self.name, file.path.stem, file.path, file.mtime_ns)
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`."""
         messages = _Messages(self.said)
-        try:
-            for line in islice(LineReader(file.path), _HEAD_RECORDS):
-                if not messages:
-                    kin.begun = max(kin.begun, _time(line.record))
-                    kin.native = kin.native or self.is_native(line.record)
-                messages.add(line.record)
-                if messages.begin:
-                    break
-        except OSError:
-            return None
+        for line in islice(LineReader(kin.path), _HEAD_RECORDS):
+            if not messages:
+                kin.begun = max(kin.begun, _time(line.record))
+                kin.native = kin.native or self.is_native(line.record)
+            messages.add(line.record)
+            if messages.begin:
+                break
         kin.first = next(iter(messages), None)
         kin.recorded = kin.first.session_id if kin.first else ""
-        return kin if kin.first else None
+        return kin.first is not None
 
-    def _read_messages(self, kin: Kin) -> None:
-        """All its messages; and when a copy that says so was made: its first records are as old as its parent's."""
+    def messages(self, kin: Kin) -> Iterable[Copied]:
+        """See `Heads.messages`. When a copy that says so was made: its first records are as old as its parent's."""
         made = ""
         messages = _Messages(self.said)
-        try:
-            for line in LineReader(kin.path):
-                message = messages.add(line.record)
-                own = self.names_a_copy(line.record) if message is None else not message.session_id
-                if own and not made:
-                    made = utc(line.record.get("timestamp"))
-        except OSError:
-            return
-        kin.messages += messages
+        for line in LineReader(kin.path):
+            message = messages.add(line.record)
+            own = self.names_a_copy(line.record) if message is None else not message.session_id
+            if own and not made:
+                made = utc(line.record.get("timestamp"))
         if kin.recorded:
             kin.begun = made or utc(kin.mtime_ns / 1e9)
+        return messages
 
 
 def _left_after(kin: Kin, parent: Kin) -> list[str]:

@@ -54,7 +54,7 @@ def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[in
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
-    work = AGENTS[session.tool].work if session.tool in AGENTS else None
+    work = AGENTS[session.tool].codec if session.tool in AGENTS else None
     keys = frozenset(learned((turn.raw for turn in session.turns), work))
     for position, turn in enumerate(session.turns):
         if turn.inherited or (among is not None and turn.id not in among):

@@ -11,8 +11,8 @@ from indexer.masking import Masked, knowing, shorten
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
+from smart_fork.agents.codec import Codec
 from smart_fork.agents.learned import learned
-from smart_fork.agents.work import Work
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.families.told import Relative
 from smart_fork.page.steps import PageStep, Steps
@@ -114,7 +114,7 @@ def reading(
     at: int | None = None,
     *,
     words: Sequence[str] = (),
-    work: Work | None = None,
+    work: Codec | None = None,
     begun: Mapping[str, str] | None = None,
     whole: bool = False,
 ) -> ConversationPage:

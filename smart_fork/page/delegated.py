@@ -53,7 +53,7 @@ def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPag
         title=title(parent.title) or there.session_id,
         asked=title(session.title),
         session=session,
-        reading=reading(session, at, work=agent.work, begun=begun),
+        reading=reading(session, at, work=agent.codec, begun=begun),
         at=at,
         address=address,
         way=session_link(one),

@@ -70,7 +70,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     else:
         session = sessions.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
-    work = AGENTS[located.agent].work
+    work = AGENTS[located.agent].codec
     read = reading(session, work=work, whole=True) if session else None
     if form == "html":
         style = own_style()

@@ -83,4 +83,4 @@ def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, st
         one, other = (sessions.look_into(sessions.locate(members[name]), keep_raw=True) for name in (first, second))
     except SmartForkError as error:
         return None, error.message
-    return parting(one, other, (AGENTS[one.agent].work, AGENTS[other.agent].work)), ""
+    return parting(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""

@@ -51,8 +51,8 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
         session = sessions.look_into(there, keep_raw=True) if there.readable else None
     if session is not None:
         check_still(asked.get("seen", ""), session)
-    steps = Steps(session, AGENTS[there.agent].work) if session else None
-    known = learned((one.raw for one in session.turns), AGENTS[there.agent].work) if session else ()
+    steps = Steps(session, AGENTS[there.agent].codec) if session else None
+    known = learned((one.raw for one in session.turns), AGENTS[there.agent].codec) if session else ()
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
     with knowing(known):
         step = next((one for one in told if one.call == call), None)

@@ -8,7 +8,7 @@ from itertools import takewhile
 from indexer.outcome import Outcome, outcome_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
-from smart_fork.agents.work import Work
+from smart_fork.agents.codec import Codec
 from smart_fork.page.conversation import SPEAK, asked_in_short
 from smart_fork.page.diffs import FileDiff, compared
 from smart_fork.page.phrases import inside
@@ -81,7 +81,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
     return OwnBeginning(len(session.turns), len(session.turns))
 
 
-def parting(first: Session, second: Session, works: tuple[Work | None, Work | None]) -> Parting:
+def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> Parting:
     """How `second` differs from `first`."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
@@ -123,7 +123,7 @@ def _answer(session: Session, turns: range) -> str:
     return next((turn.text for turn in said if turn.role == "assistant" and turn.text), "")
 
 
-def _edits(session: Session, turns: range, work: Work | None) -> dict[str, list[FileDiff]]:
+def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
     """What was done to each file, as its name is seen from the session's directory."""
     steps, found = Steps(session, work), dict[str, list[FileDiff]]()
     for number in turns:

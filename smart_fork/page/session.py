@@ -107,7 +107,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     begun = agent.subagents.begun(session) if agent.subagents else {}
     before = since(mark_in(asked["since"]), session) if asked.get("since") else None
     at = before.first if before and before.first is not None else number(asked.get("at"))
-    read = reading(session, at, words=words, work=agent.work, begun=begun)
+    read = reading(session, at, words=words, work=agent.codec, begun=begun)
     return SessionPage(
         one=one,
         title=title(session.title) or there.session_id,

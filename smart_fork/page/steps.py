@@ -16,8 +16,9 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
+from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Session, ToolCall
-from smart_fork.agents.work import GivenBack, UsedTool, Work, in_paragraphs
+from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.diffs import FileDiff, diffs_of
 from smart_fork.page.phrases import inside
 from smart_fork.snippets import printable
@@ -86,7 +87,7 @@ class Steps:
     """The steps of a session whose turns have their records. Each is made where it is asked for."""
 
     def __init__(
-        self, session: Session, work: Work | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
+        self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
         """`begun` are the sub-agents that can be read, by the calls that have begun them."""
         self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts

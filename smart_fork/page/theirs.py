@@ -37,7 +37,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
         one=one,
         title=there.title or one.session_id,
         session=session,
-        reading=reading(session, at, words=words, work=AGENTS[session.agent].work),
+        reading=reading(session, at, words=words, work=AGENTS[session.agent].codec),
         q=asks,
         words=words,
         at=at,

@@ -20,7 +20,7 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.forms import Record, Told
+from smart_fork.agents.codec import Record, Told
 
 #: Of what a call gave back, so much is told.
 OUTPUT_CHARACTERS = 2_000
@@ -83,7 +83,7 @@ def read(session: Session, end: int | None = None, kept: Collection[int] | None 
         ForkRefused: the log was rewritten meanwhile.
     """
     beside = list(_beside(session, end))
-    work = AGENTS[session.agent].work
+    work = AGENTS[session.agent].codec
     used = [one for _, record in beside for one in work.used(record)] if work else []
     gave = [one for _, record in beside for one in work.gave(record)] if work else []
     made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
@@ -97,11 +97,11 @@ def _beside(session: Session, end: int | None) -> Iterator[tuple[Told, Record]]:
     agent = AGENTS[session.agent]
     if agent.forms:
         yield from ((agent.forms.told(record), record) for record in agent.forms.records_of(session, end))
-    elif agent.work:
+    elif agent.codec:
         known = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         whole = READERS[session.agent].read(session.source_path, keep_raw=True).session
         raw = (turn.raw for turn in (whole.turns if whole else ()) if turn.id in known)
-        yield from ((agent.work.told(record), record) for one in raw if (record := _record(one)))
+        yield from ((agent.codec.told(record), record) for one in raw if (record := _record(one)))
 
 
 def _record(raw: bytes) -> Record:

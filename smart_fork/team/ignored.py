@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smart_fork.agents.forms import GivenCall, HomePlace
+from indexer.transcripts.items import UsedTool
+from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
 
@@ -45,7 +46,7 @@ class Ignored:
     def __init__(self, spec: GitIgnoreSpec, place: HomePlace) -> None:
         self._spec, self._place = spec, place
 
-    def named_by(self, call: GivenCall, cwd: str) -> str:
+    def named_by(self, call: UsedTool, cwd: str) -> str:
         """The first of them that a call names; empty where it names none."""
         return next((path for name, text in _texts(call.given) for path in self._in(name, text, cwd)), "")
 

@@ -49,5 +49,5 @@ class Claude(Agent):
         "presence": "command:PRESENCE",
         "registration": "registration:ClaudeRegistration",
         "subagents": "subagents:ClaudeSubAgents",
-        "work": "work:ClaudeWork",
+        "codec": "codec:ClaudeCodec",
     })  # fmt: skip

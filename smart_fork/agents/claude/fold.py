@@ -8,11 +8,12 @@ from typing import Literal
 from indexer.masking import Masked
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import Origin, Role, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, Role, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Record, Tree
 from smart_fork.agents import READERS
+from smart_fork.agents.claude.codec import ClaudeCodec, text_of
 from smart_fork.agents.claude.slugs import slug, unslugged
 
 _USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
@@ -23,6 +24,7 @@ _NOT_RUN = (
     "The user doesn't want", "This command requires approval", "Permission ", "<tool_use_error>", "PreToolUse:",
     INTERRUPTED, "Claude requested permissions",
 )  # fmt: skip
+CODEC = ClaudeCodec()
 _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
@@ -59,12 +61,13 @@ class ClaudeTree(Tree):
         """See `Tree.turn`."""
         kind, message = record.get("type"), record.get("message")
         if kind == "assistant" and isinstance(message, dict):
-            text, calls = self._assistant(message)
+            item = CODEC.decode(record)
+            text = "" if message.get("model") == "<synthetic>" else strip_recall(item.text)
             self.note_model(message.get("model"))
             group, loaded = str(message.get("id") or ""), loaded_after(message)
-            return self.make(record, identity, line, "assistant", text, calls=calls, group=group, loaded=loaded)
+            return self.make(record, identity, line, "assistant", text, calls=item.calls, group=group, loaded=loaded)
         if kind == "user" and isinstance(message, dict):
-            return self._user(record, message, identity, line)
+            return self._user(record, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
             if attachment.get("type") == "queued_command" and not _is_of_a_machine(attachment):  # typed meanwhile
@@ -74,13 +77,11 @@ class ClaudeTree(Tree):
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         return None
 
-    def _user(self, record: Record, message: Record, identity: str, line: Line) -> Turn:
-        content = message.get("content")
-        results = self._results(content)
+    def _user(self, record: Record, identity: str, line: Line) -> Turn:
+        said, _, results, *_ = CODEC.decode(record)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_of_a_machine(record):
-            left = estimate_tokens(text_of(content)) if record.get("isCompactSummary") is True else 0
+            left = estimate_tokens(said) if record.get("isCompactSummary") is True else 0
             return self.make(record, identity, line, "system", "", results=results, loaded=left)
-        said = text_of(content)
         if said.startswith(INTERRUPTED):
             self.facts["interrupted"] = identity
         text = strip_boilerplate(said)
@@ -89,23 +90,6 @@ class ClaudeTree(Tree):
             self.facts[by] = True
         role: Role = "tool" if results and not text else "user"
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
-
-    def _assistant(self, message: Record) -> tuple[str, tuple[ToolCall, ...]]:
-        content = message.get("content")
-        calls = tuple(
-            self.call(block.get("id"), str(block.get("name") or ""), block.get("input"))
-            for block in (content if isinstance(content, list) else ())
-            if isinstance(block, dict) and block.get("type") == "tool_use"
-        )
-        text = "" if message.get("model") == "<synthetic>" else strip_recall(text_of(content))
-        return text, calls
-
-    def _results(self, content: object) -> tuple[ToolResult, ...]:
-        return tuple(
-            self.result(block.get("tool_use_id"), text_of(block.get("content")), failed=block.get("is_error") is True)
-            for block in (content if isinstance(content, list) else ())
-            if isinstance(block, dict) and block.get("type") == "tool_result"
-        )
 
     def opens_a_session(self, action: str) -> bool:
         """See `Tree.opens_a_session`."""
@@ -195,13 +179,3 @@ def loaded_after(message: Record) -> int:
     if not isinstance(usage, dict) or message.get("model") == "<synthetic>":
         return 0
     return sum(map(count, map(usage.get, _USAGE)))
-
-
-def text_of(content: object) -> str:
-    """What the content of a message, or of a result, says."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
-        return "\n\n".join(part for part in parts if isinstance(part, str))
-    return ""

@@ -7,11 +7,11 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
+from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.records import is_boundary, of_conversation
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.codec import Record, dicts_in
+from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 
-#: The tools that set another agent to work, by their names now and before.
-_AGENTS = ("Task", "Agent")
 #: The records of a session that another agent began are named in this space.
 _MADE = UUID("6b7c4f2e-2f0a-5d0e-9a36-6f6f726b7365")
 #: What of a record is shared. Not among it are modes of permission, hooks, settings of thinking, lists of things to do.
@@ -39,11 +39,10 @@ _BLOCKS = {
 }  # fmt: skip
 
 
-class ClaudeForms(Forms):
+class ClaudeForms(ClaudeCodec, Forms):
     """Records of Claude Code: their place in the tree is taken away, since they stand in a line."""
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
-    thoughts = ("thinking", "redacted_thinking")
     free = frozenset({"input", "toolUseResult", "structuredContent"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
@@ -74,19 +73,6 @@ class ClaudeForms(Forms):
             }  # fmt: skip
             parent = identity
 
-    def told(self, record: Record) -> Told:
-        message = record.get("message")
-        blocks = list(_blocks(message.get("content") if isinstance(message, dict) else None))
-        kinds = [block.get("type") for block in blocks]
-        results = [block for block in blocks if block.get("type") == "tool_result"]
-        inside = [part.get("type") for block in results for part in _blocks(block.get("content"))]
-        return Told(
-            outputs=tuple((str(block.get("tool_use_id") or ""), _text(block.get("content"))) for block in results),
-            thoughts=sum(kind in self.thoughts for kind in kinds),
-            images=(kinds + inside).count("image"),
-            agents=sum(block.get("type") == "tool_use" and block.get("name") in _AGENTS for block in blocks),
-        )
-
     def sent(self, record: Record) -> Record | None:
         kind, message = record.get("type"), record.get("message")
         if not is_boundary(record) and not (kind in ("user", "assistant") and isinstance(message, dict)):
@@ -95,29 +81,23 @@ class ClaudeForms(Forms):
         if isinstance(message, dict):
             kept["message"] = message = {name: value for name, value in message.items() if name in _OF_MESSAGE}
             if isinstance(message.get("content"), list):
-                message["content"] = content = [part for block in _blocks(message["content"]) if (part := _sent(block))]
+                message["content"] = content = [
+                    part for block in dicts_in(message["content"]) if (part := _sent(block))
+                ]
                 return kept if content else None
         return kept
 
-    def calls(self, record: Record) -> Iterator[GivenCall]:
-        for block in _of(record):
-            if block.get("type") == "tool_use":
-                yield GivenCall(str(block.get("id") or ""), block.get("input"))
-
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        content, result = [], record.get("toolUseResult")
-        for block in _of(record):
+        """See `Forms.withheld`. Beside a result stands what the program shows of it."""
+
+        def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and block.get("id") in ids:
-                content.append(block | {"input": all_texts(block.get("input"), mark)})
-            elif block.get("type") == "tool_result" and block.get("tool_use_id") in ids:
-                content.append(block | {"content": mark})
-                result = mark
-            else:
-                content.append(block)
-        if content == list(_of(record)):
-            return record
-        new = record | {"message": record["message"] | {"content": content}}
-        return new | {"toolUseResult": result} if "toolUseResult" in record else new
+                return block | {"input": all_texts(block.get("input"), mark)}
+            hidden = block.get("type") == "tool_result" and block.get("tool_use_id") in ids
+            return block | {"content": mark} if hidden else block
+
+        new = self.changed(record, change) or record
+        return new if new is record or "toolUseResult" not in record else new | {"toolUseResult": mark}
 
     def image(self, value: Record) -> Image | None:
         if value.get("type") not in ("image", "document", "pdf"):
@@ -127,13 +107,6 @@ class ClaudeForms(Forms):
             if isinstance(given, dict) and isinstance(data := given.get(field), str) and given.get("type") != "text":
                 return Image(str(given.get(kind) or value["type"]), len(data) * 3 // 4, _STANDS_FOR[name])
         return None
-
-    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        blocks = list(_of(record))
-        content = [block for block in blocks if block.get("type") not in self.thoughts or not of(block)]
-        if len(content) == len(blocks):
-            return record
-        return record | {"message": record["message"] | {"content": content}} if content else None
 
 
 #: In a message there is a text in the place of an image; what the program shows of it is a text alone.
@@ -157,18 +130,3 @@ def _sent(block: Record) -> Record | None:
     if names is None:
         return None
     return {name: value for name, value in block.items() if name in names} if names else block
-
-
-def _of(record: Record) -> Iterator[Record]:
-    message = record.get("message")
-    return _blocks(message.get("content") if isinstance(message, dict) else None)
-
-
-def _blocks(content: object) -> Iterator[dict[str, Any]]:
-    return (block for block in content if isinstance(block, dict)) if isinstance(content, list) else iter(())
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(block["text"]) for block in _blocks(content) if isinstance(block.get("text"), str))

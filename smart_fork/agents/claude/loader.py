@@ -7,6 +7,7 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
+from smart_fork.agents.claude.codec import ClaudeCodec, text_of
 from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
@@ -16,6 +17,7 @@ from smart_fork.cuts.transcript import SeenLine
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
+CODEC = ClaudeCodec()
 _NOTHING: dict[str, Any] = {}
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
 
@@ -57,21 +59,21 @@ def _seen(line: RawLine) -> SeenLine:
     turn = _turn(line, record)
     session_id = next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
     if turn.prompt:
-        return SeenLine(turn, session_id, _said(record), "")
+        return SeenLine(turn, session_id, CODEC.decode(record).text, "")
     return SeenLine(turn, session_id, None, _repeated(record))
 
 
 def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     identity = str(record["uuid"]) if isinstance(record.get("uuid"), str) else ""
-    blocks = [block for one in line.objects for block in _blocks(one)]
+    blocks = [block for one in line.objects for block in CODEC.parts(one)]
     calls = tuple(
         Call(intern(str(block.get("id") or "")), intern(str(block.get("name") or "")))
         for block in blocks
         if block.get("type") == "tool_use"
     )
     results = [block for block in blocks if block.get("type") == "tool_result"]
-    said = _said(record)
-    outputs = [_text(block.get("content")) for block in results]
+    said = CODEC.decode(record).text
+    outputs = [text_of(block.get("content")) for block in results]
     size = len(said) + sum(map(len, outputs)) + sum(_size(block) for block in blocks)
     turn_id = identity or f"line-{line.number}"
     message = record.get("message")
@@ -115,26 +117,6 @@ def _is_prompt(record: dict[str, Any], said: str, results: list[dict[str, Any]])
     return record.get("type") == "user" and bool(said.strip()) and not results and typed and not sidechain
 
 
-def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
-    message = record.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def _said(record: dict[str, Any]) -> str:
-    message = record.get("message")
-    return _text(message.get("content")) if isinstance(message, dict) else ""
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
-    return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
 def _size(block: dict[str, Any]) -> int:
     """About how long the arguments of a call are."""
     arguments = block.get("input") if block.get("type") == "tool_use" else None
@@ -155,7 +137,7 @@ def _repeated(record: dict[str, Any]) -> str:
     queued = attachment.get("prompt") if isinstance(attachment, dict) else None
     name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
     copy = record.get(name, queued)
-    return _text(copy)
+    return text_of(copy)
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -165,7 +147,7 @@ def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple
 
 def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
     """The answer that a line says something of, and does not only think for."""
-    thinking = blocks and all(block.get("type") in ("thinking", "redacted_thinking") for block in blocks)
+    thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
     known = isinstance(message, dict) and message.get("id")
     return (f"part:{known}",) if known and not thinking else ()
 

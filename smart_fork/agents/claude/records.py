@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents.copier import Entry, Record, in_order
+from smart_fork.agents.copier import Record
+from smart_fork.agents.tree_copy import placed
 
 #: The record that stands where a compaction was.
 _BOUNDARY = "compact_boundary"
-
-
-def ordered(source: Path, order: Sequence[str], beside: Callable[[Entry], Entry | None]) -> Iterator[Entry]:
-    """The records of these ids; and what `beside` makes of one that has no place, where that stands in the file.
-
-    Attachments are left out, prompts that were queued too.
-
-    Raises:
-        ForkRefused: the log was rewritten meanwhile.
-    """
-    for _, entry in placed(source, order, beside):
-        if entry[1].get("type") != "attachment":
-            yield entry
-
-
-def placed(source: Path, order: Sequence[str], beside: Callable[[Entry], Entry | None]) -> Iterator[tuple[str, Entry]]:
-    """The same, each with its id, and with the attachments that are wanted.
-
-    Raises:
-        ForkRefused: the log was rewritten meanwhile.
-    """
-    return in_order(order, _kept(source, order, beside), source)
 
 
 def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
@@ -42,7 +21,8 @@ def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]
         ForkRefused: the log was rewritten meanwhile.
     """
     order = _with_boundaries(session.source_path, turns) if session.compactions else [turn.id for turn in turns]
-    return (record for _, record in ordered(session.source_path, order, lambda _: None))
+    records = (record for _, (_, record) in placed(session.source_path, order, is_said))
+    return (record for record in records if record.get("type") != "attachment")
 
 
 def is_boundary(record: Record) -> bool:
@@ -50,20 +30,8 @@ def is_boundary(record: Record) -> bool:
     return record.get("type") == "system" and record.get("subtype") == _BOUNDARY
 
 
-def _kept(source: Path, order: Sequence[str], beside: Callable[[Entry], Entry | None]) -> Iterator[tuple[str, Entry]]:
-    """Each record that is wanted, in file order; its id, where it has a place. The first of an id counts."""
-    missing = set(order)
-    for line in LineReader(source):
-        record = line.record
-        identity = record.get("uuid")
-        if isinstance(identity, str) and identity in missing and _is_said(record):
-            missing.discard(identity)
-            yield identity, (line.source, record)
-        elif other := beside((line.source, record)):
-            yield "", other
-
-
-def _is_said(record: Record) -> bool:
+def is_said(record: Record) -> bool:
+    """Whether a record is of the conversation itself: a message, what was typed meanwhile, or a boundary."""
     kind = record.get("type")
     said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
     return (said or is_boundary(record)) and record.get("isSidechain") is not True

@@ -46,7 +46,7 @@ class Codex(Agent):
         "presence": "command:PRESENCE",
         "registration": "registration:CodexRegistration",
         "subagents": "subagents:CodexSubAgents",
-        "work": "work:CodexWork",
+        "codec": "codec:CodexCodec",
     })  # fmt: skip
 
     def model_window(self) -> int:

@@ -10,8 +10,6 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-import orjson
-
 from indexer.masking import NOTHING, Masked, mask
 from indexer.objects import NAME
 from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running, writes
@@ -40,6 +38,7 @@ from indexer.transcripts.titles import also_called, title_of, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.codec import CALLS, OUTPUTS, arguments_of, ordinal_of, text_of, unwrapped
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
@@ -50,9 +49,6 @@ _OLD_CWD = re.compile(
 )
 #: How the answer of a call begins that was not carried out.
 _NOT_RUN = ("failed in sandbox", "exec_command failed for", "exec command rejected")
-#: The kinds of items that are calls of tools, and what came back from them.
-CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -408,43 +404,5 @@ def _typed(item: dict[str, Any]) -> bool:
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
 
 
-def ordinal_of(line: Line) -> int:
-    """A record's number in its thread; in files without them, the line's."""
-    ordinal = line.record.get("ordinal")
-    return ordinal if type(ordinal) is int else line.number
-
-
-def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
-    """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
-    given = item.get("arguments", item.get("input", item.get("action")))
-    if isinstance(given, str) and given.startswith("{"):
-        try:
-            given = orjson.loads(given)
-        except orjson.JSONDecodeError:
-            return str(given)
-    return given if isinstance(given, dict | str) else ""
-
-
 def _action(name: str, arguments: dict[str, Any] | str) -> Masked:
     return describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
-
-
-def text_of(content: object) -> str:
-    """What the content of an item says."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [block.get("text") for block in content if isinstance(block, dict)]
-        return "\n\n".join(part for part in parts if isinstance(part, str))
-    return ""
-
-
-def unwrapped(output: str) -> str:
-    """What a shell said. Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
-    if not output.startswith('{"output"'):
-        return output
-    try:
-        value = orjson.loads(output)
-        return f"exit_code: {value['metadata']['exit_code']}\n{value['output']}"
-    except (ValueError, KeyError, TypeError):
-        return output

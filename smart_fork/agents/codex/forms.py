@@ -8,15 +8,13 @@ from typing import Any
 
 import orjson
 
+from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
+from smart_fork.agents.codec import Record
+from smart_fork.agents.codex.codec import CodexCodec
 from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
-from smart_fork.agents.codex.fold import unwrapped
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
-_IMAGES = ("input_image", "image_generation_call")
-#: The tool that sets another agent to work.
-_AGENT = "spawn_agent"
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call")
 _ANY = ("type", "id", "call_id", "name", "namespace", "status", "turn_id")
 #: What is shared of each kind of item and event. Not among them are what the program told the model by itself, what it
@@ -51,7 +49,7 @@ _AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions 
 _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
-class CodexForms(Forms):
+class CodexForms(CodexCodec, Forms):
     """Records of Codex, in today's form, after those of the sessions that theirs was forked from. Headers are none:
     one is made for each file.
     """
@@ -89,21 +87,6 @@ class CodexForms(Forms):
             shown = {"type": "user_message" if one.user else "agent_message", "message": one.text}
             yield {"timestamp": one.moment, "type": "event_msg", "payload": shown}
 
-    def told(self, record: Record) -> Told:
-        item = record.get("payload")
-        if record.get("type") != "response_item" or not isinstance(item, dict):
-            return Told()
-        kind, output = item.get("type"), item.get("output")
-        parts = [*_parts(item.get("content")), *_parts(output)]
-        images = sum(part.get("type") in _IMAGES for part in (item, *parts))
-        text = output if isinstance(output, str) else "\n".join(str(part.get("text") or "") for part in _parts(output))
-        return Told(
-            outputs=((str(item.get("call_id") or item.get("id") or ""), unwrapped(text)),) if kind in _OUTPUTS else (),
-            thoughts=int(kind in self.thoughts),
-            images=images,
-            agents=int(item.get("name") == _AGENT and kind not in _OUTPUTS),
-        )
-
     def sent(self, record: Record) -> Record | None:
         kind, payload = record.get("type"), record.get("payload")
         if not isinstance(payload, dict):
@@ -119,11 +102,11 @@ class CodexForms(Forms):
             return None
         return {"timestamp": record.get("timestamp", ""), "type": kind, "payload": shared} if shared else None
 
-    def calls(self, record: Record) -> Iterator[GivenCall]:
+    def calls(self, record: Record) -> Iterator[UsedTool]:
         for item in _items(record):
             if item.get("type") in _CALLS:
                 given = item.get("arguments", item.get("input", item.get("action")))
-                yield GivenCall(_call_id(item), _decoded(given))
+                yield UsedTool(_call_id(item), "", _decoded(given))
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         return _with_items(record, lambda item: _withheld(item, mark) if _call_id(item) in ids else item)

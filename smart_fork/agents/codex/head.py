@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Heads, Kin, connected
+from smart_fork.agents.ancestry import Heads, Kin
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 
@@ -20,6 +19,7 @@ class CodexHeads(Heads):
     """How rollouts begin."""
 
     name = "codex"
+    reader = CodexAdapter()
     goes_on = True
 
     def base(self, path: Path) -> str:
@@ -28,10 +28,18 @@ class CodexHeads(Heads):
         base = base_of(payload) if isinstance(payload, dict) else None
         return base.session_id if base else ""
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """A rollout's place says nothing of its project: the heads of all are read."""
-        del root
-        return connected(session_id, [kin for file in CodexAdapter().discover() if (kin := _kin(file))], forks)
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`. A log without a header is one of the family as well."""
+        metas = [_meta(line.record) for line in islice(LineReader(kin.path), 2)]
+        if first := metas[0] if metas else None:
+            kin.begun = utc(first.get("timestamp"))
+            base = base_of(first)
+            second = metas[1].get("id") if metas[1:] and metas[1] else None
+            if base and base.session_id:
+                kin.recorded, kin.base = base
+            elif recorded := first.get("forked_from_id") or second:  # old forks have their parent's header second
+                kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
+        return True
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         del parent
@@ -45,25 +53,6 @@ class CodexHeads(Heads):
                 break
             end = i + 1
         return end
-
-
-def _kin(file: LogFile) -> Kin | None:
-    kin = Kin("codex", CodexAdapter().id_of(file.path), file.path, file.mtime_ns)
-    try:
-        metas = [_meta(line.record) for line in islice(LineReader(file.path), 2)]
-    except OSError:
-        return None
-    first = metas[0] if metas else None
-    if first is None:
-        return kin
-    kin.begun = utc(first.get("timestamp"))
-    base = base_of(first)
-    second = metas[1].get("id") if metas[1:] and metas[1] else None
-    if base and base.session_id:
-        kin.recorded, kin.base = base
-    elif recorded := first.get("forked_from_id") or second:  # old versions' forks have their parent's header second
-        kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
-    return kin
 
 
 def _meta(record: dict[str, Any]) -> dict[str, Any] | None:

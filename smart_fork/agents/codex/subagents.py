@@ -13,6 +13,7 @@ import orjson
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex import fold
+from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in
 from smart_fork.agents.subagents import SubAgents
@@ -70,7 +71,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
     try:
         record = orjson.loads(raw)
         item = record.get("payload", record)
-        told = orjson.loads(fold.text_of(item.get("output")))
+        told = orjson.loads(text_of(item.get("output")))
     except (orjson.JSONDecodeError, AttributeError):
         return
     name = told.get("agent_id") if isinstance(told, dict) else None

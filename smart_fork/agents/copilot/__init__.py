@@ -43,5 +43,5 @@ class Copilot(Agent):
         "screen": "screen:CopilotScreen",
         "presence": "presence:PRESENCE",
         "subagents": "subagents:CopilotSubAgents",
-        "work": "work:CopilotWork",
+        "codec": "codec:CopilotCodec",
     })  # fmt: skip

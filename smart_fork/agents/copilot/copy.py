@@ -23,7 +23,8 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import rooted
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
-from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, requests_in
+from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
+from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened

@@ -8,38 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import Origin, ToolCall, ToolResult, Turn
+from indexer.transcripts.model import Origin, Turn
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Record, Tree
 from smart_fork.agents import READERS
+from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE
 from smart_fork.agents.unattended import origin_of
 
-#: What its tools are called where calls are described.
-TOOLS = {
-    "bash": "Bash",
-    "view": "Read",
-    "edit": "Edit",
-    "create": "Write",
-    "grep": "Grep",
-    "glob": "Glob",
-    "read_bash": "BashOutput",
-    "stop_bash": "KillBash",
-    "update_todo": "TodoWrite",
-}
+CODEC = CopilotCodec()
 #: How the error of a call begins that was not carried out.
 _NOT_RUN = ("Permission denied", "The user rejected", "Denied by")
-#: What a shell's output ends with.
-_ENDED = re.compile(
-    r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
-)
 #: How it says of whom it is a fork, which has a name of any length, but is not looked at beyond this.
 _LONGEST = 4000
 _FORKED = re.compile(r'\AForked from ".*" \(([0-9a-f-]{36})\) as ".*" \([0-9a-f-]{36}\)\.\Z', re.DOTALL)
@@ -52,6 +38,7 @@ class CopilotTree(Tree):
     """See `Tree`."""
 
     agent = "copilot"
+    tools = CopilotCodec.tools
     shell = "bash"
     not_run = _NOT_RUN
 
@@ -94,14 +81,13 @@ class CopilotTree(Tree):
             self.facts["spent"] = loaded_by(data)
         elif kind == "assistant.message":
             self.note_model(data.get("model"))
-            calls, loaded = tuple(self._calls(data)), self.facts.pop("spent", 0)
-            return self.make(record, identity, line, "assistant", strip_recall(_text(data)), calls=calls, loaded=loaded)
+            item, loaded = CODEC.decode(record), self.facts.pop("spent", 0)
+            text = strip_recall(item.text)
+            return self.make(record, identity, line, "assistant", text, calls=item.calls, loaded=loaded)
         elif kind == "tool.execution_complete":
-            output, failed = output_of(data)
-            result: ToolResult = self.result(data.get("toolCallId"), output, failed=failed)
-            return self.make(record, identity, line, "tool", "", results=(result,))
+            return self.make(record, identity, line, "tool", "", results=CODEC.decode(record).results)
         elif kind == "user.message":
-            text = strip_boilerplate(_text(data)) if self.is_asked(data) else ""
+            text = strip_boilerplate(CODEC.decode(record).text) if self.is_asked(data) else ""
             return self.make(record, identity, line, "user" if text else "system", text, prompt=bool(text))
         elif kind == "abort":
             self.facts["interrupted"] = identity
@@ -119,11 +105,6 @@ class CopilotTree(Tree):
     def is_asked(self, data: Mapping[str, Any]) -> bool:
         """Whether a ``user.message`` is what was asked."""
         return is_typed(data)
-
-    def _calls(self, data: Mapping[str, Any]) -> Iterator[ToolCall]:
-        for request in requests_in(data):
-            name = str(request.get("name") or "")
-            yield self.call(request.get("toolCallId"), name, request.get("arguments"), known_as=TOOLS.get(name, ""))
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         """See `Tree.title`."""
@@ -174,40 +155,9 @@ class CopilotTree(Tree):
         return name if len(name) >= ID_CHARACTERS else str(self.facts.get("first_session_id", name))
 
 
-def data_of(record: Mapping[str, Any]) -> Record:
-    """What an event says."""
-    data = record.get("data")
-    return data if isinstance(data, dict) else {}
-
-
-def is_of_an_agent(record: Mapping[str, Any]) -> bool:
-    """Whether an event is a sub-agent's."""
-    return record.get("agentId") is not None
-
-
 def is_typed(data: Mapping[str, Any]) -> bool:
     """Whether a ``user.message`` is what a person, or a script in a person's place, has asked."""
     return data.get("source") in (None, "user")
-
-
-def requests_in(data: Mapping[str, Any]) -> list[Record]:
-    """The calls of an answer."""
-    requests = data.get("toolRequests")
-    return [one for one in requests if isinstance(one, dict)] if isinstance(requests, list) else []
-
-
-def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
-    result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
-    if data.get("success") is False:
-        said = error.get("message") if isinstance(error, dict) else error
-        return said if isinstance(said, str) else "", True
-    content = result.get("content") if isinstance(result, dict) else result
-    output = content if isinstance(content, str) else ""
-    status = shell.get("exitCode") if isinstance(shell, dict) else None
-    if type(status) is int:
-        return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
-    return output, False
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
@@ -225,11 +175,6 @@ def forked_from(record: Mapping[str, Any]) -> str:
     said = data.get("message")
     told = _FORKED.match(said) if isinstance(said, str) and len(said) <= _LONGEST else None
     return told[1] if told else ""
-
-
-def _text(data: Mapping[str, Any]) -> str:
-    content = data.get("content")
-    return content if isinstance(content, str) else ""
 
 
 def _scalar(text: str) -> str:

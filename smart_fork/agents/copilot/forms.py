@@ -8,16 +8,12 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, output_of, requests_in
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
+from smart_fork.agents.codec import Record
+from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
+from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused, NotFound
 
-_ASKED, _SAID, _BEGUN, _ANSWERED = (
-    "user.message",
-    "assistant.message",
-    "tool.execution_start",
-    "tool.execution_complete",
-)
+_ASKED, _SAID, _BEGUN = "user.message", "assistant.message", "tool.execution_start"
 _USED = "session.usage_record"
 #: What of each kind of event is shared. Not among them are the model's instructions, permissions, hooks, attachments,
 #: what was said of the machine beside a prompt, and what sub-agents did.
@@ -25,7 +21,7 @@ _EVENTS = {
     _ASKED: frozenset({"content", "messageId", "source"}),
     _SAID: frozenset({"content", "messageId", "model", "toolRequests", "reasoningText", "reasoningOpaque"}),
     _BEGUN: frozenset({"toolCallId", "toolName", "arguments", "model"}),
-    _ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
+    ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
     _USED: frozenset({"usage"}),
     "session.compaction_complete": frozenset({
         "success", "outcome", "summaryContent", "messagesRemoved", "preCompactionMessagesLength", "preCompactionTokens",
@@ -41,15 +37,11 @@ _OF_ERROR = frozenset({"message", "code"})
 _OF_SHELL = frozenset({"exitCode"})
 #: The parts of an event of which less than all is shared.
 _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellExecution": _OF_SHELL}
-#: What was thought, and what it is signed or encrypted as.
-_THOUGHTS = ("reasoningText", "reasoningOpaque")
-#: The tool that sets another agent to work.
-_AGENT = "task"
 #: The events that nobody else has made are named in this space.
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
-class CopilotForms(Forms):
+class CopilotForms(CopilotCodec, Forms):
     """Events of Copilot CLI: their place in the chain is taken away, since they stand in a line."""
 
     taken = frozenset({"parentId"})
@@ -118,19 +110,6 @@ class CopilotForms(Forms):
         if isinstance(identity := record.get("id"), str):
             yield identity
 
-    def told(self, record: Record) -> Told:
-        data = data_of(record)
-        answered = record.get("type") == _ANSWERED
-        result = data.get("result")
-        shown = result.get("contents") if answered and isinstance(result, dict) else None
-        parts = shown if isinstance(shown, list) else []
-        return Told(
-            outputs=((str(data.get("toolCallId") or ""), output_of(data)[0]),) if answered else (),
-            thoughts=int(any(data.get(name) for name in _THOUGHTS)),
-            images=sum(isinstance(part, dict) and part.get("type") == "image" for part in parts),
-            agents=sum(one.get("name") == _AGENT for one in requests_in(data)),
-        )
-
     def sent(self, record: Record) -> Record | None:
         kind, data = record.get("type"), record.get("data")
         names = _EVENTS.get(kind) if isinstance(kind, str) else None
@@ -143,10 +122,6 @@ class CopilotForms(Forms):
         if "toolRequests" in said:
             said["toolRequests"] = [_only(one, _OF_REQUEST) for one in requests_in(data)]
         return kept | {"data": said}
-
-    def calls(self, record: Record) -> Iterator[GivenCall]:
-        for request in requests_in(data_of(record)):
-            yield GivenCall(str(request.get("toolCallId") or ""), request.get("arguments"))
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         data = data_of(record)
@@ -167,14 +142,14 @@ class CopilotForms(Forms):
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         data = data_of(record)
-        thought = {name: data[name] for name in _THOUGHTS if name in data}
+        thought = {name: data[name] for name in THOUGHTS if name in data}
         if not thought or not of(thought):
             return record
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """What was thought may be signed as it is."""
-        return value if name in _THOUGHTS else super()._mapped(name, value, change, depth)
+        return value if name in THOUGHTS else super()._mapped(name, value, change, depth)
 
 
 def _head(becomes: Becomes, moment: str) -> Record:

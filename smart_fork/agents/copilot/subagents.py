@@ -13,7 +13,8 @@ from indexer.transcripts import tree
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
-from smart_fork.agents.copilot.fold import CopilotTree, data_of
+from smart_fork.agents.copilot.codec import data_of
+from smart_fork.agents.copilot.fold import CopilotTree
 from smart_fork.agents.subagents import SubAgents
 
 #: The tool that sets one to work, and the event with which that begins.

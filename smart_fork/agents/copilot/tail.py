@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, loaded_by, requests_in
+from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
+from smart_fork.agents.copilot.fold import is_typed, loaded_by
 from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
 
 

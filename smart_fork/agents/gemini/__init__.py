@@ -52,5 +52,5 @@ class Gemini(Agent):
         "presence": "presence:PRESENCE",
         "caller": "caller:GeminiCalls",
         "subagents": "subagents:GeminiSubAgents",
-        "work": "work:GeminiWork",
+        "codec": "records:GeminiCodec",
     })  # fmt: skip

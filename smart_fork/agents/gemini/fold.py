@@ -14,12 +14,10 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-from indexer.masking import NOTHING
-from indexer.transcripts.actions import describe, edited_by, error_note, read_by, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.doings import Doings
+from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import (
     NO_LOG,
     Line,
@@ -31,18 +29,16 @@ from indexer.transcripts.lines import (
     probe,
     resume,
 )
-from indexer.transcripts.model import Inferred, Proof, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.model import Inferred, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
 from indexer.transcripts.model_names import shown, with_model
-from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import is_path, pack, utc
-from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.titles import title_of
 from smart_fork.agents import READERS
 from smart_fork.agents.gemini.home import digest, root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.memory import Memory, Told
 from smart_fork.agents.gemini.records import (
-    MadeCall,
+    GeminiCodec,
     Record,
     answered,
     answers_in,
@@ -56,11 +52,8 @@ from smart_fork.agents.gemini.records import (
 )
 from smart_fork.agents.unattended import origin_of
 
-#: What its tools are called where calls are described.
-TOOLS = {
-    "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
-    "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",
-}  # fmt: skip
+#: The tool that runs command lines.
+_SHELL = "run_shell_command"
 #: How the answers begin of calls that were not carried out.
 _NOT_RUN = ("[Operation Cancelled]", "Tool execution denied", "User denied")
 #: How it writes down that the person has stopped it.
@@ -85,14 +78,12 @@ class _Fold:
         self.facts, turns = kept or ({}, [])
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
-        self._symbols, self._wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
-        self._ours: set[str] = set(self.facts.pop("ours", ()))
-        self._deeds = Deeds(not_run=_NOT_RUN)
+        self._doings = Doings(
+            self.facts, runs="", not_run=_NOT_RUN, opens_a_session=READERS.opens_a_session, tools=GeminiCodec.tools
+        )
 
     def pack(self) -> bytes:
-        names = {"symbols": list(self._symbols), "wrote": list(self._wrote)}
-        parts = {"memory": self._memory.kept(), "ours": sorted(self._ours), **names}
-        return pack(self.facts | parts, self._chain())
+        return pack(self.facts | {"memory": self._memory.kept()} | self._doings.kept(), self._chain())
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -153,8 +144,8 @@ class _Fold:
             parent_id=facts.get("parent"),
             root_id=facts.get("root", ""),
             compactions=facts.get("compactions", 0),
-            symbols=tuple(self._symbols),
-            wrote=tuple(self._wrote),
+            symbols=tuple(self._doings.symbols),
+            wrote=tuple(self._doings.wrote),
             copied=self.is_copy(),
             interrupted=bool(facts.get("interrupted")),
             inferred_from=inferred,
@@ -205,7 +196,7 @@ class _Fold:
         if answers := answers_in(record):
             known = self._given_back()
             new = [one for one in answers if str(one.get("id") or "") not in known]
-            results = tuple(self._result(str(one.get("id") or ""), *answered(one)) for one in new)
+            results = self._doings.results(GivenBack(str(one.get("id") or ""), *answered(one)) for one in new)
             return _turn_of(identity, "tool" if results else "system", "", moment, tool_results=results, raw=raw)
         if is_context(text_of(parts_of(record.get("content")))):
             self._note_workspace(record)
@@ -230,39 +221,15 @@ class _Fold:
         given_back = {result.tool_use_id: result for result in before.tool_results} if before else {}
         calls, results = [], []
         for made in calls_in(record):
-            identity = intern(made.id)
-            calls.append(known.get(identity) or self._call(identity, made))
-            if identity in given_back:
-                results.append(given_back[identity])
+            call = UsedTool(made.id, made.name, made.given if isinstance(made.given, dict) else {})
+            calls.append(known.get(made.id) or self._doings.call(call))
+            if made.id in given_back:
+                results.append(given_back[made.id])
             elif made.result is not None:
-                self._begin(identity, made)
-                results.append(self._result(identity, *output_of(made)))
+                if made.name == _SHELL and made.id not in self._doings.ours:
+                    self._doings.begin(call)
+                results.append(self._doings.result(GivenBack(made.id, *output_of(made))))
         return tuple(calls), tuple(results)
-
-    def _call(self, identity: str, made: MadeCall) -> ToolCall:
-        name = TOOLS.get(made.name, made.name)
-        given = made.given if isinstance(made.given, dict) else {}
-        action, edits = describe(name, given), edited_by(name, given)
-        ours = is_ours(made.name) or runs_ours(given)
-        if ours or READERS.opens_a_session(action):
-            self._ours.add(identity)
-        elif action:
-            self._symbols.add_all(given)
-            if writes(edits, given):
-                self._wrote.add_all(given)
-        return ToolCall(identity, intern(made.name), action, ours, edits, read_by(name, given))
-
-    def _begin(self, identity: str, made: MadeCall) -> None:
-        if made.name == "run_shell_command" and identity not in self._ours and isinstance(made.given, dict):
-            self._deeds.begin(identity, command_of(made.given))
-
-    def _result(self, identity: str, output: str, failed: bool) -> ToolResult:  # noqa: FBT001 - as `output_of` says it
-        note, proof = NOTHING, Proof.NOTHING
-        if identity not in self._ours:
-            self._symbols.add(output)
-            note = error_note(output) if failed else NOTHING
-            proof = self._deeds.end(identity, output, said=not failed)
-        return ToolResult(intern(identity), failed, note, proof)
 
 
 def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:

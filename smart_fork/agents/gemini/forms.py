@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID, uuid5
 
+from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
-from smart_fork.agents.forms import Becomes, GivenCall, Identity, Record, Told, Utterance, all_texts
+from smart_fork.agents.codec import Record
+from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
 from smart_fork.agents.gemini.copy import plain
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import digest
 from smart_fork.agents.gemini.memory import Memory, sign_of
-from smart_fork.agents.gemini.records import answered, answers_in, calls_in, is_context, output_of, parts_of, text_of
+from smart_fork.agents.gemini.records import GeminiCodec, calls_in, is_context, parts_of, text_of
 from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
 from smart_fork.errors import NotFound
 
@@ -33,7 +35,7 @@ _KINDS = ("user", "gemini")
 _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
-class GeminiForms(PartForms):
+class GeminiForms(GeminiCodec, PartForms):
     """Records of Gemini CLI: messages, and lists of what is left of a compression."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
@@ -72,29 +74,15 @@ class GeminiForms(PartForms):
     def ids(self, record: Record) -> Iterator[str]:
         return (one["id"] for one in _messages(record) if isinstance(one.get("id"), str))
 
-    def told(self, record: Record) -> Told:
-        """Of a list nothing: all that it says was said before."""
-        if "$set" in record:
-            return Told()
-        thoughts, parts = record.get("thoughts"), parts_of(record.get("content"))
-        results = [(call.id, output_of(call)[0]) for call in calls_in(record) if call.result is not None]
-        answers = [(str(answer.get("id") or ""), answered(answer)[0]) for answer in answers_in(record)]
-        return Told(
-            outputs=(*results, *answers),
-            thoughts=(len(thoughts) if isinstance(thoughts, list) else 0)
-            + sum(self._is_thought(part) for part in parts),
-            images=sum("inlineData" in part for part in parts),
-        )
-
     def sent(self, record: Record) -> Record | None:
         if "$set" not in record:
             return _sent(record)
         messages = [one for message in _messages(record) if (one := _sent(message))]
         return {"$set": {"messages": messages}} if messages else None
 
-    def calls(self, record: Record) -> Iterator[GivenCall]:
+    def calls(self, record: Record) -> Iterator[UsedTool]:
         for message in _messages(record):
-            yield from (GivenCall(call.id, call.given) for call in calls_in(message))
+            yield from self.decode(message).calls
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
         return _each(record, lambda message: _withheld(message, ids, mark)) or record

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import islice
 
-from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
+from smart_fork.agents.ancestry import Copied, Heads, Kin
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.gemini.memory import Memory, sign_of
@@ -22,14 +21,23 @@ class GeminiHeads(Heads):
     """How logs of Gemini CLI begin."""
 
     name = "gemini"
+    reader = GeminiAdapter()
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """See `Heads.family`: the beginnings of all are read, and of the family the rest."""
-        del root
-        family = connected(session_id, [kin for file in GeminiAdapter().discover() if (kin := _kin(file))], forks)
-        for kin in family:
-            _read_messages(kin)
-        return family
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`."""
+        memory = Memory()
+        for record in islice(lines_of(kin.path), _HEAD_RECORDS):
+            _note(kin, record)
+            if (said := next((told.id for told in memory.take(record) if _is_said(told.record)), None)) is not None:
+                kin.first = Copied(said, kin.recorded)
+                return True
+        return False
+
+    def messages(self, kin: Kin) -> list[Copied]:
+        """See `Heads.messages`."""
+        memory = Memory()
+        told = (one for record in lines_of(kin.path) for one in memory.take(record))
+        return [Copied(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))]
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         """See `Heads.shared`."""
@@ -38,22 +46,6 @@ class GeminiHeads(Heads):
         return max(
             (number + 1 for number, turn in enumerate(above.turns) if turn.prompt and turn.id in there), default=0
         )
-
-
-def _kin(file: LogFile) -> Kin | None:
-    kin = Kin("gemini", "", file.path, file.mtime_ns)
-    memory = Memory()
-    try:
-        kin.session_id = GeminiAdapter().id_of(file.path)
-        for record in islice(lines_of(file.path), _HEAD_RECORDS):
-            _note(kin, record)
-            said = next((told.id for told in memory.take(record) if _is_said(told.record)), None)
-            if said is not None:
-                kin.first = Copied(said, kin.recorded)
-                return kin
-    except OSError:
-        return None
-    return None
 
 
 def _note(kin: Kin, record: Record) -> None:
@@ -65,14 +57,3 @@ def _note(kin: Kin, record: Record) -> None:
 
 def _is_said(record: Record) -> bool:
     return bool(sign_of(record)) and not answers_in(record)
-
-
-def _read_messages(kin: Kin) -> None:
-    memory = Memory()
-    seen: dict[str, None] = {}
-    try:
-        for record in lines_of(kin.path):
-            seen |= dict.fromkeys(told.id for told in memory.take(record) if _is_said(told.record))
-    except OSError:
-        return
-    kin.messages += [Copied(one, kin.recorded) for one in seen]

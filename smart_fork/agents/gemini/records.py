@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.state import count
+from smart_fork.agents.codec import Codec, dicts_in, in_paragraphs, patch_shown
 
 Record = dict[str, Any]
 #: How its own words begin that it puts into the place of a person's.
@@ -58,8 +61,7 @@ def is_context(text: str) -> bool:
 
 def calls_in(record: Record) -> Iterator[MadeCall]:
     """The calls that a message makes: with what came back, or, after a compaction, as the model has made them."""
-    told = record.get("toolCalls")
-    made = [call for call in told if isinstance(call, dict)] if isinstance(told, list) else []
+    made = dicts_in(record.get("toolCalls"))
     for call in made:
         given, status = call.get("args"), str(call.get("status") or "")
         yield MadeCall(_id(call), str(call.get("name") or ""), given, _result(call.get("result")), status)
@@ -113,3 +115,29 @@ def _id(call: Mapping[str, Any]) -> str:
 
 def _result(result: object) -> list[Record] | None:
     return None if result is None else parts_of(result)
+
+
+class GeminiCodec(Codec):
+    """See `Codec`. Results stand beside their calls, or in messages of their own."""
+
+    tools = MappingProxyType({
+        "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
+        "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",
+    })  # fmt: skip
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        parts, calls = parts_of(record.get("content")), list(calls_in(record))
+        patches = {_id(call): patch_shown(call.get("resultDisplay")) for call in dicts_in(record.get("toolCalls"))}
+        given = (
+            GivenBack(call.id, *output_of(call), patches.get(call.id, "")) for call in calls if call.result is not None
+        )
+        answers = (GivenBack(_id(answer), *answered(answer)) for answer in answers_in(record))
+        listed = (in_paragraphs(map(one.get, ("subject", "description"))) for one in dicts_in(record.get("thoughts")))
+        return Item(
+            text_of(parts),
+            tuple(UsedTool(call.id, call.name, call.given) for call in calls),
+            (*given, *answers),
+            (*listed, *(str(part.get("text") or "") for part in parts if part.get("thought"))),
+            sum("inlineData" in part for part in parts),
+        )

@@ -44,5 +44,5 @@ class OpenCode(Agent):
         "presence": "command:PRESENCE",
         "registration": "registration:OpenCodeRegistration",
         "subagents": "subagents:OpenCodeSubAgents",
-        "work": "work:OpenCodeWork",
+        "codec": "codec:OpenCodeCodec",
     })  # fmt: skip

@@ -19,8 +19,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, text_of, written
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
 from smart_fork.agents.opencode.home import database
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.opencode.teller import UNKNOWN

@@ -11,41 +11,24 @@ from typing import NamedTuple
 
 import orjson
 
-from indexer.masking import NOTHING, Masked
-from indexer.transcripts.actions import describe, edited_by, error_note, read_by, writes
+from indexer.masking import Masked
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.model import (
-    BrokenLine,
-    Origin,
-    Proof,
-    Role,
-    Session,
-    ToolCall,
-    ToolResult,
-    Turn,
-    estimate_tokens,
-)
+from indexer.transcripts.model import BrokenLine, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
 from indexer.transcripts.model_names import shown, with_model
-from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import count, is_path, utc
-from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.titles import title_of
 from smart_fork.agents import READERS
+from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in, text_of
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 
 #: A file of one session is read as a whole, and one that is larger is none.
 MAX_FILE_BYTES = 1 << 30
 #: So many messages are looked at for a list.
 _GLANCE_MESSAGES = 20
-#: Its tools, and how other agents call theirs that do the same.
-TOOLS = {
-    "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
-    "todoread": "TodoWrite", "todowrite": "TodoWrite", "write": "Write",
-}  # fmt: skip
+CODEC = OpenCodeCodec()
 #: How a session is called before it has a name.
 _NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
 #: What a person's stopping of an answer is called, and how the answers of calls that were not carried out begin.
@@ -157,7 +140,7 @@ class _Fold:
     def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:
         self._path, self._info, self._keep_raw = path, found["info"], keep_raw
         self._messages = list(conversation(found["messages"], self._info.get("revert")))
-        self._symbols, self._wrote, self._deeds = Symbols(), Symbols(), Deeds(not_run=_NOT_RUN)
+        self._doings = Doings({}, runs="Bash", not_run=_NOT_RUN, opens_a_session=READERS.opens_a_session)
         self._turns: list[Turn] = []
         self._last, self._compactions, self._interrupted = "", 0, False
         self._models: list[str] = []
@@ -173,7 +156,7 @@ class _Fold:
             return None, "no conversation"
         if not any(turn.prompt for turn in turns):
             return None, "it has no prompt"
-        cwd, when = info.get("directory"), _dict(info.get("time"))
+        cwd, when = info.get("directory"), dict_in(info.get("time"))
         return Session(
             agent="opencode",
             session_id=self._path.name.removesuffix(".json"),
@@ -181,21 +164,21 @@ class _Fold:
             turns=turns,
             cwd=cwd if is_path(cwd) else "",
             title=self._title(turns),
-            version=_str(info.get("version")),
+            version=text_in(info.get("version")),
             started=utc(when.get("created")),
             last_activity=self._last or utc(when.get("updated")),
             origin=self._origin(),
             root_id=root_of(self._messages),
             compactions=self._compactions,
-            symbols=tuple(self._symbols),
-            wrote=tuple(self._wrote),
+            symbols=tuple(self._doings.symbols),
+            wrote=tuple(self._doings.wrote),
             copied=not self._path.parent.is_file(),
             interrupted=self._interrupted,
             models=shown(self._models),
         ), ""
 
     def _title(self, turns: Sequence[Turn]) -> Masked:
-        called = _str(self._info.get("title"))
+        called = text_in(self._info.get("title"))
         by_agent = "" if _NAMELESS.fullmatch(called) else called
         return title_of(by_agent, (turn.text for turn in turns if turn.prompt))
 
@@ -209,7 +192,7 @@ class _Fold:
         identity = info.get("id")
         if not isinstance(identity, str) or not identity:
             return
-        when = _dict(info.get("time"))
+        when = dict_in(info.get("time"))
         begun, ended = utc(when.get("created")), utc(when.get("completed"))
         self._last = max(self._last, begun, ended)
         said = _Message(intern(identity), begun, info, parts)
@@ -232,10 +215,11 @@ class _Fold:
         if said.info.get("summary") is True:  # of what was before it, which is sent no more
             self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
             return
-        calls, results = self._tools(said.parts)
+        item = CODEC.decode({"parts": said.parts})
+        calls, results = self._doings.calls(item.calls), self._doings.results(item.results)
         self._models = with_model(self._models, said.info.get("modelID"))
-        self._interrupted = _dict(said.info.get("error")).get("name") == ABORTED
-        text, loaded = strip_recall(text_of(said.parts)), loaded_after(said.info)
+        self._interrupted = dict_in(said.info.get("error")).get("name") == ABORTED
+        text, loaded = strip_recall(item.text), loaded_after(said.info)
         self._make(said, "assistant", text, calls=calls, results=results, loaded=loaded)
 
     def _make(
@@ -248,48 +232,6 @@ class _Fold:
         turn = Turn(said.id, before, role, said.moment, text, tokens, calls, results, prompt, raw=raw, loaded=loaded)
         self._turns.append(turn)
 
-    def _tools(self, parts: Sequence[Json]) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
-        calls, results = [], []
-        for part in parts:
-            if part.get("type") != "tool":
-                continue
-            state, identity = _dict(part.get("state")), intern(_str(part.get("callID") or part.get("id")))
-            call = self._call(identity, _str(part.get("tool")), _dict(state.get("input")))
-            calls.append(call)
-            if state.get("status") in ("completed", "error"):
-                results.append(self._result(call, state))
-        return tuple(calls), tuple(results)
-
-    def _call(self, identity: str, tool: str, given: Json) -> ToolCall:
-        name = TOOLS.get(tool, tool)
-        action, edits = describe(name, given), edited_by(name, given)
-        ours = is_ours(name) or runs_ours(given) or READERS.opens_a_session(action)
-        if action and not ours:
-            self._symbols.add_all(given)
-            if writes(edits, given):
-                self._wrote.add_all(given)
-        if name == "Bash" and not ours:
-            self._deeds.begin(identity, command_of(given))
-        return ToolCall(identity, intern(name), action, ours, edits, read_by(name, given))
-
-    def _result(self, call: ToolCall, state: Json) -> ToolResult:
-        output, failed = output_of(state)
-        note, proof = NOTHING, Proof.NOTHING
-        if not call.ours:
-            self._symbols.add(output)
-            note = error_note(output) if failed else NOTHING
-            proof = self._deeds.end(call.id, output, said=not failed)
-        return ToolResult(call.id, failed, note, proof)
-
-
-def output_of(state: Json) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
-    output = _str(state.get("output") if state.get("status") == "completed" else state.get("error"))
-    status = _dict(state.get("metadata")).get("exit")
-    if type(status) is int:
-        output = f"Exit code: {status}\n{output}"
-    return output, state.get("status") == "error" or (type(status) is int and status != 0)
-
 
 def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
     """What a session and all its forks begin with, and no other: a fork copies the messages with their times alone.
@@ -297,42 +239,24 @@ def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
     One that leaves out its beginning says what that was.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
-    told = _str(left_out(parts).get("root"))
+    told = text_in(left_out(parts).get("root"))
     return told or (f"opencode-{said_in(info, parts)}" if info else "")
 
 
 def left_out(parts: Sequence[Json]) -> Json:
     """What a line of ours on what is left out says of its session; nothing where it is something else."""
-    return _dict(_dict(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
+    return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Json, parts: Sequence[Json]) -> str:
     """What a message and its copies in forks have in common: whose it is, its time, and what it says."""
-    words = f"{info.get('role')} {_dict(info.get('time')).get('created')} {text_of(parts)}"
+    words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def loaded_after(info: Json) -> int:
     """What the model had in its context when it had said this."""
-    tokens = _dict(info.get("tokens"))
-    cache = _dict(tokens.get("cache"))
+    tokens = dict_in(info.get("tokens"))
+    cache = dict_in(tokens.get("cache"))
     named = [*(tokens.get(name) for name in ("input", "output", "reasoning")), cache.get("read"), cache.get("write")]
     return sum(map(count, named))
-
-
-def text_of(parts: Sequence[Json]) -> str:
-    """What was said in a message; what OpenCode itself has put into it, such as a file, is left out."""
-    said = (
-        part.get("text")
-        for part in parts
-        if part.get("type") == "text" and part.get("synthetic") is not True and part.get("ignored") is not True
-    )
-    return "\n\n".join(text for text in said if isinstance(text, str) and text).strip()
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _str(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -6,13 +6,12 @@ of their messages are the same, and by what we have noted ourselves: also in cop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
+from smart_fork.agents.ancestry import Copied, Heads, Kin
 from smart_fork.agents.opencode.fold import left_out, said_in, written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 
@@ -21,14 +20,20 @@ class OpenCodeHeads(Heads):
     """How sessions of OpenCode begin."""
 
     name = "opencode"
+    reader = OpenCodeAdapter()
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """All are in one file: the beginnings of all are read, and of the family the rest."""
-        del root
-        family = connected(session_id, [kin for file in OpenCodeAdapter().discover() if (kin := _kin(file))], forks)
-        for kin in family:
-            _read_messages(kin)
-        return family
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`."""
+        found = written(kin.path, 1)
+        kin.begun = utc(found["info"]["time"]["created"])
+        if first := next(iter(found["messages"]), None):
+            kin.recorded = str(left_out(first["parts"]).get("sessionID") or "")
+            kin.first = Copied(_sign(first))
+        return kin.first is not None
+
+    def messages(self, kin: Kin) -> list[Copied]:
+        """See `Heads.messages`."""
+        return [Copied(_sign(one)) for one in written(kin.path)["messages"] if not left_out(one["parts"])]
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         del kin, parent
@@ -42,27 +47,6 @@ class OpenCodeHeads(Heads):
                 break
             end = place + 1
         return end
-
-
-def _kin(file: LogFile) -> Kin | None:
-    try:
-        found = written(file.path, 1)
-    except OSError:
-        return None
-    kin = Kin("opencode", file.path.name, file.path, file.mtime_ns)
-    kin.begun = utc(found["info"]["time"]["created"])
-    first = next(iter(found["messages"]), None)
-    kin.recorded = str(left_out(first["parts"]).get("sessionID") or "") if first else ""
-    kin.first = Copied(_sign(first)) if first else None
-    return kin if kin.first else None
-
-
-def _read_messages(kin: Kin) -> None:
-    try:
-        said = [one for one in written(kin.path)["messages"] if not left_out(one["parts"])]
-    except OSError:
-        return
-    kin.messages += [Copied(_sign(one)) for one in said]
 
 
 def _of(turn: Turn) -> tuple[str, str]:

@@ -42,5 +42,5 @@ class Qwen(Agent):
         "screen": "screen:QwenScreen",
         "presence": "presence:PRESENCE",
         "subagents": "subagents:QwenSubAgents",
-        "work": "work:QwenWork",
+        "codec": "codec:QwenCodec",
     })  # fmt: skip

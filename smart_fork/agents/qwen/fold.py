@@ -6,41 +6,25 @@ are links of the chain and no conversation, whatever text they repeat: telemetry
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import Origin, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of, with_name
 from indexer.transcripts.tree import Record, Tree
 from smart_fork.agents import READERS
+from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.unattended import origin_of
 
-#: What its tools are called where calls are described.
-TOOLS = {
-    "edit": "Edit",
-    "write_file": "Write",
-    "notebook_edit": "NotebookEdit",
-    "read_file": "Read",
-    "grep_search": "Grep",
-    "glob": "Glob",
-    "todo_write": "TodoWrite",
-    "task_stop": "KillShell",
-    "tool_search": "ToolSearch",
-    "exit_plan_mode": "EnterPlanMode",
-    "run_shell_command": "Bash",
-}
+CODEC = QwenCodec()
 #: The kinds of a person's messages; the others were sent by schedules, goals and background tasks.
 _TYPED = (None, "mid_turn_user_message")
 #: How the answer of a call begins that was not carried out.
 _NOT_RUN = ("[Operation Cancelled]",)
-#: The header of what a shell command gave back, and what stands below its output.
-_RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
-_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
 
 class QwenTree(Tree):
@@ -49,6 +33,7 @@ class QwenTree(Tree):
     agent = "qwen"
     bridged = False
     naming = (b'"custom_title"',)
+    tools = QwenCodec.tools
     shell = "run_shell_command"
     not_run = _NOT_RUN
 
@@ -73,15 +58,14 @@ class QwenTree(Tree):
             return self._system(record, identity, line)
         if not isinstance(message, dict):
             return None
-        parts = parts_of(message)
+        item = CODEC.decode(record)
         if kind == "assistant":
             self.note_model(record.get("model"))
-            text, calls = strip_recall(text_of(parts)), tuple(self._calls(parts))
-            return self.make(record, identity, line, "assistant", text, calls=calls, loaded=loaded_after(record))
+            text = strip_recall(item.text)
+            return self.make(record, identity, line, "assistant", text, calls=item.calls, loaded=loaded_after(record))
         if kind == "tool_result":
-            results = tuple(self._results(parts))
-            return self.make(record, identity, line, "tool", "", results=results)
-        return self._user(record, parts, identity, line) if kind == "user" else None
+            return self.make(record, identity, line, "tool", "", results=item.results)
+        return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
         """What a compaction left is loaded; a rewinding is the leaf of what it leaves until somebody goes on."""
@@ -96,23 +80,11 @@ class QwenTree(Tree):
         self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         return self.make(record, identity, line, "system", "", loaded=left)
 
-    def _user(self, record: Record, parts: Iterable[Record], identity: str, line: Line) -> Turn:
+    def _user(self, record: Record, said: str, identity: str, line: Line) -> Turn:
         if not is_typed(record):
             return self.make(record, identity, line, "system", "")
-        text = strip_boilerplate(typed_in(record, parts))
+        text = strip_boilerplate(typed_in(record, said))
         return self.make(record, identity, line, "user", text, prompt=bool(text))
-
-    def _calls(self, parts: Iterable[Record]) -> Iterator[ToolCall]:
-        for part in parts:
-            if isinstance(call := part.get("functionCall"), dict):
-                name = str(call.get("name") or "")
-                yield self.call(call.get("id"), name, call.get("args"), known_as=TOOLS.get(name, ""))
-
-    def _results(self, parts: Iterable[Record]) -> Iterator[ToolResult]:
-        for part in parts:
-            if isinstance(answer := part.get("functionResponse"), dict):
-                output, failed = output_of(answer)
-                yield self.result(answer.get("id"), output, failed=failed)
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         """See `Tree.title`."""
@@ -151,36 +123,11 @@ def is_typed(record: Record) -> bool:
     return record.get("subtype") in _TYPED and record.get("provenance") in (None, "real_user")
 
 
-def typed_in(record: Record, parts: Iterable[Record]) -> str:
+def typed_in(record: Record, said: str) -> str:
     """The person's words in a message: what hooks have added to them is not shown, and not theirs."""
     given = record.get("systemPayload")
     shown = given.get("displayText") if isinstance(given, dict) else None
-    return shown if isinstance(shown, str) else text_of(parts)
-
-
-def parts_of(message: object) -> list[Record]:
-    """The parts of a message."""
-    parts = message.get("parts") if isinstance(message, dict) else None
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def text_of(parts: Iterable[Record]) -> str:
-    """What these parts say, without thoughts."""
-    texts = (part.get("text") for part in parts if part.get("thought") is not True)
-    return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
-def output_of(answer: Record) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
-    response = answer.get("response")
-    given = response if isinstance(response, dict) else {}
-    failed = isinstance(given.get("error"), str)
-    text = given.get("error") if failed else given.get("output")
-    output = text if isinstance(text, str) else ""
-    if output.startswith("Command: ") and (ran := _RAN.match(output)):
-        status = _EXIT.search(output, ran.end())
-        output = f"Exit code: {status[1]}\n{ran['output']}" if status else ran["output"]
-    return output, failed
+    return shown if isinstance(shown, str) else said
 
 
 def loaded_after(record: Record) -> int:

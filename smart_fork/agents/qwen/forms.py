@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID, uuid5
 
-from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import in_order
-from smart_fork.agents.forms import Becomes, GivenCall, Identity, Record, Told, Utterance, all_texts
+from smart_fork.agents.codec import Record
+from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
 from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
-from smart_fork.agents.qwen.fold import output_of, parts_of
+from smart_fork.agents.qwen.codec import QwenCodec, parts_of
+from smart_fork.agents.tree_copy import placed
 
 _SAID, _COMPACTED = ("user", "assistant", "tool_result"), "chat_compression"
-#: The tool that sets another agent to work.
-_AGENT = "agent"
 #: What of a record is shared. Not among it are telemetry, snapshots of files and of edits, and commands of its own.
 _FIELDS = frozenset({
     "uuid", "timestamp", "type", "subtype", "provenance", "cwd", "version", "gitBranch", "message", "model",
@@ -25,7 +23,7 @@ _FIELDS = frozenset({
 _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
-class QwenForms(PartForms):
+class QwenForms(QwenCodec, PartForms):
     """Records of Qwen Code: their place in the tree is taken away, since they stand in a line."""
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
@@ -33,9 +31,8 @@ class QwenForms(PartForms):
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         turns = session.turns[: None if end is None else end + 1]
-        wanted = [turn.id for turn in turns]
-        records = _records(session, set(wanted))
-        return (record for _, (_, record) in in_order(wanted, records, session.source_path) if _is_said(record))
+        records = placed(session.source_path, [turn.id for turn in turns])
+        return (record for _, (_, record) in records if _is_said(record))
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """One line of parents."""
@@ -64,17 +61,6 @@ class QwenForms(PartForms):
             }  # fmt: skip
             parent = identity
 
-    def told(self, record: Record) -> Told:
-        parts = parts_of(record.get("message"))
-        answers = [part["functionResponse"] for part in parts if isinstance(part.get("functionResponse"), dict)]
-        calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
-        return Told(
-            outputs=tuple((str(answer.get("id") or ""), output_of(answer)[0]) for answer in answers),
-            thoughts=sum(self._is_thought(part) for part in parts),
-            images=sum("inlineData" in part for part in parts),
-            agents=sum(call.get("name") == _AGENT for call in calls),
-        )
-
     def sent(self, record: Record) -> Record | None:
         if not _is_said(record):
             return None
@@ -85,42 +71,15 @@ class QwenForms(PartForms):
             return kept if kept["message"]["parts"] else None
         return kept
 
-    def calls(self, record: Record) -> Iterator[GivenCall]:
-        for part in parts_of(record.get("message")):
-            if isinstance(call := part.get("functionCall"), dict):
-                yield GivenCall(str(call.get("id") or ""), call.get("args"))
-
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        old = parts_of(record.get("message"))
-        new = [withheld(part, ids, mark) for part in old]
-        if new == old:
-            return record
-        changed = record | {"message": record["message"] | {"parts": new}}
-        if "toolCallResult" in record:
-            changed["toolCallResult"] = _withheld_result(record["toolCallResult"], mark)
-        return changed
-
-    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        old = parts_of(record.get("message"))
-        new = [part for part in old if not (self._is_thought(part) and of(part))]
-        if new == old:
-            return record
-        return record | {"message": record["message"] | {"parts": new}} if new else None
+        new = self.changed(record, lambda part: withheld(part, ids, mark)) or record
+        if new is record or "toolCallResult" not in record:
+            return new
+        return new | {"toolCallResult": _withheld_result(record["toolCallResult"], mark)}
 
     def untied(self, record: Record) -> Record | None:
-        """What is signed was signed for an account."""
-        old = parts_of(record.get("message"))
-        new = [unsigned(part) for part in old]
-        return record if new == old else record | {"message": record["message"] | {"parts": new}}
-
-
-def _records(session: Session, missing: set[str]) -> Iterator[tuple[str, tuple[bytes, Record]]]:
-    """Each record that is wanted, in file order. The first of an id counts."""
-    for line in LineReader(session.source_path):
-        record, identity = line.record, line.record.get("uuid")
-        if isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
-            missing.discard(identity)
-            yield identity, (line.source, record)
+        """See `Forms.untied`. What is signed was signed for an account."""
+        return self.changed(record, unsigned)
 
 
 def _is_said(record: Record) -> bool:

@@ -7,7 +7,8 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
-from smart_fork.agents.qwen.fold import is_typed, output_of, parts_of, text_of, typed_in
+from smart_fork.agents.qwen.codec import output_of, parts_of, text_of
+from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
@@ -91,8 +92,8 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
 
 
 def _said(record: dict[str, Any]) -> str:
-    parts = parts_of(record.get("message"))
-    return typed_in(record, parts) if record.get("type") == "user" else text_of(parts)
+    said = text_of(parts_of(record.get("message")))
+    return typed_in(record, said) if record.get("type") == "user" else said
 
 
 def _payload(record: dict[str, Any]) -> dict[str, Any]:

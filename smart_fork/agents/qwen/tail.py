@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from smart_fork.agents.qwen.fold import loaded_after, parts_of, text_of
+from smart_fork.agents.qwen.codec import parts_of, text_of
+from smart_fork.agents.qwen.fold import loaded_after
 from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, number_in
 
 _NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)

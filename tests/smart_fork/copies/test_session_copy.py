@@ -319,13 +319,13 @@ from pathlib import Path
 from smart_fork.agents import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.copies import session_copy
-class Slow(copy.ClaudeCopy):
+class Slow(copy.ClaudeLines):
     def __iter__(self):
         for line in super().__iter__():
             yield line + b" " * 100_000
             print("written", flush=True)
             sys.stdin.read()
-copy.ClaudeCopy = Slow
+copy.ClaudeCopier.lines = Slow
 session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
                     target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 """

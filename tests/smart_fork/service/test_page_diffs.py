@@ -137,7 +137,7 @@ def test_marks_of_a_conflict_and_signs_for_a_terminal_are_text():
 )  # fmt: skip
 def test_steps_are_told_of_every_agent(agent, fixture, steps):
     session = READERS[agent].read(FIXTURES / agent / f"{fixture}.jsonl", keep_raw=True).session
-    page = reading(session, work=AGENTS[agent].work, whole=True)
+    page = reading(session, work=AGENTS[agent].codec, whole=True)
     shown = {
         (step.kind, step.line, step.added)
         for one in page.exchanges
@@ -224,7 +224,7 @@ def test_all_that_came_back_from_a_step_is_a_link_away(served, world, shop, agen
 def test_records_that_are_not_as_expected_are_left_out(agent):
     """A log of a later version, or a hostile one: whatever stands in the place of whatever, the rest is told."""
     chance = random.Random(7)  # noqa: S311 - it chooses what is replaced
-    work = AGENTS[agent].work
+    work = AGENTS[agent].codec
     lines = [line for path in sorted((FIXTURES / agent).glob("*.jsonl")) for line in path.read_text().splitlines()]
     junk = (
         None,

@@ -5,7 +5,7 @@ import pytest
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents import READERS
-from smart_fork.agents.forms import Told
+from smart_fork.agents.codec import Told
 from smart_fork.sharing.neutral import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from smart_fork.agents.forms import GivenCall, HomePlace
+from indexer.transcripts.items import UsedTool
+from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.team.ignored import NAME, ignored
 from tests.drilled import drilled
@@ -56,10 +57,11 @@ def test_no_pattern_takes_long(tmp_path, pattern, name):
     script = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
-        "from smart_fork.agents.forms import GivenCall, HomePlace\n"
+        "from indexer.transcripts.items import UsedTool\n"
+        "from smart_fork.agents.forms import HomePlace\n"
         "from smart_fork.team.ignored import ignored\n"
         "found = ignored(HomePlace(sys.argv[1], '/home/ada'))\n"
-        "print(repr(found.named_by(GivenCall('1', {'file_path': sys.argv[2]}), sys.argv[1])))\n"
+        "print(repr(found.named_by(UsedTool('1', '', {'file_path': sys.argv[2]}), sys.argv[1])))\n"
     )
 
     command = [sys.executable, "-c", script, str(tmp_path), name]
@@ -72,7 +74,7 @@ def test_a_pattern_of_many_stars_withholds_what_it_names(tmp_path):
     found = spec_of(tmp_path, "*a*b*c*d*e*f*g*h*i*.pem", "**/x/**/y*z/**/k*.key")
 
     def named(path):
-        return found.named_by(GivenCall("1", {"file_path": path}), str(tmp_path))
+        return found.named_by(UsedTool("1", "", {"file_path": path}), str(tmp_path))
 
     assert "keys/a-b-c-d-e-f-g-h-i-1.pem" == named("keys/a-b-c-d-e-f-g-h-i-1.pem")
     assert "p/x/q/y1z/r/s/k9.key" == named("p/x/q/y1z/r/s/k9.key")

@@ -60,7 +60,7 @@ def said(found) -> list[tuple[str, str]]:
 
 def test_the_conversation_of_a_sub_agent_is_read_from_the_call_that_began_it(path, reader):
     one = reader.read(next(iter(reader.locate(WITH_SUBAGENT))), keep_raw=True).session
-    agents, work = OpenCode().subagents, OpenCode().work
+    agents, work = OpenCode().subagents, OpenCode().codec
 
     (call, name), *more = agents.begun(one).items()
     inside = agents.read(one, name)

@@ -1,0 +1,81 @@
+"""What the calls of a session did, whichever agent made them: files, symbols, command lines and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from sys import intern
+from types import MappingProxyType
+from typing import Any
+
+from indexer.masking import NOTHING
+from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by, writes
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.items import GivenBack, UsedTool
+from indexer.transcripts.model import Proof, ToolCall, ToolResult
+from indexer.transcripts.ours import is_ours, runs_ours
+from indexer.transcripts.symbols import Symbols
+
+
+class Doings:
+    """Calls and results as they are read. `facts` are those of an earlier reading; what is kept here leaves them.
+
+    `runs` is the tool that runs command lines, `not_run` are beginnings of results of calls that were not carried
+    out. `opens_a_session` tells if the line of an action names a log: its reader reads more of our answer.
+    """
+
+    def __init__(
+        self, facts: dict[str, Any], *, runs: str, not_run: tuple[str, ...],
+        opens_a_session: Callable[[str], bool], tools: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        self._runs, self._opens, self._tools = runs, opens_a_session, tools
+        self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
+        self.ours: set[str] = set(facts.pop("ours", ()))
+        self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
+
+    def kept(self) -> dict[str, Any]:
+        """Return the facts from which a later reading continues."""
+        known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
+        return known | {"deeds": self.deeds.kept()}
+
+    def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
+        """Note these calls."""
+        return tuple(map(self.call, made))
+
+    def call(self, made: UsedTool) -> ToolCall:
+        """Note a call. A text that a tool is given is known if it is a patch."""
+        identity, name, arguments = intern(made.id), intern(made.name), made.given
+        known_as = self._tools.get(name, name)
+        given = arguments if isinstance(arguments, dict) else {}
+        edits, reads = edited_by(known_as, given), read_by(known_as, given)
+        action = describe(known_as, given) if given else NOTHING
+        if isinstance(arguments, str) and (edits := edited_by(name, arguments)):
+            action = describe_raw(name, arguments)
+        ours = is_ours(name) or runs_ours(arguments)
+        if ours or self._opens(action):
+            self.ours.add(identity)
+        elif action:
+            self.symbols.add_all(arguments)
+            if writes(edits, given):
+                self.wrote.add_all(arguments)
+        if name == self._runs and not ours:
+            self.begin(made)
+        return ToolCall(identity, name, action, ours, edits, reads)
+
+    def begin(self, made: UsedTool) -> None:
+        """Note the command line of a call."""
+        if isinstance(made.given, dict):
+            self.deeds.begin(made.id, command_of(made.given))
+
+    def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
+        """Note these results."""
+        return tuple(map(self.result, given_back))
+
+    def result(self, back: GivenBack) -> ToolResult:
+        """Note the result of a call."""
+        identity, note, proof = intern(back.id), NOTHING, Proof.NOTHING
+        if identity not in self.ours:
+            self.symbols.add(back.output)
+            note = error_note(back.output) if back.failed else NOTHING
+            proof = self.deeds.end(identity, back.output, said=not back.failed)
+        return ToolResult(identity, back.failed, note, proof)

@@ -1,0 +1,95 @@
+"""Codex's records as items: each has one message, call, result or thought."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from indexer.transcripts.actions import failure_of
+from indexer.transcripts.items import GivenBack, Item, UsedTool
+from indexer.transcripts.lines import Line, LineReader
+from indexer.transcripts.model import Session
+from smart_fork.agents.codec import Codec, Record, dicts_in, in_paragraphs
+
+#: The kinds of items that are calls of tools, and what came back from them.
+CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+#: The bytes of a record that tells of thoughts.
+_REASONS = b'"reasoning"'
+_IMAGES = ("input_image", "image_generation_call")
+
+
+class CodexCodec(Codec):
+    """See `Codec`. What an edit changes is the patch that it was given."""
+
+    starting = ("spawn_agent",)
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`. What is encrypted is nobody's to read: of a thought there may be a summary."""
+        payload = record.get("payload")
+        item = payload if isinstance(payload, dict) else record  # old versions wrote the item itself
+        kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
+        if kind in CALLS:
+            return Item(calls=(UsedTool(call_id, str(item.get("name") or kind), arguments_of(item)),))
+        content, output = dicts_in(item.get("content")), item.get("output")
+        images = sum(part.get("type") in _IMAGES for part in (item, *content, *dicts_in(output)))
+        if kind in OUTPUTS:
+            text = unwrapped(text_of(output))
+            return Item(results=(GivenBack(call_id, text, bool(failure_of(text))),), images=images)
+        if kind == "reasoning":
+            parts = (*dicts_in(item.get("summary")), *content)
+            return Item(thoughts=(in_paragraphs(part.get("text") for part in parts),))
+        return Item(text_of(item.get("content")) if kind == "message" else "", images=images)
+
+    def thoughts_between(self, session: Session) -> Mapping[int, str]:
+        """See `Codec.thoughts_between`. They are of its own log: a fork has its parent's records without thoughts."""
+        ordinals = [int(turn.id) for turn in session.turns]
+        found: dict[int, list[str]] = {}
+        try:
+            for line in LineReader(session.source_path):
+                if _REASONS in line.source and (text := in_paragraphs(self.decode(line.record).thoughts)):
+                    found.setdefault(bisect_left(ordinals, ordinal_of(line)), []).append(text)
+        except OSError:  # the log is gone since, or was a copy that is put away again
+            return {}
+        return {number: in_paragraphs(texts) for number, texts in found.items() if number < len(ordinals)}
+
+
+def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
+    """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
+    given = item.get("arguments", item.get("input", item.get("action")))
+    if isinstance(given, str) and given.startswith("{"):
+        try:
+            given = orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return str(given)
+    return given if isinstance(given, dict | str) else ""
+
+
+def text_of(content: object) -> str:
+    """What the content of an item says."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [block.get("text") for block in content if isinstance(block, dict)]
+        return "\n\n".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def unwrapped(output: str) -> str:
+    """What a shell said. Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
+    if not output.startswith('{"output"'):
+        return output
+    try:
+        value = orjson.loads(output)
+        return f"exit_code: {value['metadata']['exit_code']}\n{value['output']}"
+    except (ValueError, KeyError, TypeError):
+        return output
+
+
+def ordinal_of(line: Line) -> int:
+    """A record's number in its thread; in files without them, the line's."""
+    ordinal = line.record.get("ordinal")
+    return ordinal if type(ordinal) is int else line.number

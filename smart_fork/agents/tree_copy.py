@@ -1,0 +1,226 @@
+"""Copies of sessions whose records name the one before them: what is copied becomes one line of parents.
+
+An agent says which of its records are sent to its model, and how a record becomes one of a copy.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from indexer.transcripts.lines import LineReader
+from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.tree import rooted
+from smart_fork.agents.codec import MessageCodec
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
+from smart_fork.agents.distilled import Distilled
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, newest_summary
+from smart_fork.json_edits import respelled
+
+#: Makes of a record without a place of its own what is copied of it; `None` for one that is not.
+Beside = Callable[[Entry], Entry | None]
+
+
+def is_no_aside(record: Record) -> bool:
+    """Return whether a record is of the conversation itself, and no sub-agent's."""
+    return record.get("isSidechain") is not True
+
+
+def placed(
+    source: Path, order: Sequence[str], has_place: Callable[[Record], bool] = is_no_aside, beside: Beside | None = None
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the records of these ids in their order, each with its id. What `beside` makes stays where it stands.
+
+    Raises:
+        ForkRefused: the log was rewritten meanwhile.
+    """
+    return in_order(order, _kept(source, set(order), has_place, beside), source)
+
+
+def _kept(
+    source: Path, missing: set[str], has_place: Callable[[Record], bool], beside: Beside | None
+) -> Iterator[tuple[str, Entry]]:
+    """Yield what is wanted in the order of the file, with the ids of what has a place. The first of an id counts."""
+    for line in LineReader(source):
+        record, identity = line.record, line.record.get("uuid")
+        if isinstance(identity, str) and identity in missing and has_place(record):
+            missing.discard(identity)
+            yield identity, (line.source, record)
+        elif beside and (other := beside((line.source, record))):
+            yield "", other
+
+
+class TreeCopy(Copy):
+    """Records of a session for a new one, as they are but for what says whose they are.
+
+    `chained` makes one line of parents of the records that come with an id. Those without one stay as they are then.
+    """
+
+    def __init__(
+        self, source: Session, new: NewSession, records: Iterable[tuple[str, Entry]] = (), *, chained: bool = True
+    ) -> None:
+        self._source, self._new, self._records, self._chained = source, new, records, chained
+        self.copied = 0
+        self.parent: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
+        for identity, (spelled, record) in self._records:
+            if self._chained and identity:
+                record["parentUuid"], self.parent = self.parent, identity
+            if identity or not self._chained:
+                self.own(record)
+                self.copied += 1
+            yield respelled(spelled, record)
+        yield from self.titled()
+
+    def whole(self, turns: Sequence[Turn], is_sent: Callable[[Record], bool]) -> TreeCopy:
+        """Copy what the model is sent of these turns."""
+        order = [turn.id for turn in turns[compacted_at(turns) :]]
+        records = placed(self._source.source_path, order, self.has_place, self.beside(turns))
+        self._records = ((one, entry) for one, entry in records if not one or is_sent(entry[1]))
+        return self
+
+    def after(self, other: TreeCopy) -> None:
+        """Continue behind another copy in the same file."""
+        self.parent = other.parent
+
+    @staticmethod
+    def has_place(record: Record) -> bool:
+        """Return whether a record is of the conversation itself, and no sub-agent's."""
+        return is_no_aside(record)
+
+    def beside(self, turns: Sequence[Turn]) -> Beside | None:
+        """Return what makes of records without a place what is copied with these turns."""
+        del turns
+        return None
+
+    @abstractmethod
+    def own(self, record: Record) -> Record:
+        """Make a record the copy's own."""
+
+    @abstractmethod
+    def titled(self) -> Iterable[bytes]:
+        """Yield the lines with the title, if it gets one."""
+
+    @abstractmethod
+    def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
+        """Return a record of turn `number` without what was in the context then. Each turn takes so many `tokens`."""
+
+    @abstractmethod
+    def left(self, entry: Entry) -> Entry:
+        """Return what a compaction has left as something that is said."""
+
+    @abstractmethod
+    def added(self, text: str, near: Record) -> Record:
+        """Return a record of our own with that text, beside another one."""
+
+    def shown_instead(self, kept: Collection[int]) -> Iterable[bytes]:
+        """Yield the lines with what the model was shown instead of results of these turns."""
+        del kept
+        return ()
+
+
+class TreeCopier(Copier):
+    """Copies of one agent's sessions."""
+
+    codec: ClassVar[MessageCodec]
+    #: How a record becomes one of a copy.
+    lines: ClassVar[type[TreeCopy]]
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        """See `Copier.up_to`."""
+        return self.lines(session, new).whole(session.turns[: end + 1], self.is_sent)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        """See `Copier.of_records`."""
+        return self.lines(session, new, (("", entry) for entry in records), chained=False)
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return TreeDistilled(self, session, excerpt, self.lines(session, new))
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        for identity, (spelled, record) in placed(session.source_path, list(places), self.lines.has_place):
+            said = self.as_said(record)
+            if self.is_sent(said):
+                sums_up, short = self.sums_up(said), self.size(self.short(said))
+                yield LiveRecord(places[identity], (spelled, said), self.size(said), sums_up, short)
+
+    def short(self, record: Record) -> Record:
+        """Return a record with its results shortened."""
+        return self.codec.changed(record, self.short_part) or record
+
+    def as_said(self, record: Record) -> Record:
+        """Return a record as the model is sent it."""
+        return record
+
+    @abstractmethod
+    def is_sent(self, record: Record) -> bool:
+        """Return whether the model is sent a record."""
+
+    @abstractmethod
+    def sums_up(self, record: Record) -> bool:
+        """Return whether a record is what a compaction has left."""
+
+    @abstractmethod
+    def size(self, record: Record) -> int:
+        """Return how many characters of a record the model is sent."""
+
+    @abstractmethod
+    def short_part(self, part: Record) -> Record:
+        """Return a part of a message, shortened if it is a result."""
+
+
+class TreeDistilled(Distilled):
+    """Those turns of a session that an excerpt keeps, as one line of parents."""
+
+    def __init__(self, copier: TreeCopier, session: Session, excerpt: Excerpt, lines: TreeCopy) -> None:
+        newest = newest_summary(copier.live(session), excerpt.end)
+        super().__init__(copier.live(session), excerpt, newest)
+        self._copier, self._root, self.lines = copier, session.root_id, lines
+
+    def after(self, other: Distilled) -> None:
+        """See `Distilled.after`."""
+        if isinstance(other, TreeDistilled):
+            self.lines.after(other.lines)
+
+    def first(self) -> Iterable[bytes]:
+        """See `Distilled.first`."""
+        return self.lines.shown_instead(self._excerpt.kept - self._excerpt.shortened)
+
+    def last(self) -> Iterable[bytes]:
+        """See `Distilled.last`."""
+        return self.lines.titled()
+
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return self._copier.short(record)
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`."""
+        record = self.lines.recounted(number, entry[1], self._excerpt.tokens)
+        yield self._chained((entry[0], self.lines.own(record)))
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`."""
+        yield self._chained(self.lines.left(entry))
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`."""
+        yield self._chained((b"", self.lines.added(text, before[1])))
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`."""
+        return self.lines.copy_beside(target, created)
+
+    def _chained(self, entry: Entry) -> bytes:
+        spelled, record = entry
+        if self.lines.parent is None:
+            record = rooted(record, self._root)
+        record["parentUuid"], self.lines.parent = self.lines.parent, record["uuid"]
+        return respelled(spelled, record)
