@@ -104,6 +104,11 @@ class Options:
         return self.worktree if isinstance(self.worktree, str) else self.name
 
 
+def is_said(one: Field[Any]) -> bool:
+    """Return whether a field is given as `Said`."""
+    return "said" in one.metadata
+
+
 def said_of(one: Field[Any]) -> Said:
     """Return how a field is given; without help and description if it is not."""
     given: Said = one.metadata.get("said", NOT_GIVEN)

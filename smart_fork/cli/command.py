@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
-from inspect import Parameter
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from smart_fork.cli.output import answer_in_json
+from smart_fork.cli.options import with_options
 from smart_fork.given import refuse_both, refuse_empty
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_JSON = Parameter(
-    "as_json",
-    Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
-)
 
 #: Options and arguments that contradict each other, in whichever command both are.
 _CONTRADICTORY = (
@@ -70,25 +61,6 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
-    """Give a command these parameters, as typer reads them."""
-    shown = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in shown]
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in shown}
-
-
-def takes_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option --json, its last one."""
-
-    @functools.wraps(command)
-    def run(*, as_json: bool, **given: Any) -> Any:
-        answer_in_json(as_json)
-        return command(**given)
-
-    with_signature(run, [*inspect.signature(command, eval_str=True).parameters.values(), _JSON])
-    return run
-
-
 class Commands(typer.Typer):
     """Commands of these kinds."""
 
@@ -102,7 +74,7 @@ class Commands(typer.Typer):
         add = super().command(name, cls=cls or Command, **how)
 
         def added(command: _Function) -> _Function:
-            add(takes_json(command) if json else command)
+            add(with_options(command, json=json))
             return command
 
         return added

@@ -14,7 +14,7 @@ from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.fork import message_number, spending_on
-from smart_fork.cli.options import NO_BUDGET, PlaceChoice, takes_options
+from smart_fork.cli.options import PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption
@@ -34,7 +34,8 @@ SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters o
 
 
 @takes_options(budget="Copy only relevant exchanges, up to N tokens: 30k.")
-def branch(  # noqa: PLR0917 - typer's way
+def branch(
+    *,
     session: SessionArgument,
     prompt: Annotated[str | None, typer.Argument(help="Prompt, with --start.")] = None,
     at: Annotated[
@@ -54,7 +55,7 @@ def branch(  # noqa: PLR0917 - typer's way
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
     ] = None,
-    budget: BudgetAsked = NO_BUDGET,
+    budget: BudgetAsked,
     as_agent: HandedOption = None,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""

@@ -18,7 +18,7 @@ from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
-from smart_fork.cli.options import NO_BUDGET, NOTHING_SAID, takes_options
+from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption
@@ -56,7 +56,8 @@ _Worktree = Annotated[
 @takes_options(
     without=("skip_permissions",), worktree=_Worktree, order="worktree worktree_name with_changes place cwd name"
 )
-def fork(  # noqa: PLR0917 - typer's way
+def fork(
+    *,
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
@@ -77,10 +78,10 @@ def fork(  # noqa: PLR0917 - typer's way
         typer.Option("--min-score", help="Lowest score for --top. Default: 0.3."),
     ] = None,
     as_agent: HandedOption = None,
-    options: Options = NOTHING_SAID,
+    options: Options,
     cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
-    budget: BudgetAsked = NO_BUDGET,
+    budget: BudgetAsked,
     merge: Annotated[
         bool, typer.Option("--merge", help="Merge several sessions into one fork, within --budget.")
     ] = False,

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
-from smart_fork.agents.options import Options, Said, ordered, said_of
-from smart_fork.budget.wanted import BudgetAsked
-from smart_fork.cli.command import with_signature
+from smart_fork.agents.options import Options, Said, is_said, ordered, said_of
+from smart_fork.cli.output import answer_in_json
 from smart_fork.errors import Usage
 
 
@@ -31,49 +30,73 @@ class PlaceChoice(StrEnum):
 _KINDS: dict[str, type] = {"place": PlaceChoice}
 WorktreeName = Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")]
 _NAMED = "worktree_name"
-#: Defaults of the parameters that are replaced.
-NOTHING_SAID, NO_BUDGET = Options(), BudgetAsked()
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+#: Stands where a command takes options of a worker.
+NOTHING_SAID = Options()
 
 
-def takes_options(
-    *, without: Sequence[str] = (), order: str = "", **other: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace each parameter of a command that is a request by the request's fields, `without` these.
+#: How a command's requests are shown, by its attribute of this name.
+_TAKES = "takes"
+_JSON = Parameter(
+    "as_json",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
+)
 
-    `other` has descriptions or annotations of this command for some of them. They are shown in `order`, else in that of
-    the request; other parameters may be among them.
+
+def takes_options(*, without: Sequence[str] = (), order: str = "", **other: Any) -> Callable[[_Function], _Function]:
+    """Describe how the requests among a command's parameters are shown: `without` these fields, in that `order`.
+
+    `other` has descriptions or annotations of this command for some fields.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        shown: list[Parameter] = []
-        made: dict[str, tuple[Any, set[str]]] = {}
-        for one in inspect.signature(command, eval_str=True).parameters.values():
-            request: Any = one.annotation
-            parameters = _parameters(request, without, other) if is_dataclass(request) else [one]
-            shown += parameters
-            if is_dataclass(request):
-                made[one.name] = request, {parameter.name for parameter in parameters}
-        shown = ordered(shown, order)
-        either = any(one.name == "worktree" and one.default is None for one in shown)
-
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            if either and given["worktree"] is False and given.get(_NAMED):
-                raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
-            for name, (request, names) in made.items():
-                given[name] = _request(request, {one: given.pop(one) for one in names})
-            command(**given)
-
-        with_signature(run, shown)
-        return run
+    def decorate(command: _Function) -> _Function:
+        setattr(command, _TAKES, (without, order, other))
+        return command
 
     return decorate
 
 
+def with_options(command: Callable[..., Any], *, json: bool = True) -> Callable[..., Any]:
+    """Return a command as typer runs it: each request is replaced by its fields; --json is the last option."""
+    without, order, other = getattr(command, _TAKES, ((), "", {}))
+    shown: list[Parameter] = []
+    requests: dict[str, tuple[Any, set[str]]] = {}
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        request: Any = one.annotation
+        parameters = _parameters(request, without, other) if is_dataclass(request) else [one]
+        shown += parameters
+        if is_dataclass(request):
+            requests[one.name] = request, {parameter.name for parameter in parameters}
+    shown = ordered(shown, order)
+    either = any(one.name == "worktree" and one.default is None for one in shown)
+
+    @functools.wraps(command)
+    def run(*, as_json: bool = False, **given: Any) -> Any:
+        answer_in_json(as_json)
+        if either and given["worktree"] is False and given.get(_NAMED):
+            raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
+        for name, (request, names) in requests.items():
+            given[name] = _request(request, {one: given.pop(one) for one in names})
+        return command(**given)
+
+    with_signature(run, [*shown, *([_JSON] if json else [])])
+    return run
+
+
+def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
+    """Give a command these parameters, as typer reads them."""
+    shown = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in shown]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+
+
 def _parameters(request: Any, without: Sequence[str], other: dict[str, Any]) -> list[Parameter]:
     made = []
+    own = {} if any(map(is_said, fields(request))) else get_type_hints(request, include_extras=True)
     for one in fields(request):
-        said, described = said_of(one), other.get(one.name)
+        said, described = said_of(one), other.get(one.name, own.get(one.name))
         if one.name in without or not (said.help or described):
             continue
         if described is None or isinstance(described, str):

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.selection import titles, to_set_up
-from smart_fork.cli.command import Commands, takes_json
+from smart_fork.cli.command import Commands
 from smart_fork.cli.first_index import first_index
 from smart_fork.cli.hooks import AgentOption, hooks
+from smart_fork.cli.options import with_options
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import SmartForkError, Usage
 
@@ -37,7 +38,7 @@ _DONE = {"new": "added", "changed": "updated"}
 
 
 @app.callback()
-@takes_json
+@with_options
 def setup(  # noqa: PLR0917 - the command's options
     ctx: typer.Context,
     agent: AgentOption = None,

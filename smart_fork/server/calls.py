@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -13,22 +12,14 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
-from mcp.server.mcpserver.tools import Tool
-from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, ListRootsResult, ToolAnnotations
+from mcp_types import ListRootsRequest, ListRootsResult
 
-from indexer.values import Value
 from smart_fork import permission
-from smart_fork.advice import speak_of_tools
 from smart_fork.caller import Around, Caller, agent_of, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError, joined
-from smart_fork.server.arguments import taken
-from smart_fork.server.brief import answered
-from smart_fork.server.progress import reported
-from smart_fork.server.shape import shape
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0
@@ -40,72 +31,6 @@ T = TypeVar("T")
 _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None, []))
 
 
-class StrictTool(Tool):
-    """A tool whose every word is ours: it refuses what it does not know or take, and says so itself.
-
-    A misspelt parameter must not be ignored silently, and what a library says of one helps nobody who calls.
-    """
-
-    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """Run it for one request, whose own projects and words hold from here on."""
-        speak_of_tools()
-        accepted = taken(_without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
-        if _around(context) is None:
-            permission.limit_to(await _own_projects(context))
-        try:
-            return await reported(context, super().run(accepted, context, convert_result))
-        except UnexpectedToolError as error:
-            raise UnexpectedToolError(
-                f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
-            ) from error
-        except ToolError as error:
-            raise ToolError(str(error.__cause__ or error)) from error
-
-
-class _Exactly(FuncMetadata):
-    """Arguments as they were accepted: a text that happens to be JSON is a text. And answers without a wasted byte."""
-
-    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-        return data
-
-    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
-        converted = super().convert_result(result.as_json() if isinstance(result, Value) else result)
-        return answered(converted) if isinstance(converted, CallToolResult) else converted
-
-
-def strict(function: Callable[..., Any], title: str, *answers: type[Value], reads: bool = True) -> Tool:
-    """The tool of a function, which answers with one of those kinds of values."""
-    hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=False)
-    said = inspect.cleandoc(function.__doc__ or "")
-    tool = StrictTool.from_function(
-        function, title=title, description=said, annotations=hints, structured_output=False if answers else None
-    )
-    tool.parameters["additionalProperties"] = False
-    for described in (tool.parameters, *tool.parameters["properties"].values()):
-        _shorten(described)
-    read = tool.fn_metadata
-    tool.fn_metadata = _Exactly(
-        arg_model=read.arg_model,
-        output_schema=read.output_schema,
-        output_model=shape(*answers) if answers else read.output_model,
-        wrap_output=read.wrap_output,
-    )
-    return tool
-
-
-def _shorten(described: dict[str, Any]) -> None:
-    """Take out of a schema what every model would have to read for nothing: the name again, and that null is taken."""
-    described.pop("title", None)
-    kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
-    if len(kinds) == 1:
-        del described["anyOf"]
-        described |= kinds[0]
-    elif kinds:
-        described["anyOf"] = kinds
-    if described.get("default", 0) in (None, ""):
-        del described["default"]
-
-
 def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
     """What the client has sent, before any default was filled in."""
     return (ctx.request_context.params or {}).get("arguments") or {}
@@ -113,14 +38,14 @@ def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 async def caller_of(ctx: Context[Any, Any]) -> Caller:
     """The agent and the session that this call comes from, as far as they can be known."""
-    around = _around(ctx) or Around({}, Path("/"))
+    where = around(ctx) or Around({}, Path("/"))
     roots = await _roots(ctx)
-    caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *around, arguments=sent(ctx)))
+    caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent(ctx)))
     speak_for(caller.agent)
     return caller
 
 
-def _without_its_own(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
+def without_its_own(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
     """The arguments without the one in which the agent that calls names its session: no model has written it."""
     agent = agent_of(_client(ctx))
     its_own = agent.caller.argument if agent and agent.caller else None
@@ -133,12 +58,12 @@ def _client(ctx: Context[Any, Any]) -> str | None:
     return params.client_info.name if params is not None else None
 
 
-def _around(ctx: Context[Any, Any]) -> Around | None:
+def around(ctx: Context[Any, Any]) -> Around | None:
     """Where the caller's own process is: this one. `None` for a client of the service, which works in no project."""
     return Around(os.environ, Path.cwd()) if ctx.request_context.request is None else None
 
 
-async def _own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:
+async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:
     """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
 
     The client itself names them, not the model whose words are a tool's arguments.

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mcp.server.mcpserver import Context
 from pydantic import WithJsonSchema
 
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.selection import first, startable
+from smart_fork.caller import Caller
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.server.calls import caller_of, in_thread, project_for
+from smart_fork.server.calls import project_for
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.single_flight import SingleFlight
 
@@ -51,7 +51,7 @@ class Starting:
         self._engine = engine
         self._flights: SingleFlight[Spawned] = SingleFlight()
 
-    async def spawn_workers(self, ctx: Context[Any, Any], workers: Workers) -> Spawned:
+    def spawn_workers(self, caller: Caller, workers: Workers) -> Spawned:
         """Start 1 to 4 agents that work on their own, side by side, each with a prompt.
 
         Use it for independent pieces of work; smart_fork finds sessions that already know how, for fork_from. All are
@@ -59,28 +59,27 @@ class Starting:
         it runs (worker_id, session_id where it is known yet, worktree and branch to merge), or its error. It does not
         wait for their work. How many may run at once is limited.
         """
-        caller = await caller_of(ctx)
         orders = [_in_project(order, caller) for order in workers]
         key = (caller, json.dumps(orders, sort_keys=True, default=str))
-        agent = caller.agent or first()
-        who = {"caller_session_id": caller.session_id, "default_agent": agent}
-        work = partial(_spawn, orders, **who, engine=partial(self._engine, progress_of()))
-        return await in_thread(partial(self._flights.do, key, work, keep=_any_started))
+        return self._flights.do(key, partial(self._spawn, orders, caller), keep=_any_started)
+
+    def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
+        from smart_fork.forking.spawn import is_not_started, spawn, summary
+        from smart_fork.team.workers import started
+
+        engine = partial(self._engine, progress_of())
+        start = partial(
+            spawn, caller_session_id=caller.session_id, default_agent=caller.agent or first(), engine=engine
+        )
+        return summary([_shown(result) for result in started(orders, start, is_not_started)])
 
 
-def _in_project(order: Any, caller: Any) -> Any:
+def _in_project(order: Any, caller: Caller) -> Any:
     """Relative directories are the caller's, not this server's."""
     path = order.get("project_path") if isinstance(order, dict) else None
     if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
         return order
     return order | {"project_path": project_for(path, caller)}
-
-
-def _spawn(orders: list[Any], **who: Any) -> Spawned:
-    from smart_fork.forking.spawn import is_not_started, spawn, summary
-    from smart_fork.team.workers import started
-
-    return summary([_shown(result) for result in started(orders, partial(spawn, **who), is_not_started)])
 
 
 def _any_started(answer: Spawned) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client
-from mcp.server.mcpserver import Context
 
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.engines.base import collections
 from smart_fork.server import Server, create_server
-from smart_fork.server.calls import in_thread, strict
+from smart_fork.server.calls import in_thread
+from smart_fork.server.tools import strict
 from tests.smart_fork.client import answer, refusal
 
 TOOLS = {tool.name: tool for tool in create_server()._tool_manager.list_tools()}
@@ -165,7 +165,7 @@ def test_a_tool_that_there_is_not_is_refused_with_those_that_there_are(world):
 
 
 def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
-    async def broken(ctx: Context[Any, Any]) -> dict[str, Any]:
+    async def broken() -> dict[str, Any]:
         """Fail."""
         raise RuntimeError("the key is in /home/ann/secret")
 
@@ -190,7 +190,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_next_step_to_who_may_know_
     def unreadable() -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))
 
-    async def broken(ctx: Context[Any, Any]) -> None:
+    async def broken() -> None:
         """Fail."""
         await in_thread(unreadable)
 

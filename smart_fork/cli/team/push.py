@@ -12,7 +12,7 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
-from smart_fork.cli.command import with_signature
+from smart_fork.cli.options import with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (

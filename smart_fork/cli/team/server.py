@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.shapes import dataclass
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
@@ -52,11 +53,16 @@ DsnOption = Annotated[
     str | None,
     typer.Option("--dsn", help=f"Your own PostgreSQL with pgvector. {DSN} hides it from others."),
 ]
-AdminOption = Annotated[
-    str | None,
-    typer.Option("--server", help="Address of a remote server. Needs an admin's token."),
-]
 UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-9 and -.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a server is asked: by its address, or on its own machine."""
+
+    server: Annotated[str | None, typer.Option(help="Address of a remote server. Needs an admin's token.")] = None
+    data: DataOption = None
+    dsn: DsnOption = None
 
 
 @app.command("serve")
@@ -96,30 +102,23 @@ def add(
     project: Annotated[
         str | None, typer.Option("--project", metavar="KEY", help="Project to read and write: github.com/acme/shop.")
     ] = None,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
+    where: Where,
 ) -> None:
     """Add a user and print an invitation."""
-    told = _administered(Where(server, data, dsn), verb="add", name=name, admin=admin, project=project or "")
+    told = _administered(where, verb="add", name=name, admin=admin, project=project or "")
     _print_invitation(told)
 
 
 @people.command("invite")
-def invite(
-    name: UserArgument,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
-) -> None:
+def invite(name: UserArgument, where: Where) -> None:
     """Print another invitation, for another machine."""
-    _print_invitation(_administered(Where(server, data, dsn), verb="invite", name=name))
+    _print_invitation(_administered(where, verb="invite", name=name))
 
 
 @people.command("list")
-def list_users(server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None) -> None:
+def list_users(where: Where) -> None:
     """List users and their roles."""
-    told = _administered(Where(server, data, dsn), verb="users")
+    told = _administered(where, verb="users")
     if printed_as_json(told):
         return
     for one in told["users"]:
@@ -130,26 +129,16 @@ def list_users(server: AdminOption = None, data: DataOption = None, dsn: DsnOpti
 
 
 @people.command("disable")
-def disable(
-    name: UserArgument,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
-) -> None:
+def disable(name: UserArgument, where: Where) -> None:
     """Disable a user. Pushed sessions stay."""
-    told = _administered(Where(server, data, dsn), verb="disable", name=name)
+    told = _administered(where, verb="disable", name=name)
     _done(told, f"{name} can no longer sign in.")
 
 
 @people.command("enable")
-def enable(
-    name: UserArgument,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
-) -> None:
+def enable(name: UserArgument, where: Where) -> None:
     """Enable a user again with a new invitation."""
-    told = _administered(Where(server, data, dsn), verb="enable", name=name)
+    told = _administered(where, verb="enable", name=name)
     _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}")
 
 
@@ -160,21 +149,19 @@ def member(
     *,
     project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
     make: Annotated[bool, typer.Option("--make", help="Create the project if it does not exist.")] = False,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
+    where: Where,
 ) -> None:
     """Set a user's role in a project."""
     asked = {"name": name, "role": role.value, "project": project, "make": make}
-    told = _administered(Where(server, data, dsn), verb="member", **asked)
+    told = _administered(where, verb="member", **asked)
     said = f"{name} is not a member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
     _done(told, said)
 
 
 @tokens.command("list")
-def list_tokens(server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None) -> None:
+def list_tokens(where: Where) -> None:
     """List machines that are logged in."""
-    told = _administered(Where(server, data, dsn), verb="tokens")
+    told = _administered(where, verb="tokens")
     if printed_as_json(told):
         return
     for one in told["tokens"]:
@@ -185,12 +172,10 @@ def list_tokens(server: AdminOption = None, data: DataOption = None, dsn: DsnOpt
 @tokens.command("revoke")
 def revoke(
     token: Annotated[int, typer.Argument(metavar="ID", help="Token number, as in `token list`.")],
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
+    where: Where,
 ) -> None:
     """Log a machine out."""
-    told = _administered(Where(server, data, dsn), verb="revoke", token=token)
+    told = _administered(where, verb="revoke", token=token)
     _done(told, f"Token {token} is revoked.")
 
 
@@ -198,12 +183,10 @@ def revoke(
 def jobs(
     *,
     retry: Annotated[bool, typer.Option("--retry", help="Try all failed jobs again.")] = False,
-    server: AdminOption = None,
-    data: DataOption = None,
-    dsn: DsnOption = None,
+    where: Where,
 ) -> None:
     """List failed background jobs of the server."""
-    told = _administered(Where(server, data, dsn), verb="retry" if retry else "jobs")
+    told = _administered(where, verb="retry" if retry else "jobs")
     if printed_as_json(told):
         return
     if retry:
@@ -214,14 +197,6 @@ def jobs(
         out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
     if not told["jobs"]:
         out.print("No job has failed.")
-
-
-class Where(NamedTuple):
-    """Where a server is asked: by its address, or on its own machine."""
-
-    server: str | None
-    data: Path | None
-    dsn: str | None
 
 
 def _administered(where: Where, **asked: object) -> dict[str, Any]:

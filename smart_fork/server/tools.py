@@ -1,0 +1,182 @@
+"""The MCP tools, made from handlers and requests: a sibling of `smart_fork.cli.options`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import Parameter
+from typing import Annotated, Any, Literal, Union, get_origin
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import Field
+
+from indexer.values import Value
+from smart_fork import permission
+from smart_fork.advice import speak_of_tools
+from smart_fork.agents.options import ordered, said_of
+from smart_fork.server.arguments import taken
+from smart_fork.server.brief import answered
+from smart_fork.server.calls import around, caller_of, in_thread, own_projects, without_its_own
+from smart_fork.server.progress import reported
+from smart_fork.server.shape import shape
+
+Handler = Callable[..., Any]
+#: How a handler's requests are shown, by its attribute of this name.
+_TAKES = "takes"
+
+
+def takes(*, without: Sequence[str] = (), order: str = "", **other: Any) -> Callable[[Handler], Handler]:
+    """Describe how the requests among a handler's parameters are shown: `without` these fields, in that `order`.
+
+    `other` has descriptions or annotations of this tool for some fields.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        setattr(handler, _TAKES, (without, order, other))
+        return handler
+
+    return decorate
+
+
+def asynchronous(handler: Handler) -> Handler:
+    """Return a handler as the library runs it: in a thread, unless it is asynchronous itself.
+
+    Each parameter that is a request is replaced by its fields, and `Caller` is filled in. `None` means a default.
+    """
+    without, order, other = getattr(handler, _TAKES, ((), "", {}))
+    signature = inspect.signature(handler, eval_str=True)
+    context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
+    shown: list[Parameter] = []
+    requests: dict[str, tuple[Any, dict[str, str]]] = {}
+    for one in signature.parameters.values():
+        kind: Any = one.annotation
+        if one.name != "caller" and is_dataclass(kind):
+            arguments = _arguments(kind, without, other)
+            shown += arguments.values()
+            requests[one.name] = kind, {name: argument.name for name, argument in arguments.items()}
+        elif get_origin(kind) is Annotated:
+            shown.append(_argument(one.name, kind.__origin__, one.default, kind.__metadata__))
+    shown = [context, *ordered(shown, order)]
+    wants = signature.parameters.keys() & {"ctx", "caller"}
+
+    @functools.wraps(handler)
+    async def run(ctx: Context[Any, Any], **given: Any) -> Any:
+        given = {name: value for name, value in given.items() if value is not None}
+        for parameter, (request, keys) in requests.items():
+            values = {name: given.pop(key) for name, key in keys.items() if key in given}
+            given[parameter] = request(**{name: _frozen(value) for name, value in values.items()})
+        if "ctx" in wants:
+            given["ctx"] = ctx
+        if "caller" in wants:
+            given["caller"] = await caller_of(ctx)
+        if inspect.iscoroutinefunction(handler):
+            return await handler(**given)
+        return await in_thread(functools.partial(handler, **given))
+
+    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in shown}
+    return run
+
+
+def _arguments(request: Any, without: Sequence[str], other: dict[str, Any]) -> dict[str, Parameter]:
+    """Return the arguments for a request's fields, by the field's name."""
+    made = {}
+    for one in fields(request):
+        said = said_of(one)
+        described = other.get(one.name, said.described)
+        if one.name in without or not described:
+            continue
+        kind: Any = Union[(Literal[said.choices],) if said.choices else said.types]  # noqa: UP007 - of several
+        about: tuple[Any, ...] = (Field(description=described),)
+        if not isinstance(described, str):
+            kind, about = described.__origin__, described.__metadata__
+        default = Parameter.empty if one.default is MISSING else None if one.default == () else one.default
+        made[one.name] = _argument(said.key or one.name, kind, default, about)
+    return made
+
+
+def _argument(name: str, kind: Any, default: Any, about: tuple[Any, ...]) -> Parameter:
+    kind = kind if default is Parameter.empty else kind | None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[(kind, *about)])
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class StrictTool(Tool):
+    """A tool whose every word is ours: it refuses what it does not know or take, and says so itself.
+
+    A misspelt parameter must not be ignored silently, and what a library says of one helps nobody who calls.
+    """
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Run it for one request, whose own projects and words hold from here on."""
+        speak_of_tools()
+        accepted = taken(without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
+        if around(context) is None:
+            permission.limit_to(await own_projects(context))
+        try:
+            return await reported(context, super().run(accepted, context, convert_result))
+        except UnexpectedToolError as error:
+            raise UnexpectedToolError(
+                f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
+            ) from error
+        except ToolError as error:
+            raise ToolError(str(error.__cause__ or error)) from error
+
+
+class _Exactly(FuncMetadata):
+    """Arguments as they were accepted: a text that happens to be JSON is a text. And answers without a wasted byte."""
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        return data
+
+    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
+        converted = super().convert_result(result.as_json() if isinstance(result, Value) else result)
+        return answered(converted) if isinstance(converted, CallToolResult) else converted
+
+
+def strict(handler: Handler, title: str, *answers: type[Value], reads: bool = True, ends: bool = False) -> Tool:
+    """Return the tool of a handler, which answers with one of those kinds of values. See `asynchronous`."""
+    hints = ToolAnnotations(
+        read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
+    )
+    said = inspect.cleandoc(handler.__doc__ or "")
+    tool = StrictTool.from_function(
+        asynchronous(handler),
+        title=title,
+        description=said,
+        annotations=hints,
+        structured_output=False if answers else None,
+    )
+    tool.parameters["additionalProperties"] = False
+    for described in (tool.parameters, *tool.parameters["properties"].values()):
+        _shorten(described)
+    read = tool.fn_metadata
+    tool.fn_metadata = _Exactly(
+        arg_model=read.arg_model,
+        output_schema=read.output_schema,
+        output_model=shape(*answers) if answers else read.output_model,
+        wrap_output=read.wrap_output,
+    )
+    return tool
+
+
+def _shorten(described: dict[str, Any]) -> None:
+    """Take out of a schema what every model would have to read for nothing: the name again, and that null is taken."""
+    described.pop("title", None)
+    kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        del described["anyOf"]
+        described |= kinds[0]
+    elif kinds:
+        described["anyOf"] = kinds
+    if described.get("default", 0) in (None, ""):
+        del described["default"]
