@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,29 +64,27 @@ def find(  # noqa: PLR0917 - typer's way
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.team.beside import beside
 
+    request = FindRequest(
+        intent,
+        agent_type=agent,
+        limit=limit,
+        project_path=_path(project),
+        min_score=min_score,
+        include_snippets=not no_snippets,
+        include_automated=automated,
+        all_projects=everywhere,
+        explain=explain,
+        also=also or (),
+    )
     if team:
         from smart_fork.cli.team.search import find_shared
+        from smart_fork.cli.team.words import TeamPlace
 
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
-        find_shared(
-            intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets,
-            project=str(project) if project else None,
-        )  # fmt: skip
+        find_shared(replace(request, agent_type=None), TeamPlace(project=request.project_path))
         return
     with progress_bar() as progress:
-        request = FindRequest(
-            intent,
-            agent_type=agent,
-            limit=limit,
-            project_path=str(project) if project else None,
-            min_score=min_score,
-            include_snippets=not no_snippets,
-            include_automated=automated,
-            all_projects=everywhere,
-            explain=explain,
-            also=also or (),
-        )
         answer = ask(request, progress, beside(wanted=team))
     if not printed_as_json(answer):
         print_found(answer, min_score)
@@ -104,6 +103,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     """Recent sessions, straight from the logs: no index needed."""
     if team:
         from smart_fork.cli.team.look import list_sessions as list_shared
+        from smart_fork.cli.team.words import TeamPlace
 
         whose = None if agent == EVERYBODY else str(agent)
         if limit > _MOST_SHARED:
@@ -111,13 +111,13 @@ def list_sessions(  # noqa: PLR0917 - typer's way
                 f"--limit is at most {_MOST_SHARED} with --team, not {limit}",
                 "`smart-fork team list --page` lists more.",
             )
-        list_shared(agent=whose, limit=limit, project=str(project) if project else None)
+        list_shared(agent=whose, limit=limit, place=TeamPlace(project=_path(project)))
         return
     from smart_fork.retrieval.results import inferred
     from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
 
-    found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)
+    found = list_recent(agent, _path(project), limit, everywhere=everywhere, automated=automated)
     if wants_json():
         listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
         told = {"unread": list(found.unread), "passed_over": json_of(found.passed_over)}
@@ -140,6 +140,10 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
         )
+
+
+def _path(project: Path | None) -> str | None:
+    return str(project) if project else None
 
 
 def show(

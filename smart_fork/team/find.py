@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from indexer.chunks import LABELS
-from indexer.embedder import Embedder
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
 from indexer.outcome import Outcome
@@ -24,7 +23,7 @@ from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_long, plain
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
-from smart_fork.retrieval.request import FindRequest, check
+from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
@@ -120,28 +119,26 @@ class TeamSearch:
             self._said = SaidElsewhere(error=f"The team's sessions could not be searched: {type(error).__name__}")
 
 
-def find_there(
-    intent: str, also: Sequence[str] = (), *, server: str | None = None, project: str | None = None, limit: int = 5,
-    min_score: float | None = None, snippets: bool = True, embedder: Embedder | None = None,
-) -> TeamFound:  # fmt: skip
-    """What the team's sessions know about a question, without one's own.
+def find_there(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
+    """Search only the team's sessions.
 
     Raises:
         Usage: something in the question is not acceptable.
         NotAuthenticated: nobody has logged in.
         SmartForkError: as the server says.
     """
-    request = FindRequest(intent, limit=limit, min_score=min_score, also=also)
     check(request)
-    asked, others = plain(intent), further(plain(intent), also)
+    asked = plain(request.intent)
+    others, limit = further(asked, request.also), int(request.limit or DEFAULT_LIMIT)
     with changes.opened(server, project) as where:
-        meaning = Meaning(embedder or configured_embedder(), meanings(asked, others))
+        meaning = Meaning(configured_embedder(), meanings(asked, others))
         try:
             told = ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning)
         finally:
             meaning.settle()
         found = said(where, told, (asked, *others))
-    hits = alone(found, asked, others, limit=limit, min_score=min_score, snippets=snippets)
+    snippets = request.include_snippets is not False
+    hits = alone(found, asked, others, limit=limit, min_score=request.min_score, snippets=snippets)
     assert found.state is not None  # noqa: S101 - it was answered
     return TeamFound(
         query=title(asked), also=tuple(map(title, others)), notice=notice_of(hits, UNTRUSTED), count=len(hits),

@@ -9,7 +9,7 @@ import typer
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import ForceOption, KeyOption, ServerOption, SessionArgument
+from smart_fork.cli.team.words import ForceOption, KeyOption, SessionArgument, TeamPlace
 
 aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")
@@ -36,17 +36,16 @@ def list_aliases(project: KeyOption = None) -> None:
 
 @aliases.command("set")
 def set_alias(
+    *,
     name: NameArgument,
     session: SessionArgument,
     force: ForceOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Give a shared session an alias."""
-    from smart_fork.team.project import opened
     from smart_fork.team.pull import rename
 
-    with opened(server, project) as where:
+    with place.opened() as where:
         one = rename(where, name, session, force=force)
     if not printed_as_json({"alias": name, "session_id": one.session_id}):
         out.print(plain(f"{name} is {one.session_id or 'not pushed yet'}"))

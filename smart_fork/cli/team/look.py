@@ -9,7 +9,7 @@ import typer
 from indexer.values import json_of
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import CurrentArgument, KeyOption, ServerOption, SessionArgument, number_of
+from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, number_of
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
@@ -29,7 +29,8 @@ _LISTED = 20
 
 
 @app.command("list")
-def list_sessions(  # noqa: PLR0917 - typer's way
+def list_sessions(
+    *,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own sessions.")] = False,
     owner: Annotated[str | None, typer.Option("--owner", help="Only sessions of this owner.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")] = None,
@@ -38,14 +39,11 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         int, typer.Option("--limit", "-n", min=1, max=100, help="Number of sessions, at most 100.")
     ] = _LISTED,
     page: Annotated[str | None, typer.Option("--page", help="Continue a list at this page.")] = None,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """List shared sessions of this project, newest first."""
-    from smart_fork.team.project import opened
-
     asked = {"owner": owner, "tag": tag, "agent": agent, "page": page, "mine": "true" if mine else None}
-    with opened(server, project, ask=True) as where:
+    with place.opened(ask=True) as where:
         if where.away is not None:
             _list_tracked(where, where.away, agent=agent, unknown=owner or tag or page)
             return
@@ -101,16 +99,15 @@ def _list_tracked(where: Project, away: SmartForkError, *, agent: str | None, un
 
 @app.command("show")
 def show(
+    *,
     session: CurrentArgument = None,
     at: Annotated[str | None, typer.Option("--at", help="Number of messages from the start.")] = None,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Print a shared session with numbered messages."""
     from smart_fork.team.lineage import told
-    from smart_fork.team.project import opened
 
-    with opened(server, project) as where:
+    with place.opened() as where:
         one = told(where, session, number_of(at))
     if printed_as_json(one):
         return
@@ -122,12 +119,11 @@ def show(
 
 
 @app.command("log")
-def log(session: CurrentArgument = None, server: ServerOption = None, project: KeyOption = None) -> None:
+def log(*, session: CurrentArgument = None, place: TeamPlace) -> None:
     """Show the forks and branches of a shared session as a tree."""
     from smart_fork.team.lineage import family
-    from smart_fork.team.project import opened
 
-    with opened(server, project) as where:
+    with place.opened() as where:
         members = family(where, session)
     if printed_as_json({"count": len(members), "sessions": json_of(members)}):
         return
@@ -141,16 +137,15 @@ def log(session: CurrentArgument = None, server: ServerOption = None, project: K
 
 @app.command("diff")
 def diff(
+    *,
     session: SessionArgument,
     other: Annotated[str | None, typer.Argument(metavar="[B]", help="Second session. Default: the parent.")] = None,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Show where two sessions diverge."""
     from smart_fork.team.lineage import parting
-    from smart_fork.team.project import opened
 
-    with opened(server, project) as where:
+    with place.opened() as where:
         found = parting(where, session, other)
     if printed_as_json(found):
         return
@@ -160,13 +155,12 @@ def diff(
 
 
 @app.command("status")
-def status(server: ServerOption = None, project: KeyOption = None) -> None:
+def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
     from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
-    from smart_fork.team.project import opened
     from smart_fork.team.status import status as states
 
-    with opened(server, project, ask=True) as where:
+    with place.opened(ask=True) as where:
         found, failed = states(where), failed_jobs(where.client) if where.away is None else None
         if wants_json():
             told = {} if failed is None else {"failed_jobs": json_of(failed)}

@@ -17,12 +17,11 @@ from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     ForceOption,
-    KeyOption,
     PrivateOption,
     PublicOption,
-    ServerOption,
     SummaryOption,
     TagsOption,
+    TeamPlace,
     TitleOption,
     YesOption,
     agreed,
@@ -84,11 +83,9 @@ def push(
     yes: YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent. Send nothing.")] = False,
     force: ForceOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Share sessions, masked and after a preview."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.push_plan import PushAsked
 
     named = sessions or []
@@ -104,7 +101,7 @@ def push(
     )
     if all_of_project and named:
         raise Usage("--all takes no session", "Name sessions, or give --all.")
-    with opened(server, project) as where:
+    with place.current() as where:
         if all_of_project or len(named) > 1:
             wanted = Several(where, asked, named, every=all_of_project)
             wanted.show() if dry_run else wanted.push(yes=yes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from indexer.project import resolve
+from indexer.shapes import dataclass
+from smart_fork.cli.options import takes_options
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     AliasOption,
@@ -17,15 +18,14 @@ from smart_fork.cli.team.words import (
     CurrentArgument,
     ForceOption,
     IntoOption,
-    KeyOption,
     PlatformOption,
     PrivateOption,
     PublicOption,
     ResumeOption,
-    ServerOption,
     SessionArgument,
     SummaryOption,
     TagsOption,
+    TeamPlace,
     TitleOption,
     YesOption,
     agreed,
@@ -38,7 +38,9 @@ from smart_fork.cli.team.words import (
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
+    from smart_fork.team.branch import BranchAsked
     from smart_fork.team.project import Project
+    from smart_fork.team.pull import TakenAs
     from smart_fork.team.shared import Shared
 
 NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")]
@@ -46,111 +48,106 @@ LocalOption = Annotated[bool, typer.Option("--local", help="Only on this machine
 NoPullOption = Annotated[bool, typer.Option("--no-pull", help="Only on the server.")]
 
 
+@dataclass(frozen=True, slots=True)
+class BranchOptions:
+    """Which part of a session is branched, and how the branch is described."""
+
+    at: AtOption = None
+    title: TitleOption = None
+    tags: TagsOption = None
+    summary: SummaryOption = None
+    private: PrivateOption = False
+    public: PublicOption = False
+    local: LocalOption = False
+    no_pull: NoPullOption = False
+
+    def asked(self) -> BranchAsked:
+        """Return the checked request."""
+        from smart_fork.team.branch import BranchAsked
+
+        seen = visibility_of(public=self.public, private=self.private)
+        called, about = text_of(self.title, "--title", TEXT), text_of(self.summary, "--summary", SUMMARY)
+        return BranchAsked(number_of(self.at), called, tags_of(self.tags), about, seen, self.local, not self.no_pull)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """What becomes of the copy on this machine."""
+
+    alias: AliasOption = None
+    platform: PlatformOption = None
+    resume: ResumeOption = False
+    into: IntoOption = None
+    yes: YesOption = False
+
+    def taken(self, *, track: bool = True, force: bool = False) -> TakenAs:
+        """Return the request to write it."""
+        from smart_fork.team.pull import TakenAs
+
+        return TakenAs(self.into, self.platform, self.alias, track, force)
+
+
 @app.command("pull")
-def pull(  # noqa: PLR0917 - typer's way
+@takes_options(order="into platform resume alias no_track force yes")
+def pull(
+    *,
     session: SessionArgument,
-    into: IntoOption = None,
-    platform: PlatformOption = None,
-    resume: ResumeOption = False,
-    alias: AliasOption = None,
+    copy: CopyOptions,
     no_track: NoTrackOption = False,
     force: ForceOption = False,
-    yes: YesOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Copy one of your shared sessions to this machine."""
-    from smart_fork.team.pull import TakenAs
     from smart_fork.team.pull import pull as take_over
 
-    taken = TakenAs(into, platform, alias, not no_track, force)
-    with _opened(server, project, into, yes=yes) as where:
-        done = take_over(where, session, taken)
-    _finish(done, resume=resume)
+    with _opened(place, copy) as where:
+        done = take_over(where, session, copy.taken(track=not no_track, force=force))
+    _finish(done, copy)
+
+
+_ORDER = "at title tags summary private public alias local no_pull platform resume into force yes"
 
 
 @app.command("branch")
-def branch(  # noqa: PLR0917 - typer's way
-    session: CurrentArgument = None,
-    at: AtOption = None,
-    title: TitleOption = None,
-    tags: TagsOption = None,
-    summary: SummaryOption = None,
-    private: PrivateOption = False,
-    public: PublicOption = False,
-    alias: AliasOption = None,
-    local: LocalOption = False,
-    no_pull: NoPullOption = False,
-    platform: PlatformOption = None,
-    resume: ResumeOption = False,
-    into: IntoOption = None,
-    yes: YesOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
-) -> None:
+@takes_options(order=_ORDER)
+def branch(*, session: CurrentArgument = None, options: BranchOptions, copy: CopyOptions, place: TeamPlace) -> None:
     """Branch one of your own shared sessions."""
-    from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import branch as make
-    from smart_fork.team.pull import TakenAs
 
-    seen = visibility_of(public=public, private=private)
-    called, about = text_of(title, "--title", TEXT), text_of(summary, "--summary", SUMMARY)
-    asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
-    with _opened(server, project, into, yes=yes, ask=local) as where:
-        done = make(where, session, asked, TakenAs(into, platform, alias))
-    _finish(done, resume=resume)
+    asked = options.asked()
+    with _opened(place, copy, ask=options.local) as where:
+        done = make(where, session, asked, copy.taken())
+    _finish(done, copy)
 
 
 @app.command("fork")
-def fork(  # noqa: PLR0917 - typer's way
-    session: SessionArgument,
-    at: AtOption = None,
-    title: TitleOption = None,
-    tags: TagsOption = None,
-    summary: SummaryOption = None,
-    private: PrivateOption = False,
-    public: PublicOption = False,
-    alias: AliasOption = None,
-    local: LocalOption = False,
-    no_pull: NoPullOption = False,
-    platform: PlatformOption = None,
-    resume: ResumeOption = False,
-    into: IntoOption = None,
-    force: ForceOption = False,
-    yes: YesOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+@takes_options(order=_ORDER)
+def fork(
+    *, session: SessionArgument, options: BranchOptions, copy: CopyOptions, force: ForceOption = False, place: TeamPlace
 ) -> None:
     """Fork a teammate's public session."""
-    from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import fork as make
-    from smart_fork.team.pull import TakenAs
 
-    seen = visibility_of(public=public, private=private)
-    called, about = text_of(title, "--title", TEXT), text_of(summary, "--summary", SUMMARY)
-    asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
-    with _opened(server, project, into, yes=yes) as where:
-        done = make(where, session, asked, TakenAs(into, platform, alias, force=force))
-    _finish(done, resume=resume)
+    asked = options.asked()
+    with _opened(place, copy) as where:
+        done = make(where, session, asked, copy.taken(force=force))
+    _finish(done, copy)
 
 
 @contextmanager
-def _opened(
-    server: str | None, project: str | None, into: Path | None, *, yes: bool, ask: bool = False
-) -> Iterator[Project]:
-    """The project of which a session is written here. It is asked before that is done for another directory."""
-    from smart_fork.team.changes import opened
-
-    with opened(server, project, ask=ask) as where:
+def _opened(place: TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[Project]:
+    """Open the project of which a session is written here. Ask before it is written for another directory."""
+    into = copy.into
+    with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
-        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for that directory?", yes=yes):
+        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes):
             raise typer.Abort
         yield where
 
 
-def _finish(done: Shared, *, resume: bool) -> None:
+def _finish(done: Shared, copy: CopyOptions) -> None:
     print_shared(done)
-    if resume and done.files:
+    if copy.resume and done.files:
         from smart_fork.cli.start import go_on
 
         go_on(done.files[0], done.agent)

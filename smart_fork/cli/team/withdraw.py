@@ -11,11 +11,10 @@ from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     ForceOption,
-    KeyOption,
     PrivateOption,
     PublicOption,
-    ServerOption,
     SessionArgument,
+    TeamPlace,
     YesOption,
     agreed,
     visibility_of,
@@ -31,16 +30,15 @@ app.add_typer(excise, name="excise")
 
 
 @app.command("privacy")
-def privacy(  # noqa: PLR0917 - typer's way
+def privacy(
+    *,
     session: SessionArgument,
     public: PublicOption = False,
     private: PrivateOption = False,
     yes: YesOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import privacy as change
 
     wanted = visibility_of(public=public, private=private)
@@ -48,7 +46,7 @@ def privacy(  # noqa: PLR0917 - typer's way
         raise Usage("Say --public or --private")
     if wanted == "public" and not agreed("All members of the project will be able to read it. Continue?", yes=yes):
         raise typer.Abort
-    with opened(server, project) as where:
+    with place.current() as where:
         info = change(where, session, wanted)
     if not printed_as_json({"session_id": info.id, "visibility": info.visibility}):
         out.print(plain(f"{info.id} is {info.visibility}."))
@@ -56,18 +54,17 @@ def privacy(  # noqa: PLR0917 - typer's way
 
 @app.command("delete")
 def delete(
+    *,
     session: SessionArgument,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Also from all forks and all machines.")] = False,
     yes: YesOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Delete a shared session."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import delete as take_away
 
     what = "Withdraw it from all users, for good?" if everywhere else "Hide it?"
-    with opened(server, project) as where:
+    with place.current() as where:
         if not agreed(what, yes=yes):
             raise typer.Abort
         done = take_away(where, session, everywhere=everywhere)
@@ -78,7 +75,8 @@ def delete(
 
 
 @excise.command("cut")
-def cut(  # noqa: PLR0917 - typer's way
+def cut(
+    *,
     meant: Annotated[
         list[str],
         typer.Argument(metavar="[RANGE] ID", help="Messages as numbered by `team show` (5-7,9), then the session."),
@@ -88,17 +86,15 @@ def cut(  # noqa: PLR0917 - typer's way
     ] = False,
     yes: YesOption = False,
     force: ForceOption = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Withdraw messages from a shared session and all its copies."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import ExciseAsked, planned, send, withdrawn_before
 
     if len(meant) > 2 or (len(meant) == 1 and not secrets):
         raise Usage("Give messages and a session", "smart-fork team excise cut 5-7,9 ID")
     asked = ExciseAsked(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
-    with opened(server, project) as where:
+    with place.current() as where:
         if (before := withdrawn_before(where, asked)) is not None:
             say("It was already withdrawn: the first answer was lost. Nothing more changed.")
             _print_done(before, "excise", cut=0, masked={})
@@ -115,15 +111,14 @@ def cut(  # noqa: PLR0917 - typer's way
 
 @app.command("sync")
 def sync(
+    *,
     remove: Annotated[bool, typer.Option("--remove", help="Remove affected copies.")] = False,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Apply withdrawals to this machine now."""
     from smart_fork.team.changes import take_over
-    from smart_fork.team.project import opened
 
-    with opened(server, project) as where:
+    with place.opened() as where:
         taken = take_over(where.client, at_once=True, remove=remove)
     if printed_as_json(_taken(taken)):
         return
@@ -133,21 +128,20 @@ def sync(
 
 
 @app.command("audit")
-def audit(  # noqa: PLR0917 - typer's way
+def audit(
+    *,
     session: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Session. Default: everything you may see.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", help="Earliest day or time: 2026-03-01.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own actions.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
-    server: ServerOption = None,
-    project: KeyOption = None,
+    place: TeamPlace,
 ) -> None:
     """Show who pushed, pulled, forked and withdrew what."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.withdraw import audited
 
-    with opened(server, project) as where:
+    with place.current() as where:
         lines = audited(where, session, since=since, mine=mine, limit=limit)
     if printed_as_json([line.model_dump(mode="json") for line in lines]):
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.shapes import dataclass
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import TAGS, TEXT
@@ -15,6 +17,7 @@ from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility
+    from smart_fork.team.project import Project
     from smart_fork.team.shared import Shared
 
 ServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server. Default: this project's.")]
@@ -40,6 +43,26 @@ PlatformOption = Annotated[
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume it here immediately.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Proceed despite warnings.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TeamPlace:
+    """The server and the project of a command."""
+
+    server: ServerOption = None
+    project: KeyOption = None
+
+    def opened(self, *, ask: bool = False) -> AbstractContextManager[Project]:
+        """Open the project. See `smart_fork.team.project.opened`."""
+        from smart_fork.team.project import opened
+
+        return opened(self.server, self.project, ask=ask)
+
+    def current(self, *, ask: bool = False) -> AbstractContextManager[Project]:
+        """Apply withdrawals, then open the project."""
+        from smart_fork.team.changes import opened
+
+        return opened(self.server, self.project, ask=ask)
 
 
 def number_of(at: str | None) -> int | None:

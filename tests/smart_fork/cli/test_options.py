@@ -9,13 +9,14 @@ import typer
 from typer.testing import CliRunner
 
 from smart_fork.agents.options import Options
+from smart_fork.cli.command import Commands
 from smart_fork.cli.options import NOTHING_SAID, takes_options
 
 
 def given(*words: str, **how: object) -> tuple[Options | None, str]:
     """What a command is given, and what it prints."""
     seen: list[Options] = []
-    application = typer.Typer()
+    application = Commands()
 
     @application.command()
     @takes_options(**how)
