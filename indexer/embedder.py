@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import absent_model
-from indexer.device import PROCESSOR, best_device
 from indexer.errors import IndexerError
 from indexer.files import replace_file
 from indexer.model_notice import loading
@@ -331,3 +330,25 @@ def hush() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+# Where a model computes: on the GPU that PyTorch has, else on the processor.
+
+
+PROCESSOR = "cpu"
+
+
+def best_device() -> str:
+    """PyTorch's name of what computes fastest here; ``SMART_FORK_DEVICE`` may name another one."""
+    if chosen := os.environ.get("SMART_FORK_DEVICE", "").strip().lower():
+        return chosen
+    import torch
+
+    try:
+        if torch.cuda.is_available():  # AMD's as well
+            return "cuda"
+        if torch.backends.mps.is_available():
+            return "mps"
+    except Exception as error:  # noqa: BLE001 - a driver that is half installed: there is no GPU then
+        log.warning("no GPU can be used: %s", error)
+    return PROCESSOR

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import prerequisites
-from indexer.batch import Batch
 from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedder import Embedder
@@ -31,6 +30,48 @@ from indexer.writer import LOCK_SECONDS, IndexBusyError, give_way, only_writer
 
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
+
+#: A log is read when nobody has written to it for so long …
+QUIET_SECONDS = 1.0
+#: … or after so long, where somebody writes without pause.
+LONGEST_SECONDS = 10.0
+
+
+class Batch:
+    """Changed paths, with the times of their first and last change. Times are of a clock that only grows."""
+
+    def __init__(self, quiet: float = QUIET_SECONDS, longest: float = LONGEST_SECONDS) -> None:
+        self._quiet, self._longest = quiet, longest
+        self._times: dict[str, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add(self, paths: Iterable[str], now: float) -> None:
+        """Note that these have changed."""
+        for path in paths:
+            first, _ = self._times.get(path, (now, now))
+            self._times[path] = (first, now)
+
+    def clear(self) -> None:
+        """Let go of all: they are looked at together with everything else."""
+        self._times.clear()
+
+    def due_at(self) -> float | None:
+        """When the next one is due; `None` where nothing waits."""
+        return min(map(self._due, self._times.values()), default=None)
+
+    def take(self, now: float) -> set[str]:
+        """Those that are due, which wait no longer."""
+        due = {path for path, times in self._times.items() if self._due(times) <= now}
+        for path in due:
+            del self._times[path]
+        return due
+
+    def _due(self, times: tuple[float, float]) -> float:
+        first, last = times
+        return min(last + self._quiet, first + self._longest)
+
 
 log = logging.getLogger(__name__)
 

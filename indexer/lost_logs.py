@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from indexer import kept_logs, versions
 from indexer.changes import RENEWED, Progress, Report
+from indexer.chunks import LABELS, chained
 from indexer.damage import remove_older
 from indexer.errors import joined
 from indexer.failures import is_of_the_store, next_step, what_failed
 from indexer.forgotten import forgotten
 from indexer.log_keeper import keep_all
-from indexer.markdown import export_path
+from indexer.markdown import export_path, write_export
+from indexer.masking import mask, mask_parts
 from indexer.paths import index_db, index_root, state_home
 from indexer.pipeline import save_session
-from indexer.renewal import mask_again
-from indexer.store.base import Reading, Store
+from indexer.store.base import Reading, SessionRow, Store, Words
 from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
@@ -153,3 +155,27 @@ def sweep_staged() -> None:
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
             half.unlink(missing_ok=True)
+
+
+# Sessions whose logs the agent has deleted, masked again: what masks them now knows secrets that an older one left.
+
+
+def mask_again(store: Store, session: SessionRow) -> bool:
+    """Mask what is left of a session in the index and in its export. Whether the export is another one now.
+
+    Names that its tools saw are let go of: nothing tells any more what stood around them. For whoever holds the index's
+    lock.
+    """
+    placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
+    known = store.texts([placement.chunk for placement in placements])
+    texts = mask_parts([known[placement.chunk] for placement in placements])
+    said = dict.fromkeys(LABELS, "")
+    for placement, text in zip(placements, texts, strict=True):
+        said[placement.role] += text.removeprefix(LABELS[placement.role]) + "\n"
+    names = (mask(session.title), mask(session.also_called))
+    words = Words(names[0], said["user"], said["assistant"], said["action"], "", also_called=names[1])
+    store.replace_texts(session.row, [*zip(chained(texts, session.root_id), texts, strict=True)], words)
+    path = export_path(session.agent, session.session_id)
+    with suppress(FileNotFoundError):
+        return write_export(path, mask(path.read_text("utf-8", "replace")))
+    return False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 
@@ -15,7 +16,7 @@ from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
 from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
-from indexer.masks import Masks
+from indexer.masking import Masked
 from indexer.model_notice import telling
 from indexer.outcome import edited_paths, edits_of, outcome_of
 from indexer.own_calls import told
@@ -28,6 +29,37 @@ from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.retold import DONE, retold
 from indexer.transcripts.symbols import Symbols, forget_shown
 from indexer.unanswered import last_answered
+
+#: Characters of texts that are remembered, the oldest of which are let go of: those of some dozen long sessions.
+KEPT_CHARACTERS = 8 << 20
+
+
+class Masks:
+    """`mask`, remembered. For any number of threads."""
+
+    def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
+        self._mask = mask
+        self._most = most
+        self._size = 0
+        self._lock = threading.Lock()
+        self._known: dict[str, Masked] = {}
+
+    def __call__(self, text: str) -> Masked:
+        """`text`, masked."""
+        known = self._known.get(text)
+        if known is not None:
+            return known
+        masked = self._mask(text)
+        with self._lock:
+            if text not in self._known:
+                self._known[text] = masked
+                self._size += len(text)
+            while self._size > self._most:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
+                self._size -= len(oldest)
+        return masked
+
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,101 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 
-from indexer.masking.calls import CALLS
-from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, found_in
+from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, by_sign, found_in
 from indexer.masking.printed import PRINTED
 from indexer.masking.prose import PROSE
 from indexer.masking.spans import HIDDEN, Span
-from indexer.masking.wrapped import WRAPPED
+from indexer.masking.vendors import VENDORS, Vendor
+
+_CHARACTER = "[A-Za-z0-9_-]"
+#: A line end, with what says that a line or a string goes on, and what quotes, diffs and indents put before the next.
+_BREAK = r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4})\r?\n[ \t>+|#-]{0,12}[\"']?|%0[aA])"
+#: Two halves of a longer token have one that is long by itself.
+_LONG, _LEAST_BEGINNING = 40, 4
+_COUNTED = re.compile(r"\[[A-Z0-9a-z]+\]\{(\d+)\}")
+
+
+def _length(vendor: Vendor) -> int:
+    """How many characters follow at least; 0 where that is not known."""
+    counted = _COUNTED.fullmatch(vendor.follows) if isinstance(vendor.follows, str) else None
+    return int(counted[1]) if counted else vendor.follows if isinstance(vendor.follows, int) else 0
+
+
+def _phrase(kind: str, beginning: str, length: int) -> Phrase:
+    pattern = (
+        rf"(?<![A-Za-z0-9])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{length + 1}}})"
+        rf"{_CHARACTER}{{1,{length - 1}}}+{_BREAK}{_CHARACTER}{{4,}}+)"
+    )
+    sign = re.split(r"[^a-z0-9]", beginning.lower())[0]
+    return Phrase(
+        kind, beginning.lower(), pattern, "random", begins=True, words="" if sign == beginning.lower() else sign
+    )
+
+
+WRAPPED = by_sign(
+    *(
+        _phrase(vendor.kind, beginning, length)
+        for vendor in VENDORS
+        for beginning in vendor.beginnings.split()
+        if (length := _length(vendor))
+        and len(beginning) >= _LEAST_BEGINNING
+        and len(beginning) + length < _LONG
+        and (not beginning.isalpha() or beginning == "AKIA")
+        and beginning[0].isalpha()
+    )
+)
+
+
+_TEXT = rf"(?:Some\()?{QUOTE}([^\"'`\\\n{HIDDEN}]{{4,256}}){QUOTE}"
+_OTHER = rf"(?:[bf@]?{QUOTE}[^\"'`\n]{{0,128}}{QUOTE}|[\w.:$>\[\]-]{{1,60}})\s{{0,4}},\s{{0,12}}[bf@]?"
+
+
+def _called(names: str, others: int | str, least: str = "strong", kind: str = "password", words: str = "") -> Phrase:
+    """A secret behind so many other arguments."""
+    pattern = rf"(?i:{names.replace('.', '[.]')})\(\s{{0,12}}[bf@]?(?:{_OTHER}){{{others}}}{_TEXT}"
+    return Phrase(
+        kind,
+        "|".join(f"{name.lower()}(" for name in names.split("|")),
+        pattern,
+        least,
+        begins=True,
+        words=words or re.sub(r"\W|_", " ", names),
+    )
+
+
+#: By a literal that a text has in which some of these are.
+CALLS = by_sign(
+    _called("login", 1),
+    _called("credential|credentials", 1, words="credential credentials networkcredential usernamepasswordcredentials"),
+    _called("mysqli|pdo|connect|mysqli_connect|mysql_connect", 2, "told", words="mysqli pdo connect"),
+    _called("smtp.start", 4, "told", words="smtp"),
+    _called("pgp_sym_decrypt|pgp_sym_encrypt|aes_encrypt|aes_decrypt", 1, "any", words="pgp aes"),
+    _called("auth", 0, "told"),
+    _called(
+        "hashpw|crypt|password|hash::make|hash::check|bcrypt.hash|bcrypt.hashsync|bcrypt.compare|argon2.hash", 0, "hard"
+    ),
+    _called("client|restclient|client.new|api|apiclient", "0,1", "key", "api-key", "client restclient api apiclient"),
+    _called("cookieparser|cookiesession", 0, "long", "secret"),
+    _called("jwt.sign|jwt.verify|jwt.encode|jwt.decode", 1, "hard", "secret", "jwt"),
+    _called("getconnection", 2),
+    _called("passwordencoder.encode|encoder.encode", 0, words="passwordencoder encoder"),
+    _called("basic_auth|basicauth", 1, words="basic basicauth"),
+    _called(
+        "fernet|secretkeyspec|aes.new|aesgcm|secretbox|chacha20poly1305|hmac.new|signwith|createcipheriv|"
+        "createdecipheriv|createhmac|hmac|hash_hmac|openssl_encrypt|openssl_decrypt",
+        "0,2",
+        "long",
+        "secret",
+        "fernet secretkeyspec aes aesgcm secretbox chacha20poly1305 hmac signwith createcipheriv "
+        "createdecipheriv createhmac hash openssl",
+    ),
+    _called("create_superuser|create_user|createuser", "1,2", "hard", words="superuser createuser"),
+    _called("wifi.begin", 1, "worded", words="wifi"),
+)
+
 
 _PASSWORD_FILE = (
     Phrase(

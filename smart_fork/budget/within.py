@@ -15,7 +15,7 @@ from smart_fork.budget.selection import Kept, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 
 
 class Selected(NamedTuple):

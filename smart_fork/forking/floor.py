@@ -13,7 +13,7 @@ from smart_fork.advice import advice
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, joined
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.ranking import FITS
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
@@ -19,13 +23,15 @@ from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
 from smart_fork.processes import Processes
 from smart_fork.retrieval.obstacles import Forkable, obstacles
+
+if TYPE_CHECKING:
+    from smart_fork.forking.spending import Spending
 
 _NEEDS = "The command needs"
 
@@ -223,3 +229,51 @@ def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distille
     }
     made = " and ".join(what for what, is_needed in needed.items() if is_needed)
     return [f"The command needs {made}, which a real run makes first"] if made else []
+
+
+# Writes the command of ours for a fork, with all that was asked for: a dry run says it where the agent's own fails.
+
+
+def same_command(
+    references: Sequence[str],
+    options: Options,
+    *,
+    point: Point | None = None,
+    budget: Spending | None = None,
+    as_agent: AgentName | None = None,
+    cwd: str | None = None,
+) -> str:
+    """Return one line that forks these sessions in the same way; several are merged."""
+    given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
+    given += _within(budget, options.prompt or "") if budget else ()
+    given += [("--as", as_agent), ("--cwd", cwd), ("--in", options.place), ("--name", options.name)]
+    named = isinstance(options.worktree, str)
+    given += [
+        ("--worktree-name" if named else "--worktree", options.worktree),
+        ("--with-changes", options.with_changes),
+    ]
+    given.append(("--no-brief", not options.brief))
+    return shlex.join(("smart-fork", "fork", *references, *_words(given), *_prompt(options.prompt)))
+
+
+def _within(budget: Spending, prompt: str) -> Iterator[tuple[str, object]]:
+    wanted = budget.wanted
+    yield "--budget", wanted.budget
+    for option, numbers in (("--keep", wanted.keep), ("--drop", wanted.drop)):
+        yield option, ",".join(map(str, sorted(numbers))) or None
+    yield "--intent", None if budget.intent.strip() == prompt.strip() else budget.intent
+    for one in budget.also:
+        yield "--also", one
+
+
+def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
+    for option, value in given:
+        if value is not None and value is not False:
+            yield from (option,) if value is True else (option, str(value))
+
+
+def _prompt(prompt: str | None) -> tuple[str, ...]:
+    """The last word; behind ``--`` where it would pass for an option or a session."""
+    if not prompt:
+        return ()
+    return ("--", prompt) if prompt.startswith("-") or names_session(prompt) else (prompt,)

@@ -12,8 +12,8 @@ from smart_fork.errors import NotFound
 from smart_fork.forking.floor import fits, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
 from smart_fork.retrieval.exchanges import exchange_evidence
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.upkeep import Engine
 
 #: Stands for a message's number: the end of the exchange that answers the intent.

@@ -23,9 +23,8 @@ from smart_fork.errors import Usage
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.handover import beyond, handover, joined
-from smart_fork.forking.launch import check_forkable, done_by, fork
+from smart_fork.forking.launch import check_forkable, done_by, fork, same_command
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.same_command import same_command
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.started import Forked

@@ -16,7 +16,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.meaning import Meaning

@@ -16,8 +16,8 @@ from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.kinship import families, known_to
-from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
+from smart_fork.retrieval.search import lines_of
 from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.snippets import matched_words
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from indexer.project import is_within
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
-from smart_fork.retrieval.exchange_evidence import PointParts
-from smart_fork.retrieval.fork_point import edited, fork_point, parts
+from smart_fork.retrieval.fork_point import PointParts, edited, fork_point, parts
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.kinship import families, known_to
 from smart_fork.retrieval.query import is_long, is_of_this_branch

@@ -11,7 +11,7 @@ from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import Meaning, meanings_of, once

@@ -34,10 +34,9 @@ from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone,
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.kinship import relatives
-from smart_fork.retrieval.language import language_of, most_are_in
 from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import is_mostly_not_latin, plain
+from smart_fork.retrieval.query import is_mostly_not_latin, language_of, most_are_in, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions

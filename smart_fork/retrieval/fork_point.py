@@ -12,11 +12,41 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from itertools import pairwise
+from typing import NamedTuple
 
+from indexer.shapes import dataclass
 from indexer.store.base import Placement
-from smart_fork.retrieval.exchange_evidence import PointParts
 from smart_fork.retrieval.ranking import best_of
+
+
+class PointParts(NamedTuple):
+    """What speaks for an exchange: `nearest` is the cosine of its best passages, the next three are beside the most.
+
+    `pending` is 1 where the exchange after it changes files, and speaks against it.
+    """
+
+    nearest: float
+    words: float
+    talk: float
+    late: float
+    pending: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeEvidence:
+    """The evidence by exchange number, from 0; `point` is the exchange at whose end a fork knows all that is asked.
+
+    `why_not` says why there is none, or why only words were compared. `score` is the chance that the session is the one
+    that is meant, where that is known.
+    """
+
+    parts: Mapping[int, PointParts] = field(default_factory=dict)
+    point: int | None = None
+    why_not: str = ""
+    score: float | None = None
+
 
 #: How much of what was said of the question an exchange takes over from the one before.
 KEPT = 0.6

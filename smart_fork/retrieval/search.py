@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from indexer.failures import is_damage
-from indexer.store.base import SessionRow, Store
+from indexer.markdown import export_path, is_export
+from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.kinship import family_of
-from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.meaning import Embed, once
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, rivals, share, weigh
@@ -92,3 +92,14 @@ def _hits(
             )
         )  # fmt: skip
     return tuple(hits)
+
+
+# On which lines of a session's export a passage stands: said only of the file that is really there.
+
+
+def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, int] | None:
+    """The first and the last, from 1; `None` where the export is missing, or not as it was when it was indexed."""
+    found = store.lines(place)
+    if found is None or not is_export(export_path(session.agent, session.session_id), found.export):
+        return None
+    return found.first, found.last

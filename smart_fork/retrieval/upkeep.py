@@ -23,7 +23,7 @@ from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.retrieval.behind import background_notice
+from smart_fork.retrieval.covered import background_notice
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from indexer import embedder as embedding
-from indexer.device import best_device
-from indexer.embedder import SentenceTransformerEmbedder
+from indexer.embedder import SentenceTransformerEmbedder, best_device
 
 pytestmark = pytest.mark.full
 

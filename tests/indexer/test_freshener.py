@@ -15,9 +15,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 import indexer
 from indexer import freshener, prerequisites
-from indexer.batch import Batch
 from indexer.embedder import ModelUnavailableError
-from indexer.freshener import Freshener
+from indexer.freshener import Batch, Freshener
 from indexer.freshness import complete
 from indexer.paths import index_db, index_root, state_home
 from indexer.priority import NICE
@@ -456,7 +455,7 @@ def test_a_state_folder_that_cannot_be_written_is_an_error(monkeypatch):
 FRESHEN = """
 import sys
 from apscheduler.triggers.interval import IntervalTrigger
-from indexer.batch import Batch
+from indexer.freshener import Batch
 from indexer.freshener import Freshener
 from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder

@@ -27,7 +27,7 @@ from smart_fork.excise.soundness import broken_links
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
-from smart_fork.retrieval.exchange_evidence import ExchangeEvidence, PointParts
+from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
 from tests.smart_fork.copies.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 

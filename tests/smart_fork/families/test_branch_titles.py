@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from indexer.project import project_of
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
-from smart_fork.families.branch_titles import FALLBACK, branch_title, key, titles_like_ours
+from smart_fork.families.branch import FALLBACK, branch_title, key, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
 MOMENT = 1_780_000_000_000
@@ -103,7 +103,7 @@ def test_each_log_is_looked_at_once(home, repo, monkeypatch):
     for number in range(1, 8):
         session_named(repo, number, f"x (Branch{f' {number}' if number > 1 else ''})")
     opened = []
-    from smart_fork.families import branch_titles
+    from smart_fork.families import branch as branch_titles
 
     real = branch_titles.open_regular
     monkeypatch.setattr(branch_titles, "open_regular", lambda path: opened.append(path) or real(path))

@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.same_command import same_command
+from smart_fork.forking.launch import same_command
 from smart_fork.forking.spending import Spending
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION

@@ -12,8 +12,7 @@ from indexer.paths import index_db
 from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.answer import Covered
-from smart_fork.retrieval.behind import background_notice
-from smart_fork.retrieval.covered import doubt, early_notice
+from smart_fork.retrieval.covered import background_notice, doubt, early_notice
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.retrieval.language import language_of, most_are_in
+from smart_fork.retrieval.query import language_of, most_are_in
 
 
 @pytest.mark.parametrize(
