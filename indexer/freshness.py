@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedder import Embedder
 from indexer.project import Project
+from indexer.runs import recorded
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import Agents, LogFile
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
@@ -127,7 +128,6 @@ def complete(
     """
     from indexer.lost_logs import erase_owed, remember, sweep
     from indexer.pipeline import embed_waiting, read_logs
-    from indexer.runs import recorded
 
     report = Report()
     with recorded(store, report, unless=IndexBusyError):

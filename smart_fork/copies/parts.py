@@ -13,6 +13,9 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.distilled import Distilled
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import copier
+from smart_fork.agents.forms import HomePlace
+from smart_fork.copies.told import as_session, utterances
+from smart_fork.sharing.neutral import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,6 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
 @contextmanager
 def _told(part: Part, agent: AgentName) -> Iterator[Part]:
     """A part of another agent's session as one of `agent`, in a private file that is gone afterwards."""
-    from smart_fork.agents.forms import HomePlace
-    from smart_fork.copies.told import as_session, utterances
-    from smart_fork.sharing.neutral import read
-
     session, excerpt = part.session, part.excerpt
     said = utterances(session, read(session, excerpt.end, excerpt.kept).messages, excerpt.told)
     place = HomePlace(session.cwd, str(Path.home()))

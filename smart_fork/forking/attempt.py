@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import apsw
 
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import second_name, stage_transcript
 from smart_fork.agents.logs import original_of
@@ -104,7 +105,6 @@ class Attempt:
 
     def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
         """Another agent's session as one of its own; where it is from is kept beside it."""
-        from smart_fork.agents.copier import NewSession
         from smart_fork.forking.told import write_told
 
         now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time

@@ -15,6 +15,7 @@ from smart_fork.advice import advice
 from smart_fork.agents.references import names_session, reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import fitting
+from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
@@ -131,6 +132,4 @@ def _started_or_not(source: Source, request: ForkRequest) -> Forked | NotForked:
 
 
 def _fork(request: ForkRequest) -> Forked:
-    from smart_fork.forking.launch import fork_session
-
     return fork_session(request)

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import compacted_at
+from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.errors import SmartForkError
@@ -36,8 +37,6 @@ def loads_of(session: Session) -> Sequence[int]:
     nothing, as in a copy that nobody has gone on with, all that will be is counted here.
     """
     if not any(turn.loaded for turn in session.turns):
-        from smart_fork.budget.costs import costs
-
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records
             return list(accumulate(costs(session).turns))
     return session.loads()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
+from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
@@ -172,8 +173,6 @@ def _here(session_id: str, request: FindRequest, engine: Engine, *, keep: bool) 
 
 def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:
     """The message by which all is known; where that cannot be told, the one of the result's passage."""
-    from smart_fork import sessions
-
     found = hit.match.message_id if hit is not None else None
     try:
         return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine, request.also)

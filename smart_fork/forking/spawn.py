@@ -17,6 +17,7 @@ from smart_fork.advice import advice
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
+from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import Point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
@@ -232,7 +233,6 @@ class Asked:
         given = [self.said.get(key) for key in ("budget", "keep", "drop")]
         if all(one is None for one in given):  # nearly every worker, which starts sooner without what a budget needs
             return spec
-        from smart_fork.budget.wanted import wanted_of
         from smart_fork.forking.spending import Spending, within
 
         wanted = wanted_of(*given)

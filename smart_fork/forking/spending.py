@@ -16,6 +16,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
+from smart_fork.retrieval.exchanges import exchange_evidence
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ class Spending:
         intent = self.intent.strip()
         if self.known is not None or not intent or self.engine is None:
             return self.known
-        from smart_fork.retrieval.exchanges import exchange_evidence
 
         try:
             return exchange_evidence(session, intent, self.engine, self.also, self.meaning)

@@ -11,6 +11,7 @@ from indexer.patterns import late
 from smart_fork.advice import advice
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.answer import Hit
+from smart_fork.retrieval.worth import least_close  # a server that is started need not import the search
 from smart_fork.snippets import printable
 
 #: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.
@@ -30,8 +31,6 @@ class Later(Exception):
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
     """Those of `hits` whose chance is about that of the likeliest."""
-    from smart_fork.retrieval.worth import least_close  # a server that is started need not import the search
-
     least = least_close(max((hit.score for hit in hits), default=0.0))
     return [hit for hit in hits if hit.score >= least]
 

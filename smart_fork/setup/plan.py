@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
@@ -15,8 +16,9 @@ from smart_fork.agents.facets import registrations
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
-from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
+from smart_fork.retrieval.index_access import opened
 from smart_fork.setup import background, entry, hook_entries, keeping, skill_file, tool_permission
 from smart_fork.setup import recall as reminding
 from smart_fork.setup.answer import AgentToSetUp, SetUp
@@ -152,8 +154,6 @@ def _failing(way: Registration, error: SmartForkError) -> Step:
 
 def _index(*, copies: bool) -> Step:
     """The first index, or the first `copies`. What is new later is indexed by the service, or by who asks."""
-    from indexer.paths import index_db
-
     logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
@@ -164,9 +164,6 @@ def _index(*, copies: bool) -> Step:
 
 
 def _is_whole(database: Path) -> bool:
-    from smart_fork.errors import IndexUnavailable
-    from smart_fork.retrieval.index_access import opened
-
     if not database.is_file():
         return False
     try:

@@ -14,6 +14,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
 from smart_fork.team.outgoing import last_pair
@@ -110,8 +111,6 @@ def newest(agent: AgentName, root: Path) -> Session:
     Raises:
         SmartForkError: there is none.
     """
-    from smart_fork.retrieval.recent import recent_sessions
-
     there = recent_sessions([READERS[agent]], project_of(root), 1, automated=True).sessions
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))

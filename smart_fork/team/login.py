@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from indexer.failures import next_step
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
@@ -99,9 +102,6 @@ def begin(origin: str, invite: str) -> str:
     """The token that this machine is to have on a server, kept before it is asked for: an invitation is good once, and
     with the same token it is good again for whoever has not seen the answer.
     """
-    import secrets
-    from hashlib import sha256
-
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
     kept = _change(lambda known: known.setdefault("begun", {}).setdefault(what, fresh))
@@ -163,8 +163,6 @@ def _known() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {"version": _VERSION, "servers": {}}
     except (OSError, ValueError) as error:
-        from indexer.failures import next_step
-
         why = error.strerror if isinstance(error, OSError) else error
         step = next_step(error) or "Remove it and log in again."
         raise SmartForkError(f"{_file()} cannot be read: {why}", step) from error

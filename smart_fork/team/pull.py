@@ -17,6 +17,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents.facets import forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
+from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login, unfinished
 from smart_fork.team import others as others_sessions
@@ -313,8 +314,6 @@ def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Ite
 
 def resume_command(written: Materialised) -> str:
     """What a person types to go on in it."""
-    from smart_fork.families.branch import command_to_resume
-
     return command_to_resume(written.agent, written.session_id, written.local.session.cwd)
 
 

@@ -24,6 +24,7 @@ from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, pieces
 from smart_fork.excise.secrets import masked
+from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import digest_of
@@ -233,8 +234,6 @@ def _title(info: wire.SessionInfo, made: Plan) -> str | None:
 
 
 def _said(line: bytes) -> str:
-    from smart_fork.excise.strings import texts
-
     record = _record(line)
     return "\n".join(texts(record)) if record else ""
 
