@@ -5,17 +5,18 @@ Whatever is answered is a frozen value: `as_json()` gives its JSON.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
-from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
+from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
     from smart_fork.conversation import Conversation, Exported
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from smart_fork.families.told import Branched
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
+    from smart_fork.retrieval.upkeep import Engine
     from smart_fork.session_removal import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -116,13 +118,10 @@ def find(
     from smart_fork.retrieval.answer import Unsearched
     from smart_fork.retrieval.finder import find as answer
     from smart_fork.retrieval.request import FindRequest
-    from smart_fork.retrieval.rerank import configured_reranker
-    from smart_fork.retrieval.upkeep import Engine
     from smart_fork.team.beside import beside
 
     request = FindRequest(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
-    there = beside(wanted=None if team else False)
-    found = answer(request, Engine(_embedder(), rerank=configured_reranker(), elsewhere=there))
+    found = answer(request, replace(_engine(), elsewhere=beside(wanted=None if team else False)))
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
     return list(found.results)
@@ -163,7 +162,7 @@ def fork(
     from smart_fork.forking.launch import fork_session
     from smart_fork.forking.request import ForkRequest
 
-    spending = _within(budget, intent, also, keep, drop, otherwise=prompt or "")
+    spending = _spending(budget, intent, also, keep, drop, otherwise=prompt or "")
     with _here([session_id], cwd) as (here,):
         asked = Options(prompt=prompt, **options)
         return Worker(fork_session(ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending)))
@@ -180,22 +179,10 @@ def read(
     Raises:
         SmartForkError: there is no such session or message, or it cannot be read.
     """
-    from smart_fork import sessions
-    from smart_fork.agents.references import here
-    from smart_fork.retrieval.elsewhere import is_known
+    from smart_fork.sessions import Reading
+    from smart_fork.team.reading import conversation
 
-    reading = sessions.Reading(at, context or 0, context)
-    try:
-        located = sessions.locate(session_id)
-    except (NotFound, Usage) as missing:
-        if isinstance(missing, Ambiguous) or not is_known():
-            raise
-        from smart_fork.team.conversation import read as read_shared
-
-        return read_shared(session_id, missing, Path(project or Path.cwd()), reading)
-    if not located.readable:
-        return sessions.told_export(located, sessions.exported(located))
-    return sessions.told(sessions.look_into(located), reading, resolved=here(session_id).by)
+    return conversation(session_id, Reading(at, context or 0, context), Path(project or Path.cwd()))
 
 
 def preview(
@@ -221,12 +208,13 @@ def preview(
         SmartForkError: it could not be started either.
     """
     from smart_fork.agents.options import Options
+    from smart_fork.budget.amount import MATCH
     from smart_fork.forking.launch import fork_session
     from smart_fork.forking.request import ForkRequest
 
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    said = _spending("match" if budget is None else budget, intent or prompt or "", also, keep, drop)
+    said = _spending(MATCH if budget is None else budget, intent, also, keep, drop, otherwise=prompt or "")
     asked = Options(prompt=prompt, **options)
     within = None if budget is None else said
     with _here([session_id], cwd, keep=False) as (here,):
@@ -260,39 +248,32 @@ def merge(
 
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
-    spending = _spending(budget, intent or prompt or "", also, (), ())
+    spending = _spending(budget, intent, also, otherwise=prompt or "")
     asked = Options(prompt=prompt, **options)
     with _here(session_ids, cwd) as here:
         first, others = "".join(here[:1]), tuple(here[1:])
         return Worker(fork_merged(ForkRequest(first, asked, merge=others, cwd=cwd, as_agent=as_agent, budget=spending)))
 
 
-def _within(
+def _spending(
     budget: int | str | None,
     intent: str | None,
     also: Sequence[str],
-    keep: Sequence[int],
-    drop: Sequence[int],
+    keep: Sequence[int] = (),
+    drop: Sequence[int] = (),
     *,
     otherwise: str = "",
 ) -> Spending | None:
-    """What may be spent, where a budget was given; without an intent `otherwise` is what it is spent on."""
-    if budget is not None:
-        return _spending(budget, intent or otherwise, also, keep, drop)
-    if intent or also or keep or drop:
-        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    return None
-
-
-def _spending(
-    budget: int | str, intent: str, also: Sequence[str], keep: Sequence[int], drop: Sequence[int]
-) -> Spending:
+    """Return the budget, if one was given, and the intent that it is spent on, else `otherwise`."""
     from smart_fork.budget.amount import amount
     from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.upkeep import Engine
 
-    return Spending(Wanted(amount(budget), frozenset(keep), frozenset(drop)), intent, also, Engine(_embedder()))
+    if budget is None:
+        if intent or also or keep or drop:
+            raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+        return None
+    return Spending(Wanted(amount(budget), frozenset(keep), frozenset(drop)), intent or otherwise, also, _engine())
 
 
 def branch(
@@ -317,7 +298,7 @@ def branch(
     """
     from smart_fork.families.branch import branch as copy
 
-    spending = _within(budget, intent, also, keep, drop)
+    spending = _spending(budget, intent, also, keep, drop)
     with _here([session_id], cwd) as (here,):
         return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent)
 
@@ -358,18 +339,18 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
 
 
-@contextmanager
-def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> Iterator[Sequence[str]]:
-    """The sessions as those of this machine; what was written of a team's for something that fails goes again."""
-    from smart_fork.retrieval.elsewhere import is_known
-
-    if not is_known():
-        yield session_ids
-        return
+def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> AbstractContextManager[list[str]]:
+    """Return the sessions as those of this machine. A team's copy goes again if what follows fails."""
     from smart_fork.team.workers import on_this_machine
 
-    with on_this_machine(session_ids, directory=Path(cwd) if cwd else None, keep=keep) as here:
-        yield here
+    return on_this_machine(session_ids, directory=Path(cwd) if cwd else None, keep=keep)
+
+
+def _engine() -> Engine:
+    from smart_fork.retrieval.rerank import configured_reranker
+    from smart_fork.retrieval.upkeep import Engine
+
+    return Engine(_embedder(), rerank=configured_reranker())
 
 
 @cache

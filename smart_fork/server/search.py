@@ -17,7 +17,7 @@ from smart_fork.agents.selection import ALL
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
-from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
+from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.request import ForkChoice
 from smart_fork.retrieval.answer import IndexStatus, NoIndex, Recents
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
@@ -198,29 +198,15 @@ def read_session(
     context: Annotated[int, Field(description="Number of messages before at.")] = 0,
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
-    from indexer.masking import beginning
-    from smart_fork import sessions
-    from smart_fork.agents.references import here
-    from smart_fork.retrieval.elsewhere import is_known
     from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.sessions import Reading
+    from smart_fork.team.reading import conversation
 
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")
-    reading = sessions.Reading(at, context, characters=READ_CHARACTERS)
-    try:
-        located = sessions.locate(session_id)
-    except (NotFound, Usage) as error:
-        # Without a project none of a team can be meant.
-        if isinstance(error, Ambiguous) or caller.project is None or not is_known():
-            raise
-        from smart_fork.team.conversation import read
-
-        return read(session_id, error, Path(caller.project), reading)
-    if not located.readable:
-        text = beginning(sessions.exported(located), READ_CHARACTERS)
-        return sessions.told_export(located, text, notice=UNTRUSTED)
-    session = sessions.look_into(located)
-    return sessions.told(session, reading, notice=UNTRUSTED, resolved=here(session_id).by)
+    reading = Reading(at, context, characters=READ_CHARACTERS)
+    # Without a project no session of a team can be meant.
+    return conversation(session_id, reading, Path(caller.project) if caller.project else None, notice=UNTRUSTED)
 
 
 def index_status() -> IndexStatus | NoIndex:

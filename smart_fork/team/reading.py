@@ -1,0 +1,35 @@
+"""A conversation of this machine, or else of the team."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from indexer.masking import beginning
+from smart_fork import sessions
+from smart_fork.agents.references import here
+from smart_fork.conversation import Conversation, Exported
+from smart_fork.errors import Ambiguous, NotFound, Usage
+from smart_fork.team.login import is_known
+
+
+def conversation(
+    session_id: str, reading: sessions.Reading, project: Path | None, *, notice: str = ""
+) -> Conversation | Exported:
+    """Read a session of this machine, or of the team of `project`; the export if its log is gone.
+
+    Raises:
+        SmartForkError: there is no such session or message, or it cannot be read.
+    """
+    try:
+        located = sessions.locate(session_id)
+    except (NotFound, Usage) as missing:
+        if isinstance(missing, Ambiguous) or project is None or not is_known():
+            raise
+        from smart_fork.team.conversation import read
+
+        return read(session_id, missing, project, reading)
+    if not located.readable:
+        text = sessions.exported(located)
+        text = beginning(text, reading.characters) if reading.characters else text
+        return sessions.told_export(located, text, notice=notice)
+    return sessions.told(sessions.look_into(located), reading, notice=notice, resolved=here(session_id).by)
