@@ -13,11 +13,10 @@ from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
-from smart_fork.cli.fork import message_number, spending_on
+from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import AlsoOption
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -26,24 +25,23 @@ if TYPE_CHECKING:
 
     from smart_fork.families.told import Branched, Relative
 
-MATCH = "match"
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
 
 SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
 
-@takes_options(budget="Copy only relevant exchanges, up to N tokens: 30k.")
+@takes_options(
+    without=("top", "min_score"),
+    at="Copy up to this message, or `match`: up to the best answer.",
+    intent="Text for --at match and --budget.",
+    budget="Copy only relevant exchanges, up to N tokens: 30k.",
+)
 def branch(
     *,
     session: SessionArgument,
     prompt: Annotated[str | None, typer.Argument(help="Prompt, with --start.")] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", help="Copy up to this message, or `match`: up to the best answer."),
-    ] = None,
-    intent: Annotated[str | None, typer.Option("--intent", help="Text for --at match and --budget.")] = None,
-    also: AlsoOption = None,
+    point: ForkPoint,
     title: Annotated[str | None, typer.Option("--title", help="Title. Default: the parent's title.")] = None,
     without: Annotated[
         str | None,
@@ -65,24 +63,24 @@ def branch(
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
     wanted = budget.wanted()
-    if (intent is None) if at == MATCH else (intent is not None and wanted is None):
+    if (point.intent is None) if point.at_match else (point.intent is not None and wanted is None):
         raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
-    if also and intent is None:
+    if point.also and point.intent is None:
         raise Usage("--also goes with --intent", "--also is the intent in other words.")
     if without is not None:
-        if start or title or at or project or wanted or as_agent:
+        if start or title or point.at or project or wanted or as_agent:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
         from smart_fork.cli.excise import branch_without
 
         branch_without(session, without, cwd=cwd)
         return
-    number, where = message_number(at) if at != MATCH else None, place.value if place else None
+    number, where = point.number(), place.value if place else None
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
         starting(where, quiet=not start),
-        spending_on(wanted, (prompt if intent is None else intent) or "", also or ()) as spent,
+        spending_on(wanted, point, prompt) as spent,
     ):
-        through = _answering(meant, intent or "", also or ()) if at == MATCH else None
+        through = _answering(meant, point) if point.at_match else None
         branched = branch_session(
             meant,
             at=number,
@@ -99,13 +97,15 @@ def branch(
         _print_branch(branched, named=bool(title and title.strip()))
 
 
-def _answering(session: str, intent: str, also: Sequence[str]) -> str:
+def _answering(session: str, point: ForkPoint) -> str:
     from smart_fork import sessions
     from smart_fork.forking.match import message_for
     from smart_fork.retrieval.background import engine
 
     with progress_bar() as progress:
-        return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)
+        return message_for(
+            sessions.read(sessions.locate(session)), point.intent or "", engine(progress), point.also or ()
+        )
 
 
 def _print_branch(branched: Branched, *, named: bool) -> None:

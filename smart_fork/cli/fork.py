@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smart_fork.agents.options import Options
+from indexer.shapes import dataclass
+from smart_fork.agents.options import Options, said
 from smart_fork.agents.references import Resolved, here
+from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import BudgetAsked, Wanted
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
@@ -21,7 +23,6 @@ from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import AlsoOption
 from smart_fork.errors import Usage
 from smart_fork.forking.request import ForkRequest
 from smart_fork.team.login import is_known as knows_a_team
@@ -47,6 +48,38 @@ class ForkCommand(Command):
 COMMAND_CLASSES = {"fork": ForkCommand}
 
 
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """Where a fork leaves its session, and what is looked for."""
+
+    at: str | None = said(help="Fork after this message, or `match`: after the best answer.")
+    intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
+    also: Sequence[str] | None = said(list[str], help="The same intent in other words. Repeatable, up to 8.")
+    top: int | None = said(int, help="Fork the N best sessions of this project.")
+    min_score: float | None = said(float, help="Lowest score for --top. Default: 0.3.")
+
+    @property
+    def at_match(self) -> bool:
+        """Return whether it leaves after the best answer."""
+        return self.at == MATCH
+
+    def looked_for(self, prompt: str | None) -> str:
+        """Return the intent, by default the prompt."""
+        return (prompt if self.intent is None else self.intent) or ""
+
+    def number(self) -> int | None:
+        """Return the message number, if one was given.
+
+        Raises:
+            Usage: it is none.
+        """
+        at = None if self.at_match else self.at
+        if at is not None and not (at.isascii() and at.isdigit()):
+            why = "`smart-fork show ID` prints the numbers; `match` finds one."
+            raise Usage(f"--at {at} is not a message number", why)
+        return None if at is None else int(at)
+
+
 _Worktree = Annotated[
     bool | None,
     typer.Option("--worktree/--no-worktree", "-w", help="Run in a new git worktree. Default for several forks."),
@@ -63,20 +96,7 @@ def fork(
         list[str] | None,
         typer.Argument(metavar="ID... [PROMPT]", help="Session ids (8 characters or more), then the prompt."),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at", help="Fork after this message, or `match`: after the best answer."),
-    ] = None,
-    intent: Annotated[
-        str | None,
-        typer.Option("--intent", help="Text for --at match, --budget and --top. Default: the prompt."),
-    ] = None,
-    also: AlsoOption = None,
-    top: Annotated[int | None, typer.Option("--top", help="Fork the N best sessions of this project.")] = None,
-    min_score: Annotated[
-        float | None,
-        typer.Option("--min-score", help="Lowest score for --top. Default: 0.3."),
-    ] = None,
+    point: ForkPoint,
     as_agent: HandedOption = None,
     options: Options,
     cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
@@ -92,11 +112,12 @@ def fork(
     """
     if options.worktree is False and options.with_changes:
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
-    if min_score is not None and top is None:
+    if point.min_score is not None and point.top is None:
         raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
     wanted = budget.wanted()
-    said = list(words or ())
-    ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
+    given = list(words or ())
+    alone = point.top is not None
+    ids, prompt = ([], _prompt_alone(given)) if alone else _ids_and_prompt(given, protected=ctx.meta[_PROTECTED])
     asked = ForkRequest(
         ids[0] if ids else "",
         replace(options, prompt=prompt),
@@ -107,74 +128,66 @@ def fork(
         caller_session_id=caller_session(os.environ),
     )
     if merge:
-        _check_merge(wanted, at, top)
-        forked = _forked_merged(asked, intent, also or (), wanted)
-    elif top is not None or len(ids) > 1:
+        _check_merge(wanted, point)
+        forked = _forked_merged(asked, point, wanted)
+    elif alone or len(ids) > 1:
         if wanted is not None:
             raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
-        from smart_fork.cli.fan_out import Wanted, fork_several
+        from smart_fork.cli.fan_out import fork_several
 
         in_worktrees = options.worktree if options.worktree is not None else True
         with on_this_machine(ids, keep=not dry_run) as meant:
-            several = Wanted(tuple(meant), prompt, at, intent, top, min_score, tuple(also or ()))
-            fork_several(several, asked, in_worktrees=in_worktrees)
+            fork_several(meant, point, asked, in_worktrees=in_worktrees)
         return
     else:
-        forked = _forked_one(asked, at, intent, also or (), wanted)
+        forked = _forked_one(asked, point, wanted)
     if not printed_as_json(forked):
         print_forked(forked, dry_run=dry_run)
 
 
-def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> None:
+def _check_merge(wanted: Wanted | None, point: ForkPoint) -> None:
     if wanted is None:
         raise Usage("--merge needs a budget", "Give a budget for all of them: --budget 40k.")
-    if at is not None or top is not None:
+    if point.at is not None or point.top is not None:
         raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
 
 
-def _forked_merged(asked: ForkRequest, intent: str | None, also: Sequence[str], wanted: Wanted | None) -> Forked:
+def _forked_merged(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
     from smart_fork.forking.merger import fork_merged
 
     with ExitStack() as stack:
         ids = (asked.session, *asked.merge)
         first, *others = [stack.enter_context(_on_this_machine(one, dry_run=asked.dry_run)).session_id for one in ids]
-        spending = stack.enter_context(spending_on(wanted, looked_for(asked, intent), also))
+        spending = stack.enter_context(spending_on(wanted, point, asked.options.prompt))
         return fork_merged(replace(asked, session=first, merge=tuple(others), budget=spending))
 
 
-def _forked_one(
-    asked: ForkRequest, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None
-) -> Forked:
+def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
     from smart_fork.forking.launch import fork_session
 
-    if at != "match" and wanted is None and (intent is not None or also):
-        given = "--also" if intent is None else "--intent"
+    if not point.at_match and wanted is None and (point.intent is not None or point.also):
+        given = "--also" if point.intent is None else "--intent"
         raise Usage(
             f"{given} is only for --at match, --budget and --top", "Without them, the prompt says what the fork does."
         )
-    asked = replace(asked, at=message_number(at) if at != "match" else None)
+    asked = replace(asked, at=point.number())
     with (
         _on_this_machine(asked.session, dry_run=asked.dry_run) as resolved,
-        spending_on(wanted, looked_for(asked, intent), also) as spending,
+        spending_on(wanted, point, asked.options.prompt) as spending,
     ):
         asked = replace(asked, session=resolved.session_id, budget=spending)
         if asked.dry_run and spending is None:
-            asked = replace(asked, preview=_preview(looked_for(asked, intent), also))
-        if at == "match":
-            forked = _forked_at_match(asked, looked_for(asked, intent), also)
+            asked = replace(asked, preview=_preview(asked, point))
+        if point.at_match:
+            forked = _forked_at_match(asked, point)
         else:
             with starting(asked.options.place, quiet=asked.dry_run):
                 forked = fork_session(asked)
     return replace(forked, resolved=resolved.by)
 
 
-def looked_for(asked: ForkRequest, intent: str | None) -> str:
-    """What a session is to answer: the intent, by default the prompt."""
-    return (asked.options.prompt if intent is None else intent) or ""
-
-
 @contextmanager
-def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str]) -> Iterator[Spending | None]:
+def spending_on(wanted: Wanted | None, point: ForkPoint, prompt: str | None) -> Iterator[Spending | None]:
     """The budget, and what it is to be spent on."""
     if wanted is None:
         yield None
@@ -183,23 +196,24 @@ def spending_on(wanted: Wanted | None, intent: str, also: Sequence[str]) -> Iter
     from smart_fork.retrieval.background import engine
     from smart_fork.retrieval.meaning import meaning_of
 
+    intent, also = point.looked_for(prompt), tuple(point.also or ())
     with progress_bar() as progress:
         own = engine(progress)
         with meaning_of(intent, also, own.embedder) as meaning:  # while the session is read
-            yield Spending(wanted, intent, tuple(also), own, meaning)
+            yield Spending(wanted, intent, also, own, meaning)
 
 
-def _preview(intent: str, also: Sequence[str]) -> Spending | None:
+def _preview(asked: ForkRequest, point: ForkPoint) -> Spending | None:
     """What the ways to fork are compared by; nothing where there is no index to ask, for a dry run makes none."""
     from indexer.paths import index_db
 
+    intent = point.looked_for(asked.options.prompt)
     if not intent.strip() or not index_db().exists():
         return None
-    from smart_fork.budget.amount import MATCH
     from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.background import engine
 
-    return Spending(Wanted(MATCH), intent, tuple(also), engine(None))
+    return Spending(Wanted(MATCH), intent, tuple(point.also or ()), engine(None))
 
 
 @contextmanager
@@ -241,24 +255,12 @@ def _prompt_alone(words: list[str]) -> str | None:
     return words[0] if words else None
 
 
-def _forked_at_match(asked: ForkRequest, intent: str, also: Sequence[str]) -> Forked:
+def _forked_at_match(asked: ForkRequest, point: ForkPoint) -> Forked:
     from smart_fork.forking.match import fork_at_match
     from smart_fork.retrieval.background import engine
 
+    intent = point.looked_for(asked.options.prompt)
     if not intent.strip():
         raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
     with progress_bar() as progress:
-        return fork_at_match(asked, intent, engine(progress), also)
-
-
-def message_number(at: str | None) -> int | None:
-    """The number that `--at` was given, if any.
-
-    Raises:
-        Usage: it is none.
-    """
-    if at is None:
-        return None
-    if not (at.isascii() and at.isdigit()):
-        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; `match` finds one.")
-    return int(at)
+        return fork_at_match(asked, intent, engine(progress), point.also or ())
