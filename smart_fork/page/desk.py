@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -21,6 +21,8 @@ from smart_fork.page.frame import ServiceState, framed
 from smart_fork.page.renderer import HEADERS, PageValues, ProblemPage, rendered
 
 T = TypeVar("T")
+Asked = Mapping[str, str]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger(__name__)
 
@@ -63,24 +65,35 @@ class Desk:
         frame = await in_thread(self._frame)
         return rendered("problem.html", ProblemPage(error), frame, status=error.http_status)
 
-    async def sent(
-        self, request: Request, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False
-    ) -> Response:
+    def page(self, template: str, work: Callable[[Asked, Asked], PageValues], **how: Any) -> Endpoint:
+        """Answer an address with the page of what `work` gives for its path and its query. See `shown`."""
+
+        async def answer(request: Request) -> Response:
+            return await self.shown(template, partial(work, request.path_params, request.query_params), **how)
+
+        return answer
+
+    def does(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
         """Do what a form asks, once; then lead to where that is `shown`, with ``{form}`` in it.
 
         With `unlike` that is what a form of another window has led to that asked for the same a moment ago, unless
         this one says that it is to be done `again`.
         """
-        fields = await given(request)
-        form = fields.pop("form", "")
-        again = fields.pop("again", "")
-        same = {name: said for name, said in fields.items() if name != "seen"}  # windows may have been opened apart
-        alike = same if unlike and not again else None
-        try:
-            await in_thread(partial(self.forms.send, request.url.path, form, partial(work, fields), alike=alike))
-        except (SmartForkError, OSError) as error:
-            return await self.problem(error)
-        return RedirectResponse(shown.replace("{form}", form), 303, HEADERS)  # reloading what comes does nothing again
+
+        async def answer(request: Request) -> Response:
+            fields = await given(request)
+            form = fields.pop("form", "")
+            again = fields.pop("again", "")
+            same = {name: said for name, said in fields.items() if name != "seen"}  # windows may have been opened apart
+            alike = same if unlike and not again else None
+            try:
+                await in_thread(partial(self.forms.send, request.url.path, form, partial(work, fields), alike=alike))
+            except (SmartForkError, OSError) as error:
+                return await self.problem(error)
+            where = shown.replace("{form}", form)
+            return RedirectResponse(where, 303, HEADERS)  # reloading what comes does nothing again
+
+        return answer
 
     def answer(self, form: str, kind: type[T]) -> T:
         """What was done for a form that was sent.

@@ -35,11 +35,11 @@ class IndexViews:
         """All addresses."""
         return [
             Route("/index", self._index),
-            Route("/doctor", self._check, methods=["POST"]),
+            Route("/doctor", self.desk.does(checked, "/index?checked={form}#checks"), methods=["POST"]),
             Route("/forget", self._about_to_forget),
-            Route("/forget", self._forget, methods=["POST"]),
+            Route("/forget", self.desk.does(removed, "/removed/{form}"), methods=["POST"]),
             Route("/excise", self._about_to_cut),
-            Route("/excise", self._excise, methods=["POST"]),
+            Route("/excise", self.desk.does(excised, "/removed/{form}"), methods=["POST"]),
             Route("/removed/{form}", self._removed),
         ]
 
@@ -57,21 +57,12 @@ class IndexViews:
     def _forms(self) -> NewForms:
         return NewForms(self.desk.forms.new)
 
-    async def _check(self, request: Request) -> Response:
-        return await self.desk.sent(request, checked, "/index?checked={form}#checks")
-
     async def _about_to_forget(self, request: Request) -> Response:
         session = request.query_params.get("session", "")
         return await self.desk.shown("forget.html", partial(about_to_forget, session), self._forms)
 
-    async def _forget(self, request: Request) -> Response:
-        return await self.desk.sent(request, removed, "/removed/{form}")
-
     async def _about_to_cut(self, request: Request) -> Response:
         return await self.desk.shown("excise.html", partial(about_to_cut, request.query_params), self._forms)
-
-    async def _excise(self, request: Request) -> Response:
-        return await self.desk.sent(request, excised, "/removed/{form}")
 
     async def _removed(self, request: Request) -> Response:
         form = request.path_params["form"]

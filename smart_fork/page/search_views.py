@@ -59,7 +59,7 @@ class SearchViews:
         return [
             Route("/", self._search),
             Route("/results", self._results),
-            Route("/peek/{agent}/{session_id}", self._peek),
+            Route("/peek/{agent}/{session_id}", self.desk.page("peek.html", conversation)),
             Route("/sessions", self._sessions),
             Route("/families", self._families),
         ]
@@ -92,10 +92,6 @@ class SearchViews:
         )
         self.scopes.remember(answer, request, scope)
         return answer
-
-    async def _peek(self, request: Request) -> Response:
-        work = partial(conversation, request.path_params, request.query_params)
-        return await self.desk.shown("peek.html", work)
 
     async def _sessions(self, request: Request) -> Response:
         scope, agent = self.scopes.of(request), request.query_params.get("agent", "")

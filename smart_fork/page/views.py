@@ -79,6 +79,8 @@ class Page:
 
     def routes(self) -> list[Route]:
         """All addresses that browsers ask for."""
+        subagent = self.desk.page("subagent.html", delegated, by=streamed)
+        fork, printed = partial(forks.forked, engine=self.engine), self.desk.page("output.html", output)
         return [
             *SearchViews(self.desk, self.engine, self.scopes).routes(),
             *WorkerViews(self.desk).routes(),
@@ -86,15 +88,17 @@ class Page:
             Route("/session/{agent}/{session_id}", self._session),
             Route("/shared/{agent}/{session_id}", self._shared),
             Route("/shared/{agent}/{session_id}/since", self._grown),
-            Route("/session/{agent}/{session_id}/output/{turn}/{call}", self._output),
+            Route("/session/{agent}/{session_id}/output/{turn}/{call}", printed),
             Route("/session/{agent}/{session_id}/since", self._since),
-            Route("/session/{agent}/{session_id}/agents/{name}", self._subagent),
-            Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", self._output),
-            Route("/family/{agent}/{session_id}", self._family),
-            Route("/fork", self._fork, methods=["POST"]),
+            Route(
+                "/session/{agent}/{session_id}/agents/{name}", self.desk.page("subagent.html", delegated, by=streamed)
+            ),
+            Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", printed),
+            Route("/family/{agent}/{session_id}", self.desk.page("family.html", related)),
+            Route("/fork", self.desk.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
             Route("/forked/{form}", self._forked),
-            Route("/undo", self._undo, methods=["POST"]),
+            Route("/undo", self.desk.does(undone, "/undone/{form}"), methods=["POST"]),
             Route("/undone/{form}", self._undone),
             Route(WAY_IN, _enter),
             Route(WAY_IN, self._open, methods=["POST"]),
@@ -123,19 +127,6 @@ class Page:
         project = self.scopes.of(request).project
         return await _become(partial(grown, request.path_params, request.query_params, project))
 
-    async def _output(self, request: Request) -> Response:
-        return await self.desk.shown("output.html", partial(output, request.path_params, request.query_params))
-
-    async def _subagent(self, request: Request) -> Response:
-        work = partial(delegated, request.path_params, request.query_params)
-        return await self.desk.shown("subagent.html", work, by=streamed)
-
-    async def _family(self, request: Request) -> Response:
-        return await self.desk.shown("family.html", partial(related, request.path_params, request.query_params))
-
-    async def _fork(self, request: Request) -> Response:
-        return await self.desk.sent(request, partial(forks.forked, engine=self.engine), "/forked/{form}", unlike=True)
-
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
         return await self.desk.shown("preview.html", partial(forks.previewed, fields, self.engine))
@@ -148,9 +139,6 @@ class Page:
             TwinView(self.forms.twin(form)),
             NewForms(self.forms.new),
         )
-
-    async def _undo(self, request: Request) -> Response:
-        return await self.desk.sent(request, undone, "/undone/{form}")
 
     async def _undone(self, request: Request) -> Response:
         form = request.path_params["form"]

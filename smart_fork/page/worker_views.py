@@ -59,7 +59,7 @@ class WorkerViews:
             Route("/workers", self._workers),
             Route("/board", partial(self._fragment, "board.html")),
             Route("/now", partial(self._fragment, "now.html")),
-            Route("/worker", self._tell, methods=["POST"]),
+            Route("/worker", self._desk.does(told, "/workers?told={form}"), methods=["POST"]),
             Route("/compare", self._compare),
             Route(LIVE, self._live),
         ]
@@ -85,9 +85,6 @@ class WorkerViews:
     @property
     def _forms(self) -> NewForms:
         return NewForms(self._desk.forms.new)
-
-    async def _tell(self, request: Request) -> Response:
-        return await self._desk.sent(request, told, "/workers?told={form}")
 
     async def _compare(self, request: Request) -> Response:
         wanted = request.query_params.getlist("worker")
