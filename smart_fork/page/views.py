@@ -90,9 +90,7 @@ class Page:
             Route("/shared/{agent}/{session_id}/since", self._grown),
             Route("/session/{agent}/{session_id}/output/{turn}/{call}", printed),
             Route("/session/{agent}/{session_id}/since", self._since),
-            Route(
-                "/session/{agent}/{session_id}/agents/{name}", self.desk.page("subagent.html", delegated, by=streamed)
-            ),
+            Route("/session/{agent}/{session_id}/agents/{name}", subagent),
             Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", printed),
             Route("/family/{agent}/{session_id}", self.desk.page("family.html", related)),
             Route("/fork", self.desk.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
