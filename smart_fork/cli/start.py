@@ -16,7 +16,7 @@ from smart_fork.agents.options import Options, as_said
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
 from smart_fork.cli.options import NOTHING_SAID, takes_options
-from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
+from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smart_fork.forking.limit import AlreadyRuns
     from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
+    from smart_fork.workers.state import WorkerMessaged
 
 PromptArgument = Annotated[str | None, typer.Argument(help="Prompt.")]
 ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
@@ -184,16 +185,16 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     from smart_fork.forking.report import describe
 
     worker = there.worker
-    told = _deliver(there, prompt) if prompt and prompt.strip() else {}
-    if wants_json():
-        known = describe(worker, shlex.join(worker.command), told.get("warnings", []), confirmed=True).as_json()
-        print_json(known | {"already_running": True, "how": told.get("how")})
+    told = _deliver(there, prompt) if prompt and prompt.strip() else None
+    warnings = told.warnings if told else ()
+    known = describe(worker, shlex.join(worker.command), warnings, confirmed=True).as_json()
+    if printed_as_json(known | {"already_running": True, "how": told.how if told else None}):
         return
     say(f"{there.message}.")
-    for warning in told.get("warnings", ()):
+    for warning in warnings:
         say(f"note: {warning}")
     if told:
-        say(f"Prompt sent: {told['how']}.")
+        say(f"Prompt sent: {told.how}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
         from smart_fork.processes import SystemProcesses
@@ -202,7 +203,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     out.print(plain(worker.attach or worker.id))
 
 
-def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
+def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
     """Say it to the worker that is in the session already.
 
     Raises:
@@ -211,7 +212,7 @@ def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
     from smart_fork.workers.messages import message_worker
 
     try:
-        return message_worker(there.worker.id, prompt).as_json()
+        return message_worker(there.worker.id, prompt)
     except SmartForkError as error:
         raise ForkRefused(joined(there.message, f"The prompt was not sent: {error.message}"), error.hint) from error
 

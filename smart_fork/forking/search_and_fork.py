@@ -87,7 +87,7 @@ def find_and_fork(
             hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
     answer = replace(answer, resolved=here[0].by)
-    return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
+    return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}))
 
 
 def _check(choice: ForkChoice) -> None:

@@ -254,7 +254,7 @@ class Found(Value):
     passed_over: tuple[FailedLog, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
-    forked_session: Mapping[str, Any] | None = rare()
+    forked_session: Value | None = rare()  # a `Forked`
     resolved: str = rare("")
     next: str = rare("")
 
@@ -282,7 +282,7 @@ class Unsearched(Value):
     team: TeamState | None = rare()
     team_error: str = rare("")
     hint: str = rare("")
-    forked_session: Mapping[str, Any] | None = rare()
+    forked_session: Value | None = rare()  # a `Forked`
     resolved: str = rare("")
     next: str = rare("")
 

@@ -46,6 +46,8 @@ def _keys(kind: type[Value]) -> Iterator[tuple[str, Any]]:
 def _json(kind: Any) -> Any:
     """The type of the JSON value that a value of this type is answered as."""
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is Value:
+        return dict[str, Any]
     if isinstance(kind, type) and issubclass(kind, Value):
         return shape(kind)
     if origin in (Union, types.UnionType):
