@@ -15,7 +15,7 @@ from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
-from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.output import out, plain, printed_as_json, say_notes
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
 
@@ -109,8 +109,7 @@ def _answering(session: str, point: ForkPoint) -> str:
 
 
 def _print_branch(branched: Branched, *, named: bool) -> None:
-    for warning in branched.warnings:
-        say(f"note: {warning}")
+    say_notes(branched.warnings)
     if branched.selection is not None:
         from smart_fork.cli.forked import print_selection
 
@@ -124,8 +123,7 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
     if started is None:
         out.print(plain(f"To resume the branch: {branched.resume_command}"))
     else:
-        for warning in started.warnings:
-            say(f"note: {warning}")
+        say_notes(started.warnings)
         out.print(plain(f"  worker {started.worker_id} in {started.terminal_id or 'a process'}"))
         if started.attach:
             out.print(plain(f"  watch it: {started.attach}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.cli.output import out, say
+from smart_fork.cli.output import out, say, say_notes
 from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
@@ -18,16 +18,14 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     """One fork, for a person."""
     from smart_fork.agents.facets import title_of
 
-    for warning in forked.warnings:
-        say(f"note: {warning}")
+    say_notes(forked.warnings)
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):
             print_selection(one, in_full=dry_run)
     if forked.handed is not None:
         from smart_fork.forking.handover import notes
 
-        for note in notes(forked.handed, forked.agent_type):
-            say(f"note: {note}")
+        say_notes(notes(forked.handed, forked.agent_type))
     if forked.ways:
         for line in ways_in_words(forked.ways):
             say(line)

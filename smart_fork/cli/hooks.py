@@ -10,7 +10,7 @@ import typer
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.selection import ALL, BOTH, one_of, settable, to_set_up
-from smart_fork.cli.output import out, plain, print_json, printed_as_json, say
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ def _print_changes(done: list[HooksChanged]) -> None:
             continue
         what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
         out.print(plain(f"{one.agent}: {what} {one.path}"))
-        for note in one.notes:
-            say(f"note: {note}")
+        say_notes(one.notes)
     if not any(one.changed or one.error for one in done):
         say("Nothing changed.")
 

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -189,6 +189,12 @@ def _printed(text: str) -> str:
 def say(message: str) -> None:
     """A line for the person, on stderr."""
     err.line(message)
+
+
+def say_notes(warnings: Iterable[str]) -> None:
+    """Print a line for each warning, on stderr."""
+    for warning in warnings:
+        say(f"note: {warning}")
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:

@@ -16,7 +16,7 @@ from smart_fork.agents.options import Options, as_said
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
 from smart_fork.cli.options import NOTHING_SAID, takes_options
-from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 
@@ -191,8 +191,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     if printed_as_json(known | {"already_running": True, "how": told.how if told else None}):
         return
     say(f"{there.message}.")
-    for warning in warnings:
-        say(f"note: {warning}")
+    say_notes(warnings)
     if told:
         say(f"Prompt sent: {told.how}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
@@ -228,8 +227,7 @@ def _print_result(result: SpawnedWorker | NotSpawned) -> None:
 
 
 def _print_worker(worker: StartedWorker) -> None:
-    for warning in worker.warnings:
-        say(f"note: {warning}")
+    say_notes(worker.warnings)
     session = worker.session_id or "(id not known yet)"
     out.print(plain(f"Started {worker.worker_id}, session {session}"))
     out.print(plain(f"  {worker.agent_type} in {worker.terminal_id or 'a process'}, directory {worker.cwd}"))

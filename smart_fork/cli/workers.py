@@ -10,7 +10,7 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WorkersOption
-from smart_fork.cli.output import err, out, plain, printed_as_json, say, wants_json
+from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
 from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def message(
     told = message_worker(worker, text, queue=queue, answer=answer)
     if printed_as_json(told):
         return
-    for warning in told.warnings:
-        say(f"note: {warning}")
+    say_notes(told.warnings)
     out.print(plain(f"{told.how.capitalize()}: {_in_words(told)}"))
 
 

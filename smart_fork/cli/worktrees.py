@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say, wants_json
+from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def worktrees(
         out.print(plain(f"Removed {one.worktree} and {one.branch}"))
     for path in copies:
         out.print(plain(f"Removed {path}, a copy that was made for it"))
-    for note in kept:
-        say(f"note: {note}")
+    say_notes(kept)
     for one in left:
         _print(one, everywhere=everywhere)
     if not left and not gone:
