@@ -8,7 +8,6 @@ from functools import partial
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.service.units import installation
-from smart_fork.service.units.base import Supervisor
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
@@ -36,7 +35,7 @@ def planned(program: str, processes: Processes) -> Step:
     return step(str(keeper.path), "changed" if keeper.path.exists() else "new", act=partial(_written, keeper))
 
 
-def _written(keeper: Supervisor, ledger: Ledger) -> list[str]:
+def _written(keeper: installation.Supervisor, ledger: Ledger) -> list[str]:
     if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
         ledger.write(LedgerLine(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
     return installation.install(keeper, installation.settings_for(keeper))

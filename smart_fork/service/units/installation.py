@@ -22,12 +22,13 @@ from smart_fork.service.address import PORT, keep_port
 from smart_fork.service.client import find_service
 from smart_fork.service.listener import LOOPBACKS
 from smart_fork.service.shutdown import stop
-from smart_fork.service.units.base import State, Supervisor
+from smart_fork.service.units.base import State
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.settings import INTERVAL, Settings, keep, kept, new_settings
 from smart_fork.service.units.systemd import Systemd
 
 Kind = Literal["launchd", "systemd"]
+Supervisor = Launchd | Systemd
 
 _TRIES = 20
 #: The port in another home's unit, of either kind.

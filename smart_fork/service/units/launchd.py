@@ -23,7 +23,7 @@ PAUSE = 0.25
 
 
 class Launchd:
-    """See `Supervisor`."""
+    """launchd. It and `Systemd` have the same methods."""
 
     name = "launchd"
 
@@ -35,7 +35,7 @@ class Launchd:
 
     @property
     def path(self) -> Path:
-        """See `Supervisor.path`."""
+        """The file that it reads."""
         return self._folder / f"{self._label}.plist"
 
     @property
@@ -43,17 +43,25 @@ class Launchd:
         return Path.home() / "Library/LaunchAgents"
 
     def written(self, settings: Settings) -> bytes:
-        """See `Supervisor.written`."""
+        """Return the content of that file."""
         return launchd_plist(settings, self._label)
 
     def reach(self) -> None:
-        """See `Supervisor.reach`."""
+        """Check that it can start something here.
+
+        Raises:
+            ProgramFailed: it does not answer.
+        """
         if not (answer := self._launchctl("print", self._domain)).ok:
             step = "Log in at the screen and run it in Terminal: launchd does not serve ssh sessions."
             raise ProgramFailed(f"launchd has no session for this user: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """See `Supervisor.install`."""
+        """Write the file and start the service, instead of a running one. Return notes for the user.
+
+        Raises:
+            ProgramFailed: it could not be started.
+        """
         notes = [self._retire(label, path) for label, path in self._others()]
         self._stop(self._label)
         private_dir(self.path.parent)
@@ -66,13 +74,17 @@ class Launchd:
         return notes
 
     def uninstall(self) -> None:
-        """See `Supervisor.uninstall`."""
+        """Stop the service and remove the file. Nothing installed is no error.
+
+        Raises:
+            ProgramFailed: it could not be stopped; the file is still there.
+        """
         if self.path.exists() or self._loaded(self._label):
             self._stop(self._label)
             remove(self.path)
 
     def state(self) -> State:
-        """See `Supervisor.state`."""
+        """Return the state of the service now."""
         answer = self._launchctl("print", self._target(self._label))
         if not answer.ok:
             return State()

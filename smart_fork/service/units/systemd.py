@@ -21,7 +21,7 @@ _LINGER = "It ends when you log out. `loginctl enable-linger` keeps it running, 
 
 
 class Systemd:
-    """See `Supervisor`."""
+    """systemd's manager of the user's services. It and `Launchd` have the same methods."""
 
     name = "systemd"
 
@@ -31,7 +31,7 @@ class Systemd:
 
     @property
     def path(self) -> Path:
-        """See `Supervisor.path`."""
+        """See `Launchd.path`."""
         return self._folder / self._unit
 
     @property
@@ -39,11 +39,11 @@ class Systemd:
         return config_home() / "systemd/user"
 
     def written(self, settings: Settings) -> bytes:
-        """See `Supervisor.written`."""
+        """See `Launchd.written`."""
         return systemd_unit(settings).encode()
 
     def reach(self) -> None:
-        """See `Supervisor.reach`."""
+        """See `Launchd.reach`."""
         answer = self._systemctl("show", "--property=Version")
         if not answer.ok:
             step = (
@@ -53,7 +53,7 @@ class Systemd:
             raise ProgramFailed(f"systemd's user manager does not answer: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """See `Supervisor.install`."""
+        """See `Launchd.install`."""
         private_dir(self.path.parent)
         replace_file(self.path, [content])
         self._must("daemon-reload")
@@ -63,7 +63,7 @@ class Systemd:
         return [] if self._lingers() else [_LINGER]
 
     def uninstall(self) -> None:
-        """See `Supervisor.uninstall`."""
+        """See `Launchd.uninstall`."""
         if not self.path.exists():
             with contextlib.suppress(SmartForkError):
                 self._systemctl("stop", self._unit)  # where its file was removed by hand
@@ -75,7 +75,7 @@ class Systemd:
         self._systemctl("reset-failed", self._unit)
 
     def state(self) -> State:
-        """See `Supervisor.state`."""
+        """See `Launchd.state`."""
         answer = self._systemctl("show", self._unit, "--property=LoadState,ActiveState,MainPID,Result,ExecMainStatus")
         said = dict(line.partition("=")[::2] for line in answer.text.splitlines())
         pid, result = said.get("MainPID", ""), said.get("Result", "")
