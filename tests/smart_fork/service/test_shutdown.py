@@ -115,6 +115,14 @@ def test_a_home_has_one_service_at_a_time(serving):
     assert lock.holder() is None
 
 
+def test_a_service_that_asks_who_runs_it_still_has_the_lock(serving):
+    own = serving(
+        f"{HOLDS.splitlines()[0]}; import os; assert lock.holder() == os.getpid()\nprint('ready', flush=True)\nsignal.pause()"
+    )
+
+    assert own.pid == lock.holder()
+
+
 def test_one_that_is_told_to_end_before_it_is_up_ends_well(home):
     """With anything but 0, launchd would start it again."""
     code = """
