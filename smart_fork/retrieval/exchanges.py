@@ -14,7 +14,7 @@ from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.meaning import Meaning, meanings_of, once
+from smart_fork.retrieval.meaning import Meaning, meanings_of
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.ranking import scores
@@ -55,11 +55,11 @@ def exchange_evidence(
             return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
         query = Query(asked.intent, scope, 1, everywhere=not there, also=asked.also)
         made = meaning or Meaning(engine.embedder, query.meanings)
-        embed = once(lambda texts: meanings_of(store, made, state.absent, texts))
         why = ""
         for by_meaning, by_words in ((True, True), (True, False), (False, True)):
             try:
-                found = gather(store, query, embed(query.meanings) if by_meaning else None, words=by_words)
+                vectors = meanings_of(store, made, state.absent, query.meanings) if by_meaning else None
+                found = gather(store, query, vectors, words=by_words)
             except Exception as failure:  # whatever else one way of searching dies of, the next one may live
                 if is_damage(failure):
                     raise

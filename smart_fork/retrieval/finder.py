@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -34,7 +35,7 @@ from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone,
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.kinship import relatives
-from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of, once
+from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, language_of, most_are_in, plain
 from smart_fork.retrieval.quotation import Nearness
@@ -116,7 +117,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         relatives(store, caller) if caller else (), doubt(shares) if lacking else 0.0,
         branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
-    vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
+    vectors = partial(meanings_of, store, meaning, state.absent)
     candidates = _found(store, query, asked, engine, vectors)
     told = engine.elsewhere.answer() if engine.elsewhere is not None else None
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]

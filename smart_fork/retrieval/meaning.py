@@ -23,25 +23,8 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
-def once(embed: Embed) -> Embed:
-    """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
-    kept: list[Sequence[bytes] | Exception] = []
-
-    def embed_once(texts: Sequence[str]) -> Sequence[bytes]:
-        if not kept:
-            try:
-                kept.append(embed(texts))
-            except Exception as error:  # noqa: BLE001 - raised again below, each time
-                kept.append(error)
-        if isinstance(kept[0], Exception):
-            raise kept[0]
-        return kept[0]
-
-    return embed_once
-
-
 class Meaning:
-    """The vectors of a question's `texts`, made once, in a thread."""
+    """The vectors of a question's `texts`, made once, in a thread; a failure is raised for each who asks."""
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
         self._embedder, self._texts = embedder, tuple(texts)

@@ -11,7 +11,7 @@ from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.kinship import family_of
-from smart_fork.retrieval.meaning import Embed, once
+from smart_fork.retrieval.meaning import Embed
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, rivals, share, weigh
 from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
@@ -26,7 +26,6 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid")
     error = ""
-    embed = once(embed)
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
     for mode in modes:
         try:

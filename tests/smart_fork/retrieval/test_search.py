@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.meaning import embedded
+from smart_fork.retrieval.meaning import Meaning, embedded
 from smart_fork.retrieval.query import MAX_WORDS
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
@@ -40,11 +41,12 @@ def ask(store, intent: str, embed=None, **more: object):
 def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
     calls = []
 
-    def fail(texts: Sequence[str]) -> list[bytes]:
-        calls.append(texts)
-        raise RuntimeError
+    class Failing(WordsModel):
+        def embed(self, texts: Sequence[str]) -> Any:
+            calls.append(texts)
+            raise RuntimeError
 
-    found = ask(store, RETRY, fail)
+    found = ask(store, RETRY, Meaning(Failing(), (RETRY,)).of)
 
     assert calls == [(RETRY,)]
     assert found.mode == "lexical"
