@@ -35,7 +35,6 @@ def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, t
     assert {
         "! rotate",
         "! flood: smart-fork status",
-        "! another address: told nothing",
         "! what has ended",
         "! code",
     } <= tried
