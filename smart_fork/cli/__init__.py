@@ -54,7 +54,8 @@ def application(*names: str) -> typer.Typer:
             how = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
             app.command(name, cls=kind, json=name not in _WITHOUT_JSON, **how)(function)
     for name, entry in () if names else COMMANDS.items():
-        app.command(name, help=entry.purpose, hidden=entry.hidden, rich_help_panel=entry.panel)(_undefined)
+        how: dict[str, Any] = {"help": entry.purpose, "hidden": entry.hidden}
+        app.command(name, json=False, rich_help_panel=entry.panel, **how)(_undefined)
     return app
 
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from smart_fork.cli.options import with_options
 from smart_fork.given import refuse_both, refuse_empty
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -70,11 +69,16 @@ class Commands(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, json: bool = True, **how: Any
     ) -> Callable[[_Function], _Function]:
-        """See typer. Each command takes --json unless `json` is false."""
+        """See typer. Each command takes --json and requests unless `json` is false."""
         add = super().command(name, cls=cls or Command, **how)
 
         def added(command: _Function) -> _Function:
-            add(with_options(command, json=json))
+            if json:
+                from smart_fork.cli.options import with_options  # the list of commands needs no agents
+
+                add(with_options(command))
+            else:
+                add(command)
             return command
 
         return added

@@ -58,7 +58,7 @@ def takes_options(*, without: Sequence[str] = (), order: str = "", **other: Any)
     return decorate
 
 
-def with_options(command: Callable[..., Any], *, json: bool = True) -> Callable[..., Any]:
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command as typer runs it: each request is replaced by its fields; --json is the last option."""
     without, order, other = getattr(command, _TAKES, ((), "", {}))
     shown: list[Parameter] = []
@@ -73,7 +73,7 @@ def with_options(command: Callable[..., Any], *, json: bool = True) -> Callable[
     either = any(one.name == "worktree" and one.default is None for one in shown)
 
     @functools.wraps(command)
-    def run(*, as_json: bool = False, **given: Any) -> Any:
+    def run(*, as_json: bool, **given: Any) -> Any:
         answer_in_json(as_json)
         if either and given["worktree"] is False and given.get(_NAMED):
             raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
@@ -81,7 +81,7 @@ def with_options(command: Callable[..., Any], *, json: bool = True) -> Callable[
             given[name] = _request(request, {one: given.pop(one) for one in names})
         return command(**given)
 
-    with_signature(run, [*shown, *([_JSON] if json else [])])
+    with_signature(run, [*shown, _JSON])
     return run
 
 

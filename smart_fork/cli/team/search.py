@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,9 @@ from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.search import AlsoOption, print_hits
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import TeamPlace
-from smart_fork.retrieval.request import FindRequest
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.request import FindRequest
 
 
 @app.command("find")
@@ -25,6 +27,8 @@ def find(
     place: TeamPlace,
 ) -> None:
     """Search only the team's sessions."""
+    from smart_fork.retrieval.request import FindRequest
+
     find_shared(FindRequest(intent, limit=limit, min_score=min_score, also=also), place)
 
 
