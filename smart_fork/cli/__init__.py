@@ -51,10 +51,10 @@ def application(*names: str) -> typer.Typer:
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
             function = getattr(module, what)
-            how = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
+            how: dict[str, Any] = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
             app.command(name, cls=kind, json=name not in _WITHOUT_JSON, **how)(function)
     for name, entry in () if names else COMMANDS.items():
-        how: dict[str, Any] = {"help": entry.purpose, "hidden": entry.hidden}
+        how = {"help": entry.purpose, "hidden": entry.hidden}
         app.command(name, json=False, rich_help_panel=entry.panel, **how)(_undefined)
     return app
 
