@@ -41,6 +41,7 @@ def forked(monkeypatch):
         return a_fork(session, session_name=how["name"], worker_id="" if dry_run else f"claude-{how['name']}")
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.fan_out.fork_session", fork_session)
     return calls
 
 
