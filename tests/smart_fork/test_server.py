@@ -421,6 +421,19 @@ def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
     assert not found["index"]["complete"]
 
 
+def test_what_a_call_has_no_time_for_goes_on_in_a_process_of_its_own(world, shop, monkeypatch):
+    monkeypatch.delenv("SMART_FORK_BACKGROUND")
+    started = []
+    monkeypatch.setattr("smart_fork.retrieval.background.index_in_background", started.append)
+    monkeypatch.setattr("smart_fork.retrieval.background.READ_SECONDS", 0.0)
+    for number in range(3):
+        world.claude(shop, f"{RETRY} {number}", DONE)
+
+    answer(world, intent=RETRY)
+
+    assert [str(shop)] == [project.root for project in started]
+
+
 def test_a_broken_model_does_not_break_the_server(world, shop):
     world.claude(shop, RETRY, DONE)
 
