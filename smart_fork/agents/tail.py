@@ -12,6 +12,7 @@ import orjson
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.codec import dicts_in
 from smart_fork.registry import Status
 
 #: One record, such as a large file that was read, may be longer: then there are fewer signs, not wrong ones.
@@ -91,6 +92,12 @@ class Tail:
     backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
 
 
+def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """Nothing goes on in the background that the log would tell of."""
+    del record, calls
+    yield from ()
+
+
 def object_in(text: object) -> dict[str, Any]:
     """The object that a text spells; empty where it is none."""
     try:
@@ -98,11 +105,6 @@ def object_in(text: object) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def dicts_in(content: object) -> list[dict[str, Any]]:
-    """The blocks of a content."""
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def text_in(content: object) -> str:

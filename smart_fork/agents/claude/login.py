@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.login import STATUS_SECONDS, Standing
+from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
@@ -55,16 +55,13 @@ _STATUS = ("auth", "status")
 _SIGN = r"(?m)^\s+auth\b"
 
 
-class ClaudeLogin:
+class ClaudeLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "claude"
     command = "claude auth login"
     folder = "CLAUDE_CONFIG_DIR"
-
-    def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
-        return (*_KEYS, *_BESIDE)
+    keys, beside = _KEYS, _BESIDE
 
     def settled(self) -> frozenset[str]:
         """See `Login.settled`."""
@@ -73,10 +70,6 @@ class ClaudeLogin:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return frozenset()
         return frozenset(said) if isinstance(said, dict) else frozenset()
-
-    def required(self) -> tuple[str, ...]:
-        """See `Login.required`."""
-        return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""

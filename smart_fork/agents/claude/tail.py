@@ -7,18 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smart_fork.agents.claude.fold import loaded_after
-from smart_fork.agents.tail import (
-    GOING_ON,
-    NO_CALL,
-    Calls,
-    OpenCall,
-    RecordSign,
-    Steps,
-    Tail,
-    dicts_in,
-    number_in,
-    text_in,
-)
+from smart_fork.agents.codec import dicts_in
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, number_in, text_in
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.

@@ -47,10 +47,10 @@ class CodexCopier(Copier):
         return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        return CodexCopy(session, end, new)
+        return CodexCopy(session, kept(session.source_path, session.turns[end].id), new)
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        return CodexExcerpt(session, records, new)
+        return CodexCopy(session, filter(None, starmap(enveloped, records)), new)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
@@ -121,8 +121,8 @@ class CodexForm:
         return respelled(source, record)
 
 
-class CodexExcerpt(Copy):
-    """Records of a session for a new one."""
+class CodexCopy(Copy):
+    """Records of a session for a new one, as lines. Only one record at a time is in memory."""
 
     def __init__(self, session: Session, records: Iterable[Entry], new: NewSession) -> None:
         self._path, self._records = session.source_path, records
@@ -130,34 +130,9 @@ class CodexExcerpt(Copy):
         self.copied = 0
 
     def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
         yield self._form.header(self._path)
-        for entry in filter(None, starmap(enveloped, self._records)):
-            if kept := self._form.carried_over(entry):
-                self.copied += 1
-                yield kept
-        yield from self._form.titled()
-
-
-class CodexCopy(Copy):
-    """Turns 0 to `end` of a session for a new one, as lines.
-
-    Only one record at a time is in memory. `copied` is complete after the last record.
-    """
-
-    def __init__(self, session: Session, end: int, new: NewSession) -> None:
-        self._path = session.source_path
-        self._last = session.turns[end].id
-        self._form = CodexForm(session.session_id, new)
-        self.copied = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The records, and last the session's name where it gets one.
-
-        Raises:
-            NotFound: a session that this one was forked from is gone.
-        """
-        yield self._form.header(self._path)
-        for line in filter(None, map(self._form.carried_over, kept(self._path, self._last))):
+        for line in filter(None, map(self._form.carried_over, self._records)):
             self.copied += 1
             yield line
         yield from self._form.titled()

@@ -13,7 +13,7 @@ from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.login import STATUS_SECONDS, Standing
+from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
@@ -27,7 +27,7 @@ _STATUS = ("login", "status")
 _SIGN = r"(?m)^\s+login\b"
 
 
-class CodexLogin:
+class CodexLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "codex"
@@ -39,10 +39,6 @@ class CodexLogin:
         providers = _tables(_settings().get("model_providers"))
         named = (name for one in providers.values() for name in _named_in(one))
         return tuple(dict.fromkeys((*_KEYS, *_BESIDE, *named)))
-
-    def settled(self) -> frozenset[str]:
-        """See `Login.settled`: they set none."""
-        return frozenset()
 
     def required(self) -> tuple[str, ...]:
         """See `Login.required`."""

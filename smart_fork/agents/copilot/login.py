@@ -9,42 +9,25 @@ from collections.abc import Mapping
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot.home import HOME
-from smart_fork.agents.login import Standing
-from smart_fork.processes import Processes
+from smart_fork.agents.login import Login
 
-#: Any of the first logs it in, the second is a model of one's own; the others say how that is asked.
-_TOKENS = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN")
-_PROVIDER = "COPILOT_PROVIDER_BASE_URL"
+#: Any of these logs it in; the last is a model of one's own.
+_KEYS = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
+#: How that is asked.
 _BESIDE = (
     "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN", "COPILOT_PROVIDER_TYPE", "COPILOT_PROVIDER_WIRE_API",
     "COPILOT_MODEL", "COPILOT_OFFLINE", "GH_HOST",
 )  # fmt: skip
 
 
-class CopilotLogin:
+class CopilotLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "copilot"
     command = "copilot login"
     folder = HOME.variable
-
-    def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
-        return (*_TOKENS, _PROVIDER, *_BESIDE)
-
-    def settled(self) -> frozenset[str]:
-        """See `Login.settled`: they set none."""
-        return frozenset()
-
-    def required(self) -> tuple[str, ...]:
-        """See `Login.required`: one of several may do."""
-        return ()
+    keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
-        return any(env.get(name) for name in (*_TOKENS, _PROVIDER))
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`. What it has stored is in the system's keyring: that none is seen does not say no."""
-        del program, processes
-        return Standing(True if self.is_plain(env) else None)
+        return any(env.get(name) for name in _KEYS)

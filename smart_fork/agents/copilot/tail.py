@@ -7,7 +7,7 @@ from typing import Any
 
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed, loaded_by
-from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -28,16 +28,10 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle") if kind in ("abort", "session.shutdown") else RecordSign()
 
 
-def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """None goes on in the background that its log would tell of."""
-    del record, calls
-    yield from ()
-
-
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     usages = (data_of(record).get("usage") for record in records if record.get("type") == "session.usage_record")
     return sum(number_in(usage.get("outputTokens")) for usage in usages if isinstance(usage, dict))
 
 
 #: Logs of Copilot CLI.
-COPILOT = Tail("copilot", _sign, _steps, _written)
+COPILOT = Tail("copilot", _sign, no_steps, _written)

@@ -12,8 +12,7 @@ from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.gemini.home import HOME, gemini_home
-from smart_fork.agents.login import Standing
-from smart_fork.processes import Processes
+from smart_fork.agents.login import Login
 
 #: Any of the first logs it in, the others say how, and whom it asks.
 _KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -24,35 +23,19 @@ _BESIDE = (
 )  # fmt: skip
 
 
-class GeminiLogin:
+class GeminiLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "gemini"
     command = "gemini"
     folder = HOME.variable
-
-    def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
-        return (*_KEYS, *_BESIDE)
-
-    def settled(self) -> frozenset[str]:
-        """See `Login.settled`: they set none."""
-        return frozenset()
-
-    def required(self) -> tuple[str, ...]:
-        """See `Login.required`: one of several may do."""
-        return ()
+    keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
         if _chosen() == "oauth-personal":
             return (gemini_home() / "oauth_creds.json").is_file()
         return any(env.get(key) for key in _KEYS)
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`. Its ways to log in are many: that none is seen does not say that there is none."""
-        del program, processes
-        return Standing(True if self.is_plain(env) else None)
 
 
 def _chosen() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from smart_fork.agents.gemini.fold import CANCELLED
 from smart_fork.agents.gemini.records import answers_in, calls_in, is_context, loaded_after, parts_of, text_of
-from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -25,12 +25,6 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle") if kind == "info" and text == CANCELLED else RecordSign()
 
 
-def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """None goes on in the background that its log would tell of."""
-    del record, calls
-    yield from ()
-
-
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     """A message stands in several records; the last one counts."""
     written: dict[str, int] = {}
@@ -42,4 +36,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Logs of Gemini CLI.
-GEMINI = Tail("gemini", _sign, _steps, _written)
+GEMINI = Tail("gemini", _sign, no_steps, _written)

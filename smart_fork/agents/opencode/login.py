@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.login import Standing
+from smart_fork.agents.login import Login
 from smart_fork.agents.opencode.home import HOME
-from smart_fork.processes import Processes
 
 #: The variables of the providers that most people have; it knows about a hundred.
 _KEYS = (
@@ -21,30 +20,14 @@ _KEYS = (
 _BESIDE = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT", "OPENCODE_DB", "XDG_CONFIG_HOME")
 
 
-class OpenCodeLogin:
+class OpenCodeLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "opencode"
     command = "opencode auth login"
     folder = HOME.variable
-
-    def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
-        return (*_KEYS, *_BESIDE)
-
-    def settled(self) -> frozenset[str]:
-        """See `Login.settled`: they set none."""
-        return frozenset()
-
-    def required(self) -> tuple[str, ...]:
-        """See `Login.required`: one of several may do."""
-        return ()
+    keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
         return any(env.get(key) for key in _KEYS) or (HOME.folder() / "auth.json").is_file()
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`."""
-        del program, processes
-        return Standing(True if self.is_plain(env) else None)

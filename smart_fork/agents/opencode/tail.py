@@ -8,7 +8,7 @@ from typing import Any
 
 from indexer.transcripts.state import utc
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -42,12 +42,6 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
-def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """It waits for all that it has started."""
-    del record, calls
-    yield from ()
-
-
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     infos = (_of(record, "info") for record in records)
     tokens = (_of(info, "tokens") for info in infos if info.get("role") == "assistant")
@@ -60,4 +54,4 @@ def _of(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 #: Sessions of OpenCode.
-OPENCODE = Tail("opencode", _sign, _steps, _written, _records, _backwards)
+OPENCODE = Tail("opencode", _sign, no_steps, _written, _records, _backwards)

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.login import Standing
+from smart_fork.agents.login import Login
 from smart_fork.agents.qwen.home import HOME, qwen_home
-from smart_fork.processes import Processes
 
 #: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.
 _OPENAI = (("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"))
@@ -30,7 +29,7 @@ _WAYS = {
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class QwenLogin:
+class QwenLogin(Login):
     """See `Login`."""
 
     agent: AgentName = "qwen"
@@ -48,10 +47,6 @@ class QwenLogin:
         """See `Login.settled`."""
         return frozenset(_table(_settings(), "env"))
 
-    def required(self) -> tuple[str, ...]:
-        """See `Login.required`: one of several may do."""
-        return ()
-
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
         settings = _settings()
@@ -60,11 +55,6 @@ class QwenLogin:
         keys, _ = _WAYS.get(_chosen(settings), _OPENAI)
         around = {**_table(settings, "env"), **env}
         return bool(_auth(settings).get("apiKey")) or any(around.get(key) for key in keys)
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`. Its ways to log in are many: that none is seen does not say that there is none."""
-        del program, processes
-        return Standing(True if self.is_plain(env) else None)
 
 
 def _settings() -> dict[str, Any]:
