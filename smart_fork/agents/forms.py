@@ -99,6 +99,21 @@ class Forms(Codec, Teller):
             ForkRefused: the log was rewritten meanwhile.
         """
 
+    def in_line(
+        self, records: Iterable[Record], becomes: Becomes, is_root: Callable[[Record], bool] = lambda _: False
+    ) -> Iterator[Record]:
+        """Write records as one line of parents. A root has none, and says after which record it was."""
+        parent: str | None = None
+        for record in records:
+            fields: dict[str, Any] = {"parentUuid": parent, "sessionId": becomes.session_id}
+            if is_root(record):
+                fields |= {"parentUuid": None, "logicalParentUuid": parent}
+            identity = record.get("uuid")
+            if becomes.forked_from:
+                fields["forkedFrom"] = {"sessionId": becomes.forked_from, "messageUuid": identity}
+            yield self.incoming(record, Identity(becomes.place, fields))
+            parent = identity if isinstance(identity, str) else parent
+
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """The log of a new session that has these records, which are in the form of `outgoing`."""

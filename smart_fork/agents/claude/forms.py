@@ -10,7 +10,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.records import is_boundary, of_conversation
 from smart_fork.agents.codec import Record, dicts_in
-from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 
 #: The records of a session that another agent began are named in this space.
 _MADE = UUID("6b7c4f2e-2f0a-5d0e-9a36-6f6f726b7365")
@@ -49,17 +49,8 @@ class ClaudeForms(ClaudeCodec, Forms):
         return of_conversation(session, session.turns[: None if end is None else end + 1])
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
-        """One line of parents. What a compaction left has none, and says after which record it was."""
-        parent: str | None = None
-        for record in records:
-            fields: dict[str, Any] = {"parentUuid": parent, "sessionId": becomes.session_id}
-            if is_boundary(record):
-                fields |= {"parentUuid": None, "logicalParentUuid": parent}
-            identity = record.get("uuid")
-            if becomes.forked_from:
-                fields["forkedFrom"] = {"sessionId": becomes.forked_from, "messageUuid": identity}
-            yield self.incoming(record, Identity(becomes.place, fields))
-            parent = identity if isinstance(identity, str) else parent
+        """See `Forms.anew`. What a compaction left is a root."""
+        return self.in_line(records, becomes, is_boundary)
 
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
         parent: str | None = None

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record
-from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, Utterance, all_texts
 from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of
 from smart_fork.agents.tree_copy import placed
@@ -35,15 +35,8 @@ class QwenForms(QwenCodec, PartForms):
         return (record for _, (_, record) in records if _is_said(record))
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
-        """One line of parents."""
-        parent: str | None = None
-        for record in records:
-            fields: dict[str, Any] = {"parentUuid": parent, "sessionId": becomes.session_id}
-            identity = record.get("uuid")
-            if becomes.forked_from:
-                fields["forkedFrom"] = {"sessionId": becomes.forked_from, "messageUuid": identity}
-            yield self.incoming(record, Identity(becomes.place, fields))
-            parent = identity if isinstance(identity, str) else parent
+        """See `Forms.anew`."""
+        return self.in_line(records, becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
         parent: str | None = None
