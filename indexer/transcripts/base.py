@@ -177,7 +177,8 @@ class AgentAdapter(Protocol):
 
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""
-        ...
+        del directory
+        return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """What a person types to go on in that session."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -99,6 +99,11 @@ class MessageCodec(Codec):
 def dicts_in(content: object) -> list[Record]:
     """Return the objects in a list; none if it is not a list."""
     return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+def only(record: Record, names: Collection[str]) -> Record:
+    """Return the fields of a record that have these names."""
+    return {name: value for name, value in record.items() if name in names}
 
 
 def patch_shown(display: object) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.records import is_boundary, of_conversation
-from smart_fork.agents.codec import Record, dicts_in
+from smart_fork.agents.codec import Record, dicts_in, only
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 
 #: The records of a session that another agent began are named in this space.
@@ -68,9 +68,9 @@ class ClaudeForms(ClaudeCodec, Forms):
         kind, message = record.get("type"), record.get("message")
         if not is_boundary(record) and not (kind in ("user", "assistant") and isinstance(message, dict)):
             return None
-        kept = {name: value for name, value in record.items() if name in _FIELDS}
+        kept = only(record, _FIELDS)
         if isinstance(message, dict):
-            kept["message"] = message = {name: value for name, value in message.items() if name in _OF_MESSAGE}
+            kept["message"] = message = only(message, _OF_MESSAGE)
             if isinstance(message.get("content"), list):
                 message["content"] = content = [
                     part for block in dicts_in(message["content"]) if (part := _sent(block))
@@ -120,4 +120,4 @@ def _sent(block: Record) -> Record | None:
     names = _BLOCKS.get(kind) if isinstance(kind, str) else None
     if names is None:
         return None
-    return {name: value for name, value in block.items() if name in names} if names else block
+    return only(block, names) if names else block

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused, NotFound
@@ -117,7 +117,7 @@ class CopilotForms(CopilotCodec, Forms):
             return None
         if record.get("agentId") is not None:
             return None
-        kept = {name: value for name, value in record.items() if name in _OF_EVENT}
+        kept = only(record, _OF_EVENT)
         said = {name: _only(value, _PARTS.get(name)) for name, value in data.items() if name in names}
         if "toolRequests" in said:
             said["toolRequests"] = [_only(one, _OF_REQUEST) for one in requests_in(data)]

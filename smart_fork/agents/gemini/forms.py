@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
 from smart_fork.agents.gemini.copy import plain
 from smart_fork.agents.gemini.fold import lines_of
@@ -192,23 +192,19 @@ def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
 def _sent(message: Record) -> Record | None:
     if message.get("type") not in _KINDS or not isinstance(message.get("id"), str) or _is_context(message):
         return None
-    kept = {name: value for name, value in message.items() if name in _FIELDS}
+    kept = only(message, _FIELDS)
     for name in ("content", "displayContent"):
         if name in kept and not isinstance(kept[name], str):
             kept[name] = [part for one in parts_of(kept[name]) if (part := shared_of(one))]
     for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
         if name in kept:
             listed = kept[name] if isinstance(kept[name], list) else []
-            kept[name] = [_only(one, names) for one in listed if isinstance(one, dict)]
+            kept[name] = [only(one, names) for one in listed if isinstance(one, dict)]
     return kept if sign_of(kept) else None
 
 
 def _is_context(message: Record) -> bool:
     return message.get("type") == "user" and is_context(text_of(parts_of(message.get("content"))))
-
-
-def _only(value: Record, names: Collection[str]) -> Record:
-    return {name: part for name, part in value.items() if name in names}
 
 
 def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:

@@ -94,10 +94,6 @@ class GeminiAdapter(AgentAdapter):
 
         return fold.glance(path)
 
-    def place_of(self, directory: str) -> str:
-        del directory
-        return ""
-
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """The agent's own command loses a log that is not named after the whole id; ours gives it that name first."""
         safe = any(is_named_whole(path) for path in self.locate(session_id))

@@ -109,10 +109,6 @@ class OpenCodeAdapter(AgentAdapter):
 
         return fold.glance(path)
 
-    def place_of(self, directory: str) -> str:
-        del directory
-        return ""
-
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("opencode", "-s", session_id)
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, Utterance, all_texts
 from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of
@@ -57,7 +57,7 @@ class QwenForms(QwenCodec, PartForms):
     def sent(self, record: Record) -> Record | None:
         if not _is_said(record):
             return None
-        kept = {name: value for name, value in record.items() if name in _FIELDS}
+        kept = only(record, _FIELDS)
         if isinstance(message := record.get("message"), dict):
             parts = [shared_of(part) for part in parts_of(message)]
             kept["message"] = {"role": message.get("role"), "parts": [part for part in parts if part]}
