@@ -70,6 +70,15 @@ def test_a_copy_without_its_beginning_is_of_the_same_family(home):
     assert read_qwen(target).root_id == session.root_id
 
 
+def test_a_copy_that_leaves_something_out_counts_each_record_once(home):
+    session = read_qwen(fixture(home, "person"))
+    last = len(session.turns) - 1
+
+    copy = QwenCopier().distilled(session, Excerpt(frozenset({last - 1, last}), last, tokens=(1,) * (last + 1)), new())
+
+    assert len(list(copy)) == copy.copied == 2
+
+
 def test_a_copy_begins_with_what_a_compaction_left(home):
     session = read_qwen(fixture(home, "compressed"))
 
