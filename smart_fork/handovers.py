@@ -6,8 +6,11 @@ Logs of one agent do not name those of another, nor all of their sources, and a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
@@ -16,23 +19,6 @@ from indexer.transcripts.model import AgentName
 
 #: A note is short; what is larger is none.
 _BYTES = 1 << 14
-
-
-class _Source(BaseModel):
-    """A session that another one has something of."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-    source_agent: str
-    source_session_id: str
-
-
-class _Written(_Source):
-    """A note as it is in its file."""
-
-    agent: str
-    through: str = ""
-    others: list[_Source] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +40,16 @@ class HandedOver:
 
 def remember(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
     """Keep from where a session is: from that one, and what follows from the `others`, each with its agent."""
-    said = _Written(
-        agent=one.agent,
-        source_agent=one.source_agent,
-        source_session_id=one.source_session_id,
-        through=one.through,
-        others=[_Source(source_agent=agent, source_session_id=session_id) for agent, session_id in others],
-    )
+    said = {
+        **_source(one.source_agent, one.source_session_id), "agent": one.agent, "through": one.through,
+        "others": [_source(agent, session_id) for agent, session_id in others],
+    }  # fmt: skip
     folder = private_dir(state_home() / "handovers")
-    replace_file(folder / one.session_id, [said.model_dump_json().encode()])
+    replace_file(folder / one.session_id, [orjson.dumps(said)])
+
+
+def _source(agent: AgentName, session_id: str) -> dict[str, str]:
+    return {"source_agent": agent, "source_session_id": session_id}
 
 
 def forget(session_id: str) -> None:
@@ -71,21 +58,38 @@ def forget(session_id: str) -> None:
 
 
 def all_known() -> Iterator[HandedOver]:
-    """All of them, of each session that of which it began first; what is no note is passed over."""
-    folder = state_home() / "handovers"
-    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        try:
-            with file.open("rb") as stream:
-                said = _Written.model_validate_json(stream.read(_BYTES))
-        except (OSError, ValidationError):
-            continue
-        as_it_is = said.agent == said.source_agent
-        yield HandedOver(
-            file.name, said.agent, said.source_agent, said.source_session_id, said.through, copied=as_it_is
-        )
-        for one in said.others:
-            copied = as_it_is and one.source_agent == said.agent
-            yield HandedOver(file.name, said.agent, one.source_agent, one.source_session_id, merged=True, copied=copied)
+    """Yield all of them, of each session the one it began with first; skip what is not a note.
+
+    There are none where the home may not be entered, as by a team's server.
+    """
+    files: list[Path] = []
+    with suppress(OSError, RuntimeError):
+        files = sorted((state_home() / "handovers").iterdir())
+    for file in files:
+        with suppress(OSError, ValueError):
+            yield from _read(file)
+
+
+def _read(file: Path) -> list[HandedOver]:
+    """Read a note by hand: searches and forks read them, and have no time to import pydantic."""
+    with file.open("rb") as stream:
+        said = orjson.loads(stream.read(_BYTES))
+    agent, source, through = _text(said, "agent"), _text(said, "source_agent"), _text(said, "through", "")
+    found = [HandedOver(file.name, agent, source, _text(said, "source_session_id"), through, copied=agent == source)]
+    others = said.get("others", [])
+    if not isinstance(others, list):
+        raise ValueError("no sources")  # noqa: TRY004 - what is not a note
+    for one in others:
+        other, session_id = _text(one, "source_agent"), _text(one, "source_session_id")
+        found.append(HandedOver(file.name, agent, other, session_id, merged=True, copied=agent == source == other))
+    return found
+
+
+def _text(said: Any, name: str, otherwise: str | None = None) -> str:
+    value = said.get(name, otherwise) if isinstance(said, dict) else None
+    if not isinstance(value, str):
+        raise ValueError(name)  # noqa: TRY004 - what is not a note
+    return value
 
 
 def told_of(session_id: str) -> list[HandedOver]:

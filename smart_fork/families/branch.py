@@ -21,7 +21,7 @@ from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
+from smart_fork import handovers, sessions
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
@@ -197,8 +197,6 @@ def _told(
 
 def _remember(written: Branch, session: Session, end: int) -> None:
     """Keep from where it is: its own log says so no longer when that is gone."""
-    from smart_fork import handovers
-
     through = session.turns[end].id
     one = handovers.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:

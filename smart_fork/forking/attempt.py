@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import apsw
 
+from smart_fork import handovers
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import second_name, stage_transcript
@@ -119,8 +120,6 @@ class Attempt:
         """Keep from where a session is that has what is told of another agent's, or is of several."""
         if spec.source is None:
             return
-        from smart_fork import handovers
-
         source, through = spec.source, spec.point.message_id if spec.point else ""
         others = [(part.session.agent, part.session.session_id) for part in spec.others]
         one = handovers.HandedOver(new_session_id, spec.agent, source.agent, source.session_id, through)

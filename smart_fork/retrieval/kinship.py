@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from indexer.paths import state_home
 from indexer.store.base import Searchable, SessionRow, Store
+from smart_fork import handovers
 
 
 def family_of(session: SessionRow) -> str:
@@ -23,20 +23,8 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 def _above(own: dict[str, str]) -> dict[str, str]:
     """Of each family that begins with another agent's session that one's, as far as it is known."""
-    if not _has_handed_over():  # who has handed nothing over waits for no import
-        return {}
-    from smart_fork import handovers
-
     told = (one for one in handovers.all_known() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
-
-
-def _has_handed_over() -> bool:
-    """Say whether there are handed-over sessions; not where the home may not be entered, as by a team's server."""
-    try:
-        return (state_home() / "handovers").is_dir()
-    except (OSError, RuntimeError):
-        return False
 
 
 def _first(family: str, above: dict[str, str]) -> str:
@@ -51,11 +39,9 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
     """The sessions of other families that have something of what this one's family said, or it of theirs: one was told
     of the other, or they were merged.
     """
-    if not _has_handed_over():
-        return ()
-    from smart_fork import handovers
-
     ties = [{one.session_id, one.source_session_id} for one in handovers.all_known()]
+    if not ties:
+        return ()
     found: dict[str, SessionRow] = {}
     reached, waiting = set[str](), {session.session_id}
     while waiting:
