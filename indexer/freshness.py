@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedder import Embedder
+from indexer.lost_logs import erase_owed, remember, sweep
+from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project
 from indexer.runs import recorded
 from indexer.store.base import Scope, Store
@@ -56,9 +58,6 @@ def read_some(
     Raises:
         IndexBusyError: another process is indexing.
     """
-    from indexer.lost_logs import erase_owed, sweep
-    from indexer.pipeline import read_logs
-
     with only_writer(LOCK_SECONDS):
         sweep(store)
         changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
@@ -79,9 +78,6 @@ def read_named(
     Raises:
         IndexBusyError: another process is indexing.
     """
-    from indexer.lost_logs import erase_owed, sweep
-    from indexer.pipeline import read_logs
-
     with only_writer(LOCK_SECONDS):
         sweep(store)
         read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
@@ -107,8 +103,6 @@ def read_rest(
     Raises:
         IndexBusyError: another process is indexing.
     """
-    from indexer.lost_logs import erase_owed, remember
-
     with only_writer(LOCK_SECONDS):
         if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
             return False
@@ -126,9 +120,6 @@ def complete(
         IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
         ModelUnavailableError: the words are indexed, the vectors cannot be made.
     """
-    from indexer.lost_logs import erase_owed, remember, sweep
-    from indexer.pipeline import embed_waiting, read_logs
-
     report = Report()
     with recorded(store, report, unless=IndexBusyError):
         with only_writer(patience, waiting=waiting):
@@ -154,8 +145,6 @@ def embed_first(
     Raises:
         IndexBusyError, ModelUnavailableError: as `complete`.
     """
-    from indexer.pipeline import embed_waiting
-
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
         deadline = time.monotonic() + seconds
