@@ -21,6 +21,8 @@ from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from smart_fork.forking.limit import AlreadyRuns
     from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
@@ -138,15 +140,17 @@ def spawn(  # noqa: PLR0917 - typer's way
         raise typer.Exit(1)
 
 
-def go_on(log: str, agent: str) -> None:
-    """Go on in the session of a log that was written just now."""
+def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
+    """Go on in the session of a log that was written just now. `told` is what --json says beside the worker."""
     from smart_fork.agents import READERS
     from smart_fork.forking.spec import WorkerSpec, source_of
 
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
-    _start(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()))
+    worker = _started(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()))
+    if not printed_as_json({**told, "worker": worker.as_json()}):
+        _print_worker(worker)
 
 
 def _read(source: str) -> list[Any]:
@@ -171,11 +175,15 @@ def _caller() -> str | None:
     return caller_session(os.environ)
 
 
-def _start(spec: WorkerSpec) -> None:
+def _started(spec: WorkerSpec) -> StartedWorker:
     from smart_fork.forking.start import start
 
     with starting(spec.options.place):
-        worker = start(spec)
+        return start(spec)
+
+
+def _start(spec: WorkerSpec) -> None:
+    worker = _started(spec)
     if not printed_as_json(worker.as_json() | {"already_running": False}):
         _print_worker(worker)
 

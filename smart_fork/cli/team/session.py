@@ -11,6 +11,7 @@ import typer
 from indexer.project import resolve
 from indexer.shapes import dataclass
 from smart_fork.cli.options import takes_options
+from smart_fork.cli.output import wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
     AliasOption,
@@ -146,8 +147,10 @@ def _opened(place: TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterat
 
 
 def _finish(done: Shared, copy: CopyOptions) -> None:
-    print_shared(done)
-    if copy.resume and done.files:
+    resumed = copy.resume and done.files
+    if not (resumed and wants_json()):
+        print_shared(done)
+    if resumed:
         from smart_fork.cli.start import go_on
 
-        go_on(done.files[0], done.agent)
+        go_on(done.files[0], done.agent, done.as_json())
