@@ -348,6 +348,7 @@ def test_a_lone_surrogate_is_no_obstacle():
 @given(any_token, plain_text, plain_text)
 def test_the_text_around_a_secret_survives(kind_and_token, before, after):
     kind, token = kind_and_token
+    before += ","  # the beginning of a token at the end of a line is one that goes on in the next
     assert f"{before}\n[REDACTED:{kind}]\n{after}" == redact(f"{before}\n{token}\n{after}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -174,3 +175,18 @@ def test_a_server_that_goes_away_is_waited_for_once(alice, four, monkeypatch):
 
     assert (1, 3) == (done.code, len(json.loads(done.out)["failed"]))
     assert 1 == len(asked)
+
+
+def test_a_fork_that_is_resumed_is_one_json_document_with_its_worker(alice, bob, monkeypatch):
+    started = []
+
+    def start(spec):
+        started.append(spec)
+        return SimpleNamespace(as_json=lambda: {"worker_id": "claude-1"})
+
+    monkeypatch.setattr("smart_fork.forking.start.start", start)
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--public", "--yes")
+    forked = bob.team("fork", pushed["session_id"], "--resume")
+
+    assert ("fork", "claude-1") == (forked["verb"], forked["worker"]["worker_id"])
+    assert [("resume", "claude")] == [(spec.kind, spec.agent) for spec in started]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -50,21 +49,6 @@ def test_what_one_pushes_the_other_forks_and_she_sees_his_fork(alice, bob, agent
     assert (pushed["session_id"], pushed["session_id"]) == (forked["parent_id"], forked["root_id"])
     assert (pushed["record_count"], pushed["head_digest"]) == (forked["base_count"], forked["base_digest"])
     assert bob.team("push")["up_to_date"]
-
-
-def test_a_fork_that_is_resumed_is_one_json_document_with_its_worker(alice, bob, monkeypatch):
-    started = []
-
-    def start(spec):
-        started.append(spec)
-        return SimpleNamespace(as_json=lambda: {"worker_id": "claude-1"})
-
-    monkeypatch.setattr("smart_fork.forking.start.start", start)
-    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--public", "--yes")
-    forked = bob.team("fork", pushed["session_id"], "--resume")
-
-    assert ("fork", "claude-1") == (forked["verb"], forked["worker"]["worker_id"])
-    assert [("resume", "claude")] == [(spec.kind, spec.agent) for spec in started]
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
