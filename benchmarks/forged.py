@@ -276,8 +276,8 @@ def forge(home: Path, number: int, seed: int) -> Report:
 
 
 def _one(world: World, count: int, report: Report) -> None:
-    from smart_fork.processes import SystemProcesses
     from smart_fork.repository.worktree import create_worktree, remove_worktree
+    from smart_fork.system.processes import SystemProcesses
 
     chance, made = world.chance, None
     if chance.random() < 0.5:
@@ -313,12 +313,12 @@ def _one(world: World, count: int, report: Report) -> None:
 def _read(world: World, folder: Path, count: int, own: str, report: Report) -> list[str]:
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
-    from smart_fork import permission
     from smart_fork.agents import READERS
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.recent import recent_sessions
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.system import permission
 
     wrong = []
     project = project_of(folder)
@@ -349,9 +349,9 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from indexer.paths import state_home
     from indexer.project import project_of
     from smart_fork.errors import SmartForkError
-    from smart_fork.processes import SystemProcesses
-    from smart_fork.registry import Registry
+    from smart_fork.registry.workers import Registry
     from smart_fork.repository.worktree import create_worktree, remove_if_saved
+    from smart_fork.system.processes import SystemProcesses
     from smart_fork.workers.comparison import compare
     from smart_fork.workers.worktrees import worktrees
 

@@ -27,8 +27,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.news import News, Then, news
+from smart_fork.system.processes import SystemProcesses
 
 START, APART = 1_600_000_000, 100
 KNOWN = 40

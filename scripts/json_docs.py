@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
-from smart_fork import agent_roster, conversation, doctor, overview, session_removal
+from smart_fork import agent_roster, conversation, doctor, overview
 from smart_fork.families import told
 from smart_fork.forking import started
 from smart_fork.page import export
+from smart_fork.removal import sessions as session_removal
 from smart_fork.retrieval import answer
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState

@@ -15,7 +15,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import look_at
 from smart_fork.agents.verbs import abilities_of
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes, SystemProcesses
 
 #: How long a program may take to say its version.
 _SECONDS = 30.0

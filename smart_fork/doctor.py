@@ -33,15 +33,15 @@ from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.release import installed
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened, unavailable
 from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
-from smart_fork.snippets import printable
+from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.release import installed
+from smart_fork.text.snippets import printable
 
 _PROBE_BYTES = 1 << 14
 #: Files among the logs that hold no session, named one by one.

@@ -28,7 +28,7 @@ from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.doctor import Check, run_each
-from smart_fork.registry_file import registry_file
+from smart_fork.registry.file import registry_file
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import unavailable
 from smart_fork.retrieval.meaning import embedded

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from smart_fork.advice import advice
 from smart_fork.errors import Conflict
+from smart_fork.text.advice import advice
 
 
 def remember(session_id: str, messages: Iterable[str]) -> None:

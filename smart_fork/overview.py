@@ -13,7 +13,7 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import switch
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import find_service

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from smart_fork.families.told import Branched
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
+    from smart_fork.removal.sessions import Removal
     from smart_fork.retrieval.upkeep import Engine
-    from smart_fork.session_removal import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
@@ -322,7 +322,7 @@ def cut(
         OSError: nothing was written.
     """
     from smart_fork.excise.request import Request
-    from smart_fork.session_cuts import cut as cut_out
+    from smart_fork.removal.cuts import cut as cut_out
 
     wanted = Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
     return cut_out(wanted)
@@ -334,7 +334,7 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     Raises:
         SmartForkError: there is no such session, or another process is indexing for too long.
     """
-    from smart_fork import session_removal
+    from smart_fork.removal import sessions as session_removal
 
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
 

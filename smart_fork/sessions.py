@@ -15,8 +15,6 @@ from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
@@ -24,9 +22,11 @@ from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage, joined
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
-from smart_fork.snippets import printable, quoted
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from indexer.store.base import Store
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program, look_at
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes, SystemProcesses
 
 
 def problems_of(

@@ -13,7 +13,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of
-from smart_fork.registry import Status
+from smart_fork.registry.workers import Status
 
 #: Versions of agents that do not say why the model stopped: what it said last is its last word when nothing has
 #: followed for so long.

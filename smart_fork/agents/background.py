@@ -15,7 +15,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.tail import Calls
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.errors import Usage
-from smart_fork.registry import OVER, Registry, WorkerRecord
+from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 
 #: Agents write times in milliseconds, file systems round theirs, up to two seconds.
 _RECORD_SECONDS = 0.002

@@ -15,7 +15,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents.excerpt import Excerpt, LiveRecord
 from smart_fork.errors import ForkRefused
-from smart_fork.processes import Machine
+from smart_fork.system.processes import Machine
 
 Record = dict[str, Any]
 #: A record, and how it is spelled in the log.

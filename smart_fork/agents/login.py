@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 #: How long an agent may take to say whether it is logged in.
 STATUS_SECONDS = 30.0

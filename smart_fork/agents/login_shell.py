@@ -16,7 +16,7 @@ from pathlib import Path
 
 from smart_fork.agents import shell_answer
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 #: A profile that takes longer would keep whoever starts a worker waiting for each.
 SECONDS = 10.0

@@ -8,11 +8,11 @@ from pathlib import Path
 from indexer.last_run import FailedLog
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.files import odd_files
-from smart_fork import permission
 from smart_fork.agents.facets import title_of
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
-from smart_fork.snippets import printable
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system import permission
+from smart_fork.text.snippets import printable
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:

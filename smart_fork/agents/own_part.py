@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer.transcripts.model import Session, Turn
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
 
 
 def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:

@@ -17,7 +17,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 #: A file that was looked at, as it was, with the arguments that it was asked with, and what was looked for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]

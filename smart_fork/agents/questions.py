@@ -10,7 +10,7 @@ import re
 
 from indexer.masking import Masked, beginning, mask, mask_screen
 from indexer.shapes import dataclass
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 MAX_CHARACTERS = 2000
 #: Lines that are looked at above a question's options, or at the screen's end.

@@ -13,7 +13,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.codec import dicts_in
-from smart_fork.registry import Status
+from smart_fork.registry.workers import Status
 
 #: One record, such as a large file that was read, may be longer: then there are fewer signs, not wrong ones.
 TAIL_BYTES = 512 * 1024

@@ -17,7 +17,7 @@ from smart_fork.agents.codec import MessageCodec
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
 from smart_fork.agents.distilled import Distilled
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, newest_summary
-from smart_fork.json_edits import respelled
+from smart_fork.text.json_edits import respelled
 
 #: Makes of a record without a place of its own what is copied of it; `None` for one that is not.
 Beside = Callable[[Entry], Entry | None]

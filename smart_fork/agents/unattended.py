@@ -7,8 +7,8 @@ from pathlib import Path
 
 from indexer.transcripts.model import Origin
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry, registry_file
+from smart_fork.registry.file import has_registry, registry_file
+from smart_fork.registry.workers import Registry
 
 #: The place without a terminal, as the registry calls it.
 _PLACE = "process"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from indexer.patterns import late
 from smart_fork.errors import Usage
-from smart_fork.snippets import shown
+from smart_fork.text.snippets import shown
 
 #: In the place of a number: what answers, with what that needs, and nothing else.
 MATCH: Literal["match"] = "match"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from indexer.masking import Masked, mask, shorten
 from indexer.patterns import late
 from smart_fork.budget.units import Unit
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 #: Of an exchange's title, by which people choose.
 TITLE_CHARACTERS = 70

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from indexer.shapes import dataclass
-from smart_fork.advice import advice
 from smart_fork.agents.options import said
 from smart_fork.budget.amount import Amount, amount
 from smart_fork.errors import Usage
+from smart_fork.text.advice import advice
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
-from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
@@ -16,6 +15,7 @@ from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.retrieval.fork_point import ExchangeEvidence
+from smart_fork.text.advice import advice
 
 
 class Selected(NamedTuple):

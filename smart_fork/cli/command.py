@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from smart_fork.given import refuse_both, refuse_empty
+from smart_fork.text.given import refuse_both, refuse_empty
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -22,7 +22,7 @@ def compare(
     html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
-    from smart_fork.processes import SystemProcesses
+    from smart_fork.system.processes import SystemProcesses
     from smart_fork.workers.comparison import compare as compared
 
     found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)

@@ -56,7 +56,7 @@ def _indexed() -> str:
 def _later(plan: SetupPlan) -> str:
     """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
     from indexer.paths import private_dir, state_home
-    from smart_fork.processes import SystemProcesses
+    from smart_fork.system.processes import SystemProcesses
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
         return "The service does the rest. `smart-fork index status` shows the progress."

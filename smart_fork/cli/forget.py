@@ -20,7 +20,7 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
-    from smart_fork import session_removal
+    from smart_fork.removal import sessions as session_removal
 
     if not (undo or yes):
         _ask(session)

@@ -51,7 +51,7 @@ def pick() -> int:
 
 def _recent() -> list[PickerRow]:
     from smart_fork.retrieval.session_list import list_recent
-    from smart_fork.snippets import printable
+    from smart_fork.text.snippets import printable
 
     found = list_recent("all", None, OFFERED).sessions
     if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):
@@ -70,7 +70,7 @@ def _recent() -> list[PickerRow]:
 
 def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow] | None:
     """What the person chose in fzf; `None` where nothing."""
-    from smart_fork.processes import at_this_terminal
+    from smart_fork.system.processes import at_this_terminal
 
     show = shlex.join([sys.executable, "-P", "-m", "smart_fork", "show"])
     argv = [program, "--delimiter=\t", "--with-nth=2..", "--no-multi", "--layout=reverse", "--prompt=fork> "]
@@ -138,7 +138,7 @@ def _copy(row: PickerRow) -> int:
     """Into the clipboard: by macOS' program, else by the sequence that terminals understand, also far away ones."""
     command = f"smart-fork fork {row.session_id}"
     if program := shutil.which("pbcopy"):
-        from smart_fork.processes import SystemProcesses
+        from smart_fork.system.processes import SystemProcesses
 
         SystemProcesses().run([program], timeout=5, input=command.encode())
     else:

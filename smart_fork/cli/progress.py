@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from smart_fork.cli.output import err, say, wants_json
-from smart_fork.stages import Stage, named
+from smart_fork.system.stages import Stage, named
 
 if TYPE_CHECKING:
     from rich.progress import Task

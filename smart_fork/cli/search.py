@@ -15,7 +15,7 @@ from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_passed_over, wants_json
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation

@@ -89,8 +89,8 @@ def setup(  # noqa: PLR0917 - the command's options
 
 
 def _show(ledger: Ledger, options: SetupOptions) -> SetupPlan:
-    from smart_fork.processes import SystemProcesses
     from smart_fork.setup.plan import make_plan
+    from smart_fork.system.processes import SystemProcesses
 
     plan = make_plan(options, ledger, SystemProcesses())
     if not printed_as_json(plan.told()):
@@ -113,9 +113,9 @@ def _with_copies(options: SetupOptions) -> SetupOptions:
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
-    from smart_fork.processes import SystemProcesses
     from smart_fork.setup.bytecode import compile_ahead
     from smart_fork.setup.plan import make_plan
+    from smart_fork.system.processes import SystemProcesses
 
     plan = make_plan(options, ledger, SystemProcesses())
     asks = not plan.is_done and not yes
@@ -231,9 +231,9 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
-    from smart_fork.processes import SystemProcesses
     from smart_fork.setup.answer import TakenOut
     from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
+    from smart_fork.system.processes import SystemProcesses
 
     lines = lines_of(ledger, options.agents, what)
     undone = [Undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())

@@ -23,8 +23,8 @@ def worktrees(
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
-    from smart_fork.processes import SystemProcesses
     from smart_fork.retrieval.request import current_project
+    from smart_fork.system.processes import SystemProcesses
     from smart_fork.workers import worktrees as trees
 
     within = None if everywhere else current_project(str(project) if project else None)

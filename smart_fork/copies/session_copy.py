@@ -17,13 +17,13 @@ from indexer.files import remove
 from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.advice import advice
 from smart_fork.agents.copier import Copy, NewSession
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
     from smart_fork.copies.parts import Part

@@ -20,7 +20,7 @@ from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
 from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 #: Of a directory or a branch, how much a line says.
 SAID_CHARACTERS = 100

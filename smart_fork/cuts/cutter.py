@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from smart_fork.advice import advice
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound, Usage
+from smart_fork.text.advice import advice
 
 
 class Cutter(ABC):

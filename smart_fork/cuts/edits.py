@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.json_edits import respelled
+from smart_fork.text.json_edits import respelled
 
 #: New bytes for lines that stay, by the turn's position: an id may be there twice.
 Edits = Mapping[int, bytes]

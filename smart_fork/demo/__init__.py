@@ -17,7 +17,7 @@ import orjson
 from indexer.shapes import dataclass
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.errors import ProgramFailed
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 
 __all__ = ["DemoHome", "write_demo_home"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from smart_fork import config
 from smart_fork.engines.base import SearchEngine
 from smart_fork.errors import Usage
-from smart_fork.snippets import shown
+from smart_fork.text.snippets import shown
 
 VARIABLE, OWN = "SMART_FORK_ENGINE", "builtin"
 

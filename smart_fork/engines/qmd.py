@@ -22,7 +22,6 @@ from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_root, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
-from smart_fork.advice import advice
 from smart_fork.engines.base import (
     EngineQuestion,
     EngineUnavailable,
@@ -34,8 +33,9 @@ from smart_fork.engines.base import (
 )
 from smart_fork.engines.printed import NotJson, location_of, results_in, text_of, without_steering
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.processes import Completed, Processes, SystemProcesses
-from smart_fork.snippets import printable
+from smart_fork.system.processes import Completed, Processes, SystemProcesses
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from indexer.failures import what_failed
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts.answer import CopyBehind
@@ -21,8 +19,10 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.traces import own_words, searched, words_at, words_in, words_of
 from smart_fork.families.descent import Descendant
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.objects import contents
+from smart_fork.system import permission
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.text.advice import advice
 
 #: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
 _SECRET, _MOST = 8, 200

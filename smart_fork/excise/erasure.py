@@ -39,9 +39,9 @@ from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import cut_words
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import SystemProcesses
 
 log = logging.getLogger(__name__)
 

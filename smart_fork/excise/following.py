@@ -12,7 +12,6 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
 from indexer.shapes import dataclass
-from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Followed, NotFollowed
@@ -24,6 +23,7 @@ from smart_fork.excise.replacement import write_lines, written_path, written_siz
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.writers import nobody_writing, writer_of
 from smart_fork.families.descent import Descent
+from smart_fork.text.advice import advice
 
 NOTHING = Descent()
 

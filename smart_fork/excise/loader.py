@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.text.advice import advice
 
 
 def auto(path: Path) -> Tool:

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
 from indexer.shapes import dataclass
-from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.closure import closure, excise, repeats, unanswered, verify
+from smart_fork.text.advice import advice
 
 
 class Refused(SmartForkError):

@@ -26,8 +26,6 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
 from indexer.writer import IndexBusyError, only_writer
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
 from smart_fork.cuts import snapshots, titles
@@ -37,9 +35,11 @@ from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.replacement import written_path
 from smart_fork.families.descent import Descendant, Descent, Known, descent
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
 from smart_fork.whereabouts import permits
 
 log = logging.getLogger(__name__)

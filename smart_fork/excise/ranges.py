@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import Transcript, told_again
 from smart_fork.errors import Usage
-from smart_fork.snippets import quoted
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import quoted
 
 #: Of a turn's number; Python reads no number of thousands.
 MAX_DIGITS = 9

@@ -13,8 +13,6 @@ from pathlib import Path
 from indexer import kept_logs
 from indexer.markdown import export_path
 from indexer.transcripts.lines import decode_line, open_regular
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts import snapshots
@@ -28,6 +26,8 @@ from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched
 from smart_fork.families.descent import Descendant, Descent
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
 
 #: Words that a search could be made for.
 _WORD = re.compile(r"\w{3,64}")

@@ -11,8 +11,7 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from smart_fork import handovers, permission
-from smart_fork.advice import advice
+from smart_fork import handovers
 from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
@@ -30,8 +29,10 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import remaining
 from smart_fork.excise.traces import related, words_in
 from smart_fork.families.descent import Descendant
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]

@@ -19,7 +19,7 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.excise.closure import same_records
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
-from smart_fork.json_edits import respelled
+from smart_fork.text.json_edits import respelled
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 _THINKING = ("thinking", "redacted_thinking")

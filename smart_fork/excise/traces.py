@@ -23,8 +23,8 @@ from indexer.shapes import dataclass
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry, registry_file
+from smart_fork.registry.file import has_registry, registry_file
+from smart_fork.registry.workers import Registry, WorkerRecord
 
 #: Shorter words are in anything that is packed, by chance.
 _WORD = re.compile(r"[^\W_]{5,64}")

@@ -20,7 +20,6 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.titles import title_of
 from smart_fork import handovers
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, starter_of
@@ -38,8 +37,9 @@ from smart_fork.excise.request import report
 from smart_fork.excise.secrets import masked
 from smart_fork.families.branch import command_to_resume, new_title
 from smart_fork.families.work import refuse_while_tasks_run, refuse_while_working
-from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.text.advice import advice
 
 
 @dataclass(frozen=True, slots=True)

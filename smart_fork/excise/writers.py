@@ -17,9 +17,9 @@ from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused
 from smart_fork.places.liveness import lives
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers, sessions
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of
@@ -44,9 +43,10 @@ from smart_fork.families.work import (
 from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
-from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
-from smart_fork.snippets import quoted
+from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced
 
 if TYPE_CHECKING:

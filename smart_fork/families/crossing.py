@@ -13,7 +13,7 @@ from smart_fork import handovers
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
 
 #: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.
 _BYTES = 1 << 18

@@ -16,8 +16,8 @@ from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
 from smart_fork.families.crossing import Crossings, crossings, relatives
 from smart_fork.families.tree import parents
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
 
 #: Each session with those that it was made of.
 Links = Mapping[str, set[str]]

@@ -16,7 +16,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import permission, sessions
+from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
@@ -27,12 +27,13 @@ from smart_fork.families.crossing import Crossings, crossings, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
 from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.system import permission
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.whereabouts import permits, placed_here
 
 #: How much of the message is quoted after which a fork left its parent.

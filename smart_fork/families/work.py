@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.background import running_tasks
 from smart_fork.agents.facets import tail_of
@@ -15,8 +14,9 @@ from smart_fork.errors import ForkRefused, joined
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
-from smart_fork.registry import OVER, Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import OVER, Registry, WorkerRecord
+from smart_fork.text.advice import advice
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0

@@ -21,9 +21,9 @@ from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
-from smart_fork.processes import Machine
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
+from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
     from smart_fork.forking.handover import Handover

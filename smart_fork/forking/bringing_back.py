@@ -15,12 +15,12 @@ from indexer.compressed import Compressed, pieces
 from indexer.failures import what_failed
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import heads_of, storage_of, title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
+from smart_fork.text.advice import advice
 
 
 @contextmanager

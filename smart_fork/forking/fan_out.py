@@ -11,7 +11,6 @@ from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents.references import names_session, reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import fitting
@@ -20,6 +19,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
 from smart_fork.retrieval.answer import Answer
+from smart_fork.text.advice import advice
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
-from smart_fork.processes import Processes
 from smart_fork.retrieval.obstacles import Forkable, obstacles
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from smart_fork.advice import advice
 from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.world import World
 from smart_fork.places.liveness import lives
-from smart_fork.registry import WorkerRecord
-from smart_fork.snippets import quoted
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import quoted
 
 #: How many workers may run at once.
 LIMIT = "SMART_FORK_MAX_WORKERS"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of
 from smart_fork.agents.selection import named
@@ -28,6 +27,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.started import Forked
+from smart_fork.text.advice import advice
 
 #: So many sessions go into one.
 MOST = 8

@@ -11,7 +11,7 @@ from smart_fork.agents.facets import presences
 from smart_fork.agents.presence import Presence
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import World
-from smart_fork.processes import every_process
+from smart_fork.system.processes import every_process
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0

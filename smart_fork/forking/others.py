@@ -5,8 +5,8 @@ from __future__ import annotations
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions, sessions
 from smart_fork.errors import Ambiguous, NotFound, Usage
-from smart_fork.registry import ASKED, Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import ASKED, Registry, WorkerRecord
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.
 _DEPTH = 100

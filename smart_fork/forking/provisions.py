@@ -15,14 +15,14 @@ from pathlib import Path
 from indexer.shapes import dataclass
 from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
-from smart_fork.advice import advice
 from smart_fork.agents.facets import login_of, title_of
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.login_shell import login_shell, values_of
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import WorkerPlace
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
+from smart_fork.text.advice import advice
 
 #: Switched off, a worker is started whatever its agent says of its login.
 CHECK = "SMART_FORK_CHECK_LOGIN"

@@ -12,9 +12,9 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.places.base import Started
-from smart_fork.processes import how_it_ended
-from smart_fork.registry import WorkerRecord
-from smart_fork.snippets import printable
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import how_it_ended
+from smart_fork.text.snippets import printable
 
 #: How much is repeated of the last words of a worker that has ended.
 LAST_CHARACTERS = 1000

@@ -7,7 +7,6 @@ from pathlib import Path
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.plan import check_given
 from smart_fork.agents.references import parsed
@@ -18,9 +17,10 @@ from smart_fork.forking.spec import ForkSource, source_of
 from smart_fork.forking.start import directory
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.text.advice import advice
 
 #: Sessions of the project among which the directory's newest is looked for.
 LOOKED_AT = 100

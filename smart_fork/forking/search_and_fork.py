@@ -12,7 +12,6 @@ from pathlib import Path
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
@@ -27,13 +26,14 @@ from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
 from smart_fork.forking.which import Later, about_as_likely
-from smart_fork.given import refuse_both, refuse_empty
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.snippets import shown
+from smart_fork.text.advice import advice
+from smart_fork.text.given import refuse_both, refuse_empty
+from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from indexer.failures import what_failed
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
@@ -29,11 +28,12 @@ from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, directory, launch, prepare
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.world import Clock, SystemClock, World, world_of
-from smart_fork.given import refuse_both, refuse_empty
 from smart_fork.places import choose_place
-from smart_fork.processes import Processes
-from smart_fork.registry import Kind
-from smart_fork.snippets import quoted, shown
+from smart_fork.registry.workers import Kind
+from smart_fork.system.processes import Processes
+from smart_fork.text.advice import advice
+from smart_fork.text.given import refuse_both, refuse_empty
+from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Branch, Point
-from smart_fork.registry import Kind
+from smart_fork.registry.workers import Kind
 
 if TYPE_CHECKING:
     from smart_fork.copies.parts import Part

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
-from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import Selected, selected
@@ -18,6 +17,7 @@ from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.retrieval.exchanges import exchange_evidence
 from smart_fork.retrieval.fork_point import ExchangeEvidence
+from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.meaning import Meaning

@@ -13,8 +13,6 @@ import apsw
 from indexer.project import resolve
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import READERS, programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.fork_request import ForkRequest
@@ -35,12 +33,14 @@ from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.started import StartedWorker
 from smart_fork.forking.world import World, world_of
-from smart_fork.given import refuse_empty
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
-from smart_fork.processes import own_pid
-from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
+from smart_fork.system import permission
+from smart_fork.system.processes import own_pid
+from smart_fork.text.advice import advice
+from smart_fork.text.given import refuse_empty
 from smart_fork.whereabouts import unplaced
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from smart_fork.copies.session_copy import Branch, write_branch
 from smart_fork.copies.told import as_session
 from smart_fork.forking.handover import Handover
 from smart_fork.forking.others import is_others
-from smart_fork.processes import Machine
+from smart_fork.system.processes import Machine
 
 
 def write_told(

@@ -12,7 +12,7 @@ from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.world import Clock
 from smart_fork.places.base import Started, WorkerPlace
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 #: How long a screen may take to show what was typed.
 SCREEN_SECONDS = 5.0

@@ -9,8 +9,8 @@ from typing import Any
 from smart_fork.agents import AGENTS
 from smart_fork.hooks.ancestry import ancestors
 from smart_fork.hooks.receive import receive
-from smart_fork.registry import Registry
-from smart_fork.registry_file import registry_file
+from smart_fork.registry.file import registry_file
+from smart_fork.registry.workers import Registry
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from smart_fork import foreign_files, json_text
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import MODULE
+from smart_fork.system import foreign_files
+from smart_fork.text import json_text
 
 #: What is to be run at each event.
 Handlers = Mapping[str, Mapping[str, Any]]

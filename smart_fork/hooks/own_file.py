@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smart_fork import foreign_files
 from smart_fork.errors import SmartForkError
+from smart_fork.system import foreign_files
 
 
 def install(path: Path, content: str) -> bool:

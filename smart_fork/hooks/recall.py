@@ -14,7 +14,7 @@ import stat
 import time
 
 from smart_fork.hooks import ASKED, LATE, RECALL
-from smart_fork.peers import SERVICE, is_ours
+from smart_fork.system.peers import SERVICE, is_ours
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
 if TYPE_CHECKING:

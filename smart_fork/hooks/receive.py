@@ -22,7 +22,7 @@ from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor
 from smart_fork.hooks.event import HookEvent
-from smart_fork.registry import OVER, Registry, Status, WorkerRecord
+from smart_fork.registry.workers import OVER, Registry, Status, WorkerRecord
 
 #: Of Claude Code's notifications, those that stop it until somebody answers.
 _QUESTIONS = ("permission_prompt", "elicitation_dialog")

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.shapes import dataclass
-from smart_fork import permission
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.page.renderer import PageValues
 from smart_fork.places import place_of
-from smart_fork.registry import OVER, Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 from smart_fork.repository.changes import difference
+from smart_fork.system import permission
 from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
 from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.roster import described, last_words

@@ -17,7 +17,7 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.families.told import Relative
 from smart_fork.page.steps import PageStep, Steps
 from smart_fork.retrieval.results import title
-from smart_fork.snippets import matched_words
+from smart_fork.text.snippets import matched_words
 
 #: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000

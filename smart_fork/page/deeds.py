@@ -8,7 +8,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork.errors import Usage
 from smart_fork.page.board import asked
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 #: How much is repeated of what a worker was told.
 _REPEATED = 200

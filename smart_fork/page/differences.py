@@ -17,10 +17,10 @@ from smart_fork.families.told import Relative
 from smart_fork.page.conversation import asked_in_short
 from smart_fork.page.parting import OwnBeginning, own_beginning
 from smart_fork.page.phrases import inside
-from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.worth import worth_of
-from smart_fork.snippets import printable
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.text.snippets import printable
 
 #: How many files are named; how many logs are read for that, and how much of them.
 MOST_FILES = 3

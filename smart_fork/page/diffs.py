@@ -14,7 +14,7 @@ from typing import Any, Literal
 from indexer.masking import mask, mask_parts
 from indexer.shapes import dataclass
 from indexer.transcripts.commands import patch_of
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
 #: So many lines of an edit are shown, each so long; of more characters only the number of lines is told.

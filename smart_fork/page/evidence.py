@@ -10,7 +10,7 @@ from indexer.chunks import LABELS
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork.errors import IndexUnavailable
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 if TYPE_CHECKING:
     from indexer.store.base import Placement, Store

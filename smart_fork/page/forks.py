@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from indexer.shapes import dataclass
 from smart_fork.budget.amount import MATCH, amount
 from smart_fork.errors import Usage
-from smart_fork.given import is_empty
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
 from smart_fork.page.session import number
 from smart_fork.page.since import check_still
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.text.given import is_empty
 
 #: What a form asks of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
@@ -158,7 +158,7 @@ def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
 def outcome(fork: Forked) -> ForkPage:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
     from smart_fork.page.inherited import inherited
-    from smart_fork.registry import Registry
+    from smart_fork.registry.workers import Registry
     from smart_fork.workers.observation import WorkerWatch
 
     with Registry() as registry:

@@ -15,7 +15,7 @@ from smart_fork.page.desk import Desk, NewForms
 from smart_fork.page.holdings import CheckedParts, checked, holdings
 from smart_fork.page.removal import RemovedView, about_to_cut, about_to_forget, excised, removed
 from smart_fork.page.renderer import PageValues
-from smart_fork.session_removal import Removal
+from smart_fork.removal.sessions import Removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from indexer.transcripts.model import Turn
 from smart_fork.agents.own_part import own_part
 from smart_fork.forking.price import instructions
 from smart_fork.page.phrases import time_of
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
 from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.roster import own_session
 

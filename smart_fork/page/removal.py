@@ -7,16 +7,17 @@ from hashlib import blake2b
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
-from smart_fork import session_removal, sessions
+from smart_fork import sessions
 from smart_fork.agents.references import reference
 from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
 from smart_fork.page.renderer import PageValues
+from smart_fork.removal import sessions as session_removal
+from smart_fork.removal.cuts import cut
+from smart_fork.removal.sessions import Removal
 from smart_fork.retrieval.results import title
-from smart_fork.session_cuts import cut
-from smart_fork.session_removal import Removal
 
 #: What an address asks to be cut, and what the form repeats.
 _SECRETS = "secrets"

@@ -19,7 +19,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.page import diffs, evidence, phrases, prose, statics
 from smart_fork.retrieval import chances
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import counted, facts
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.

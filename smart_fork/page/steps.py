@@ -21,7 +21,7 @@ from indexer.transcripts.model import Session, ToolCall
 from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.diffs import FileDiff, diffs_of
 from smart_fork.page.phrases import inside
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent", "thought", "other"]
 #: Of what a command printed, its last lines; they are looked for in so many characters at its end, and are so long.

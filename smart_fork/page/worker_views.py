@@ -18,7 +18,7 @@ from smart_fork.page.board import BoardPage, BoardView
 from smart_fork.page.deeds import ToldWorker, told
 from smart_fork.page.desk import Desk, NewForms, in_thread
 from smart_fork.page.renderer import HEADERS, PageValues, rendered
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.compared import Compared
 
 #: Where browsers listen for what the workers do.

@@ -10,8 +10,8 @@ from smart_fork.places.here import HerePlace
 from smart_fork.places.iterm2 import INSTALL, ITerm2Place
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.processes import Processes
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Processes
 
 PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
 

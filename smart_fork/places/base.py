@@ -20,8 +20,8 @@ from smart_fork.agents.plan import WORKER_ID, ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
-from smart_fork.processes import Processes
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import Processes
 
 _HANDED_OVER = ".command.json"
 

@@ -10,8 +10,8 @@ from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, runs
-from smart_fork.processes import Processes
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Processes
 
 
 class HerePlace:

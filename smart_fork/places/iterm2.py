@@ -18,8 +18,8 @@ from smart_fork.agents.plan import ForkPlan, plain_name
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import KEYS, Started, hand_over, require_ours, seems_gone
-from smart_fork.processes import Processes
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Processes
 
 INSTALL = "On macOS: install smart-fork[iterm2], and allow iTerm2's Python API in its settings."
 #: Around what is pasted; the agents ask their terminal for it.

@@ -14,8 +14,8 @@ from smart_fork.errors import SmartForkError
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.tmux import Panes
-from smart_fork.processes import Processes
-from smart_fork.registry import OVER, Registry, WorkerRecord
+from smart_fork.registry.workers import OVER, Registry, WorkerRecord
+from smart_fork.system.processes import Processes
 
 #: A process that began later after its worker was registered has only got the same number.
 START_SECONDS = 60.0

@@ -12,8 +12,8 @@ from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, require_ours, runs, worker_file
-from smart_fork.processes import Processes
-from smart_fork.registry import WorkerRecord
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Processes
 
 #: So much is read of what it wrote, and so much of that is shown.
 _READ_BYTES, _LAST_CHARACTERS = 64_000, 2_000

@@ -29,9 +29,9 @@ from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.places.base import KEYS, Started, hand_over, not_taken, require_ours, runs
-from smart_fork.processes import Completed, Processes
-from smart_fork.registry import WorkerRecord
-from smart_fork.snippets import quoted
+from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Completed, Processes
+from smart_fork.text.snippets import quoted
 
 #: Uses a server of its own (``tmux -L``).
 SOCKET = "SMART_FORK_TMUX_SOCKET"

@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from smart_fork.peers import credentials
+from smart_fork.system.peers import credentials
 
 _NAMESPACES = ("mnt", "net", "pid", "user")
 #: Of ``/proc/PID/status``: what a process has given up, which it never gets back.

@@ -28,8 +28,6 @@ from indexer.light import LightEmbedder
 from indexer.masking import mask
 from indexer.paths import private_dir
 from indexer.patterns import compile_all
-from smart_fork import processes
-from smart_fork.peers import credentials
 from smart_fork.preload.client import (
     BECOMES,
     ENDED,
@@ -47,6 +45,8 @@ from smart_fork.preload.client import (
 from smart_fork.preload.peer import may_ask
 from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
 from smart_fork.service.upgrade import load_all
+from smart_fork.system import processes
+from smart_fork.system.peers import credentials
 
 #: Processes that wait: a second one for whoever asks while the first is being replaced.
 WAITING = 2

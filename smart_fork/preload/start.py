@@ -11,7 +11,7 @@ from indexer.paths import private_dir, state_home
 from indexer.switches import is_off
 from smart_fork.errors import SmartForkError
 from smart_fork.preload.place import is_wanted, socket_path
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 
 
 def begin() -> None:

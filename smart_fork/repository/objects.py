@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from smart_fork.errors import ProgramFailed
-from smart_fork.processes import Processes
 from smart_fork.repository.git import GIT_SECONDS, bare_environment
+from smart_fork.system.processes import Processes
 
 #: About so much is read at a time; a larger object by itself.
 _BATCH_BYTES = 1 << 24

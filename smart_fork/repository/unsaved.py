@@ -12,10 +12,10 @@ from pathlib import Path
 from indexer.project import is_within, resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.processes import Processes
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
 from smart_fork.repository.submodules import submodules
+from smart_fork.system.processes import Processes
 
 #: Where Linux says what runs.
 PROC = Path("/proc")

@@ -11,13 +11,13 @@ from indexer.checkout import bare_at
 from indexer.git_settings import content
 from indexer.project import project_of, resolve
 from indexer.shapes import dataclass
-from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.processes import Completed, Processes
 from smart_fork.repository import changes
 from smart_fork.repository.git import FOLDER, opened, opened_worktree
 from smart_fork.repository.unsaved import what_would_be_lost
-from smart_fork.snippets import printable
+from smart_fork.system.processes import Completed, Processes
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable
 
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30

@@ -15,10 +15,10 @@ from indexer.project import Project
 from indexer.switches import is_off
 from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.system.processes import SystemProcesses
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer

@@ -10,7 +10,7 @@ import math
 from indexer.runs import last_run
 from indexer.store.base import Counts, Scope, Store
 from smart_fork.retrieval.answer import Covered
-from smart_fork.stages import duration
+from smart_fork.system.stages import duration
 
 #: Points against every session while no passage has its vector; fewer as more of them have theirs.
 MOST_DOUBT = 1.5

@@ -19,7 +19,7 @@ from smart_fork.retrieval.kinship import families, known_to
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.search import lines_of
 from smart_fork.retrieval.stand_ins import without_askers
-from smart_fork.snippets import matched_words
+from smart_fork.text.snippets import matched_words
 
 log = logging.getLogger(__name__)
 

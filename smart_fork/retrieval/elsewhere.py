@@ -25,7 +25,7 @@ from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Weighed, share, shared_anew, strongest
-from smart_fork.snippets import matched_words, printable, snippet
+from smart_fork.text.snippets import matched_words, printable, snippet
 
 
 class Families(Protocol):

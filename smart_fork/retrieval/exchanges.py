@@ -8,7 +8,6 @@ from indexer.failures import is_damage
 from indexer.model_notice import telling
 from indexer.project import project_of
 from indexer.transcripts.model import Session
-from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.fork_point import ExchangeEvidence
@@ -20,6 +19,7 @@ from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.ranking import scores
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
+from smart_fork.text.advice import advice
 from smart_fork.whereabouts import is_there
 
 

@@ -17,7 +17,6 @@ from indexer.paths import index_db
 from indexer.project import resolve
 from indexer.store.base import SessionRow, Store
 from indexer.switches import is_off
-from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
 from smart_fork.agents.logs import unread
@@ -25,8 +24,8 @@ from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
 from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
@@ -46,6 +45,7 @@ from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, makes_vectors, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
+from smart_fork.text.advice import advice
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import os
 from indexer.shapes import dataclass
 from indexer.transcripts.files import file_of
 from indexer.transcripts.model import AgentName
-from smart_fork.advice import advice
-from smart_fork.snippets import shown
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import shown
 from smart_fork.whereabouts import is_there, unplaced
 
 

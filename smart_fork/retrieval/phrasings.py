@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from smart_fork.errors import Usage
 from smart_fork.retrieval.query import plain
-from smart_fork.snippets import shown
+from smart_fork.text.snippets import shown
 
 #: How many further phrasings a question may have, and of how many characters each.
 MOST, MAX_CHARACTERS = 8, 300

@@ -15,8 +15,8 @@ from smart_fork.agents import READERS
 from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
-from smart_fork.registry import Registry
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.found import Candidate, Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import embedded
@@ -24,7 +24,7 @@ from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.search import search
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 #: The least chance with which anything is said.
 LEAST = 0.8

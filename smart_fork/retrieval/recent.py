@@ -22,7 +22,7 @@ from indexer.versions import VERSION
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.index_access import opened
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import belongs, placed
 
 log = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from pathlib import Path
 from indexer.project import Project, project_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork import permission
 from smart_fork.agents.options import said
 from smart_fork.agents.selection import choices, first, one_of, selected
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.retrieval.phrasings import check_also
 from smart_fork.retrieval.query import plain
-from smart_fork.snippets import printable, quoted, shown
+from smart_fork.system import permission
+from smart_fork.text.snippets import printable, quoted, shown
 
 #: Of a path that is no project's, how much is repeated.
 MAX_SHOWN = 500

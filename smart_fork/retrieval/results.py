@@ -37,7 +37,7 @@ from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.quotation import Nearness, Quotation, quotations
 from smart_fork.retrieval.ranking import Parts, Score
 from smart_fork.retrieval.worth import Worth
-from smart_fork.snippets import SNIPPET_CHARACTERS, matched_words, printable
+from smart_fork.text.snippets import SNIPPET_CHARACTERS, matched_words, printable
 from smart_fork.whereabouts import permits, unplaced
 
 #: Said once in every answer that quotes sessions: a model reads it.

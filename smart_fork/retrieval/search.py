@@ -15,7 +15,7 @@ from smart_fork.retrieval.meaning import Embed
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, rivals, share, weigh
 from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
-from smart_fork.snippets import matched_words
+from smart_fork.text.snippets import matched_words
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from indexer.last_run import FailedLog
-from smart_fork import permission
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd, unread
 from smart_fork.agents.selection import selected
@@ -14,6 +13,7 @@ from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.results import recent_session
+from smart_fork.system import permission
 
 
 class Listing(NamedTuple):

@@ -13,13 +13,13 @@ from indexer.runs import last_run, next_run
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter
 from indexer.versions import VERSION
-from smart_fork import permission
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd
 from smart_fork.retrieval.answer import BrokenLog, IndexStatus
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.index_access import opened
-from smart_fork.snippets import printable
+from smart_fork.system import permission
+from smart_fork.text.snippets import printable
 
 
 def index_status() -> IndexStatus:

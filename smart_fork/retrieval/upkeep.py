@@ -22,12 +22,12 @@ from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
-from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.retrieval.covered import background_notice
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.words import found_by_words
+from smart_fork.system.processes import Processes, SystemProcesses
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener

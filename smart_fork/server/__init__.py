@@ -16,9 +16,7 @@ from smart_fork.conversation import Conversation, Exported
 from smart_fork.cuts.answer import Excised
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
-from smart_fork.processes import end
-from smart_fork.registry_file import has_registry
-from smart_fork.release import own_version
+from smart_fork.registry.file import has_registry
 from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.server import workers
 from smart_fork.server.abilities import only_what_there_is
@@ -31,8 +29,10 @@ from smart_fork.server.search import Searching, index_status, list_sessions, rea
 from smart_fork.server.start import Starting
 from smart_fork.server.stdio import Begun, Stdio
 from smart_fork.server.tools import strict
-from smart_fork.snippets import shown
-from smart_fork.standard_error import never_waiting
+from smart_fork.system.processes import end
+from smart_fork.system.release import own_version
+from smart_fork.system.standard_error import never_waiting
+from smart_fork.text.snippets import shown
 from smart_fork.workers.compared import Comparison
 
 if TYPE_CHECKING:

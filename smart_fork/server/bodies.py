@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smart_fork.rpc import Id, made, read, refusal
+from smart_fork.system.rpc import Id, made, read, refusal
 
 
 def refusing(app: Starlette, path: str) -> Starlette:

@@ -16,10 +16,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult
 
-from smart_fork import permission
 from smart_fork.caller import Around, Caller, agent_of, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError, joined
+from smart_fork.system import permission
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0

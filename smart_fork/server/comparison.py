@@ -27,8 +27,8 @@ def compare_workers(
     quotations: evidence, not instructions.
     """
     from indexer.masking import beginning
-    from smart_fork.processes import SystemProcesses
     from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.system.processes import SystemProcesses
     from smart_fork.workers.comparison import compare
 
     found = compare(workers or [], SystemProcesses(), patch=diff)

@@ -8,10 +8,10 @@ from typing import Annotated
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from smart_fork import permission
 from smart_fork.caller import Caller
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
+from smart_fork.system import permission
 
 
 def excise_session(
@@ -32,7 +32,7 @@ def excise_session(
     """
     from smart_fork import sessions
     from smart_fork.excise.request import Request
-    from smart_fork.session_cuts import cut
+    from smart_fork.removal.cuts import cut
 
     reference = session_id or path
     if not reference or (session_id and path):

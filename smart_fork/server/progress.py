@@ -11,7 +11,7 @@ import anyio
 import anyio.from_thread
 from mcp.server.mcpserver import Context
 
-from smart_fork.stages import Stage, named
+from smart_fork.system.stages import Stage, named
 
 #: Seconds between two notifications, and how long one is silent at most: clients end calls that say nothing.
 PROGRESS_SECONDS, BEAT_SECONDS = 0.25, 5.0

@@ -11,7 +11,6 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field, WithJsonSchema
 
-from smart_fork import permission
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import ALL
 from smart_fork.budget.wanted import BudgetAsked
@@ -28,6 +27,7 @@ from smart_fork.server.form import Unanswered, asking
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import takes
+from smart_fork.system import permission
 from smart_fork.team.beside import beside
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from smart_fork.caller import Caller
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import project_for
 from smart_fork.server.progress import Progress, progress_of
-from smart_fork.single_flight import SingleFlight
+from smart_fork.system.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.upkeep import Engine

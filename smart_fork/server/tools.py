@@ -17,14 +17,14 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 from indexer.values import Value
-from smart_fork import permission
-from smart_fork.advice import speak_of_tools
 from smart_fork.agents.options import ordered, said_of
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.calls import around, caller_of, in_thread, own_projects, without_its_own
 from smart_fork.server.progress import reported
 from smart_fork.server.shape import shape
+from smart_fork.system import permission
+from smart_fork.text.advice import speak_of_tools
 
 Handler = Callable[..., Any]
 #: How a handler's requests are shown, by its attribute of this name.

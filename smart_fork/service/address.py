@@ -13,7 +13,7 @@ import orjson
 
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 #: Unless another one was chosen.
 PORT = 8766

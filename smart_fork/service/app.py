@@ -23,11 +23,11 @@ from smart_fork.errors import SmartForkError
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.worker_views import LIVE
-from smart_fork.registry import Registry
-from smart_fork.release import own_version
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.bodies import refusing
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
+from smart_fork.system.release import own_version
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder

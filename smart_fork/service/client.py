@@ -12,9 +12,9 @@ import orjson
 
 from indexer.switches import is_off
 from smart_fork.errors import SmartForkError
-from smart_fork.peers import SERVICE, is_ours
 from smart_fork.service.address import Address, announced
 from smart_fork.service.status import IndexingStatus, ServiceStatus, WayIn
+from smart_fork.system.peers import SERVICE, is_ours
 
 #: A service on this machine says immediately how it is.
 STATUS_SECONDS = 1.5

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from indexer.shapes import dataclass
-from smart_fork.peers import is_ours
+from smart_fork.system.peers import is_ours
 
 #: A client has so long to begin its request and to send the head of it.
 HEAD_SECONDS = 10.0

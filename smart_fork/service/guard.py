@@ -22,10 +22,10 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.shapes import dataclass
-from smart_fork.http_limits import Bucket
-from smart_fork.peers import SERVICE
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.token import Token
+from smart_fork.system.http_limits import Bucket
+from smart_fork.system.peers import SERVICE
 
 #: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
 MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096

@@ -18,7 +18,6 @@ from starlette.types import ASGIApp
 from indexer.failures import next_step
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed
-from smart_fork.release import own_version
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, keep_port, publish, withdraw
 from smart_fork.service.connections import ACCEPTED, MAX_CONNECTIONS, Connection
@@ -28,6 +27,7 @@ from smart_fork.service.records import log_to_file
 from smart_fork.service.token import token
 from smart_fork.service.traffic import Traffic
 from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
+from smart_fork.system.release import own_version
 
 FILES = 4 * MAX_CONNECTIONS
 #: So long the end waits for answers that are being given.

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import indexer
 import smart_fork
-from smart_fork.release import Release, installed
+from smart_fork.system.release import Release, installed
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0

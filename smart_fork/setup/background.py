@@ -6,10 +6,10 @@ import os
 from functools import partial
 
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes
 from smart_fork.service.units import installation
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.system.processes import Processes
 
 _NAME = "service"
 #: Without a service a question brings the index up to date first.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from indexer.transcripts.model import AgentName
-from smart_fork import foreign_files
 from smart_fork.agents.facets import registration_of
 from smart_fork.hooks import settings
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.system import foreign_files
 
 
 def planned(agent: AgentName) -> Step:

@@ -17,7 +17,6 @@ from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
-from smart_fork.processes import Processes
 from smart_fork.retrieval.index_access import opened
 from smart_fork.setup import background, entry, hook_entries, keeping, skill_file, tool_permission
 from smart_fork.setup import recall as reminding
@@ -26,6 +25,7 @@ from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
 from smart_fork.setup.removal import NAMES
 from smart_fork.setup.step import Step
+from smart_fork.system.processes import Processes
 
 
 @dataclass(frozen=True, slots=True)

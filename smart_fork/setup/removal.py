@@ -9,10 +9,10 @@ from smart_fork.agents.facets import registrations, title_of
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
-from smart_fork.processes import Processes
 from smart_fork.setup import background, entry, hook_entries, keeping, recall, skill_file, tool_permission
 from smart_fork.setup.answer import StepUndone
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
+from smart_fork.system.processes import Processes
 
 #: For people.
 NAMES: Mapping[What, str] = {

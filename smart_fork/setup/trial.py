@@ -12,15 +12,15 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from smart_fork import foreign_files
 from smart_fork.agents import READERS
 from smart_fork.agents.registration import Registration
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import SystemProcesses
-from smart_fork.release import own_version
 from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.setup.answer import Trial
+from smart_fork.system import foreign_files
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.release import own_version
 
 #: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
 SECONDS = 120.0

@@ -25,7 +25,7 @@ from pydantic.types import AwareDatetime
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.sharing.remote import check_key
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 PROTOCOL = 1
 #: The header in which both sides say it.

@@ -26,9 +26,9 @@ from smart_fork.errors import (
 )
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.snippets import quoted
 from smart_fork.team.deadline import Deadline
 from smart_fork.team.login import Account, is_loopback, unknown_token
+from smart_fork.text.snippets import quoted
 
 M = TypeVar("M", bound=wire.Message)
 #: What stands behind the question mark of an address.

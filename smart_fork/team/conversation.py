@@ -16,13 +16,13 @@ from smart_fork.retrieval.elsewhere import written_by
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sessions import Reading
 from smart_fork.sharing import wire
-from smart_fork.snippets import printable
 from smart_fork.team import away
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.materialise import arrived
 from smart_fork.team.memory import MEMORY
 from smart_fork.team.project import Project, opened
+from smart_fork.text.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)

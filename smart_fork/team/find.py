@@ -27,11 +27,11 @@ from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
-from smart_fork.snippets import printable
 from smart_fork.team import away, changes
 from smart_fork.team.client import Client
 from smart_fork.team.project import Project, opened
 from smart_fork.team.settings import settings
+from smart_fork.text.snippets import printable
 
 #: So long is waited for the vectors of a question, which the server can make as well.
 VECTOR_SECONDS = 0.5

@@ -12,11 +12,11 @@ from indexer.transcripts.model import Role, Turn
 from indexer.values import Value
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.snippets import printable
 from smart_fork.team.download import Download, download
 from smart_fork.team.materialise import arrived
 from smart_fork.team.project import Project
 from smart_fork.team.tracking import Alias
+from smart_fork.text.snippets import printable
 
 #: Pages of a family that are read: nobody looks at more.
 _PAGES = 10

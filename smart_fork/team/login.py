@@ -20,7 +20,7 @@ from indexer.failures import next_step
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
 WHO = "Not authenticated. Please run smart-fork team login first."

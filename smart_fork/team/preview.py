@@ -10,8 +10,8 @@ from typing import NamedTuple
 from indexer.values import Value
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.forms import HOME, ROOT
-from smart_fork.snippets import printable
 from smart_fork.team.outgoing import ONE, OPEN, Outgoing
+from smart_fork.text.snippets import printable
 
 #: Of many names, so many are listed.
 _LISTED = 12

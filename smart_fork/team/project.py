@@ -10,11 +10,11 @@ from pathlib import Path
 from indexer.project import project_of, resolve
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo, SessionRead
-from smart_fork.snippets import quoted
 from smart_fork.team import away, login
 from smart_fork.team.client import Client
 from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
+from smart_fork.text.snippets import quoted
 
 HINT = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
 

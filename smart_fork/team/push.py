@@ -10,7 +10,6 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.digest import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
 from smart_fork.sharing.segments import Segment, pack
-from smart_fork.snippets import printable
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.branch import BranchAsked, alone, begun_as
 from smart_fork.team.download import tail
@@ -22,6 +21,7 @@ from smart_fork.team.push_plan import Plan, is_another, reached, visible_of, way
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias
 from smart_fork.team.vectors import vectors_here
+from smart_fork.text.snippets import printable
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB

@@ -15,7 +15,6 @@ from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
-from smart_fork.snippets import quoted
 from smart_fork.team import replay
 from smart_fork.team.branch import alone
 from smart_fork.team.ids import BEGINNING
@@ -25,6 +24,7 @@ from smart_fork.team.parent import parent_of
 from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.tracking import Alias, Tracked
+from smart_fork.text.snippets import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smart_fork import config
 from smart_fork.errors import Usage
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 _EXAMPLE = 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].'
 

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 
 from indexer.paths import state_home
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
@@ -19,9 +17,11 @@ from smart_fork.excise import propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import cut_lines
+from smart_fork.system import permission
 from smart_fork.team import pulled
 from smart_fork.team.outgoing import digests_of
 from smart_fork.team.shared import url_of
+from smart_fork.text.advice import advice
 
 
 def still_shared(path: Path, tool: str) -> list[CopyBehind]:

@@ -25,12 +25,12 @@ from indexer.locks import held
 from indexer.paths import private_dir, state_home
 from indexer.project import resolve
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
-from smart_fork.snippets import quoted
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.team import login
 from smart_fork.team.ids import is_id
+from smart_fork.text.snippets import quoted
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

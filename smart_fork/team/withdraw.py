@@ -28,7 +28,6 @@ from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import digest_of
-from smart_fork.snippets import quoted
 from smart_fork.team import unanswered, uncut
 from smart_fork.team.changes import Taken, take_over
 from smart_fork.team.download import Download, download
@@ -36,6 +35,7 @@ from smart_fork.team.local import place_of
 from smart_fork.team.materialise import Arrived, arrived
 from smart_fork.team.project import Project
 from smart_fork.team.pulled import key_of
+from smart_fork.text.snippets import quoted
 
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
-from smart_fork.standard_error import never_waiting
+from smart_fork.system.standard_error import never_waiting
 from smart_fork.teamserver.cluster import Account, Programs, programs
 
 #: Where a password need not be seen by everybody who lists processes.

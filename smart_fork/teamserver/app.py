@@ -17,9 +17,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from smart_fork.errors import NotFound, Usage
-from smart_fork.release import own_version
 from smart_fork.sharing import replay, wire
-from smart_fork.snippets import printable
+from smart_fork.system.release import own_version
 from smart_fork.teamserver import (
     admin,
     auth,
@@ -46,6 +45,7 @@ from smart_fork.teamserver.endpoints import (
 )
 from smart_fork.teamserver.index import own_space
 from smart_fork.teamserver.schema import FORM
+from smart_fork.text.snippets import printable
 
 #: A monitor is told that the database is away before it stops waiting itself.
 HEALTH_SECONDS = 2.0

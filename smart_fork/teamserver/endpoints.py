@@ -18,11 +18,11 @@ from starlette.responses import Response
 from smart_fork.errors import Usage
 from smart_fork.sharing import wire
 from smart_fork.sharing.remote import check_key
-from smart_fork.snippets import printable
 from smart_fork.teamserver import auth, guard, sessions
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.journal import Journal
 from smart_fork.teamserver.limits import Bounds
+from smart_fork.text.snippets import printable
 
 _SHOWN = 200
 

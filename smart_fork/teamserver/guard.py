@@ -29,13 +29,13 @@ from smart_fork.errors import (
     Usage,
     WrongVerb,
 )
-from smart_fork.http_limits import Bucket
 from smart_fork.sharing.limits import Limits
 from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
-from smart_fork.snippets import printable
+from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.limits import OverQuota
+from smart_fork.text.snippets import printable
 
 #: Where in the scope of a request it says who asks, and what is counted for the token.
 PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"

@@ -17,8 +17,8 @@ from uuid import UUID
 import psycopg
 
 from indexer.masking import mask
-from smart_fork.snippets import printable
 from smart_fork.teamserver.database import Connection, Database
+from smart_fork.text.snippets import printable
 
 #: On this channel it is said that there is work.
 CHANNEL = "smartfork_jobs"

@@ -13,19 +13,20 @@ from pathlib import Path
 from indexer.failures import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
-from smart_fork import permission, sessions
-from smart_fork.advice import advice
+from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.spent import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.places.liveness import lives
-from smart_fork.processes import Processes
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
-from smart_fork.snippets import printable
+from smart_fork.system import permission
+from smart_fork.system.processes import Processes
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable
 from smart_fork.workers.compared import Compared
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.

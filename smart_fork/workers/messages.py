@@ -18,7 +18,6 @@ from filelock import FileLock, Timeout
 
 from indexer.masking import ending
 from indexer.paths import private_dir, state_home
-from smart_fork.advice import advice
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.options import Options
@@ -29,7 +28,8 @@ from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
-from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.text.advice import advice
 from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged

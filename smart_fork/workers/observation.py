@@ -26,9 +26,9 @@ from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.liveness import lives
-from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.registry import OVER, Registry, State, Status, WorkerRecord
-from smart_fork.snippets import printable
+from smart_fork.registry.workers import OVER, Registry, State, Status, WorkerRecord
+from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.text.snippets import printable
 
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0

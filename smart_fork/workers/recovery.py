@@ -21,9 +21,9 @@ from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes
-from smart_fork.processes import Processes, SystemProcesses, every_process
-from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.registry_file import has_registry
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import Processes, SystemProcesses, every_process
 
 log = logging.getLogger(__name__)
 

@@ -8,17 +8,18 @@ from dataclasses import replace
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
-from smart_fork import permission, sessions
-from smart_fork.advice import advice
+from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.registry import OVER, Registry, State, WorkerRecord
+from smart_fork.registry.workers import OVER, Registry, State, WorkerRecord
 from smart_fork.retrieval.results import title
-from smart_fork.snippets import printable
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.state import WorkerRead, WorkerState

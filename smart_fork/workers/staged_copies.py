@@ -12,7 +12,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.files import is_part_of
 from smart_fork.agents.logs import logs_of, staged_paths
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:

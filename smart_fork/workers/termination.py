@@ -10,9 +10,9 @@ from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError, joined
 from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Instruments
 from smart_fork.workers.roster import LIVING, require

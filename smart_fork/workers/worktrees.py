@@ -11,12 +11,12 @@ from indexer.project import Project
 from indexer.values import Value, rare, value
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import lives
-from smart_fork.processes import Processes
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import opened, opened_worktree
 from smart_fork.repository.unsaved import what_would_be_lost
 from smart_fork.repository.worktree import remove_if_saved
+from smart_fork.system.processes import Processes
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.staged_copies import remove_copies
 

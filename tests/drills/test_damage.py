@@ -19,7 +19,7 @@ from indexer.writer import only_writer
 from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine

@@ -16,7 +16,7 @@ from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.service.records import log_to_file
 from tests.drills.drill import (
     Quick,

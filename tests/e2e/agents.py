@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from smart_fork.processes import every_process
+from smart_fork.system.processes import every_process
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT, CODEX_VERSION

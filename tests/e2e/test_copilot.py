@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say

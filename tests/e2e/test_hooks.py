@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.plan import WORKER_ID
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log

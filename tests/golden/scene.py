@@ -24,8 +24,8 @@ from mcp import Client
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.cli import main
 from smart_fork.demo import DemoHome, write_demo_home
-from smart_fork.processes import SystemProcesses
 from smart_fork.server import create_server
+from smart_fork.system.processes import SystemProcesses
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
 from tests.smart_fork.forks import eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.request import ForkRequest
-from smart_fork.processes import Completed, SystemProcesses
+from smart_fork.system.processes import Completed, SystemProcesses
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"
 NEW = "7a1c0000-0000-4000-8000-000000000002"

@@ -11,7 +11,7 @@ from smart_fork.agents.claude.storage import folder_of
 from smart_fork.families import branch as branching
 from smart_fork.families import lineage as families
 from smart_fork.families.told import Relative
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.world import World
 
 SAID = ("add retry", "done", "the passphrase is swordfish", "I will remember swordfish")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import HELP, eventually
 
 AGENT = f"""#!{sys.executable} -I

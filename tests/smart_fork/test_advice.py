@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import advice as advising
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.errors import NotFound
 from smart_fork.server import FEW, create_server
 from smart_fork.terminal.commands import COMMANDS
+from smart_fork.text import advice as advising
+from smart_fork.text.advice import advice
 from tests.smart_fork.client import call, refusal
 
 PACKAGE = Path(advising.__file__).parent

@@ -10,8 +10,8 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.agents.own_part import own_part
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess

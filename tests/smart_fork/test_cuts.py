@@ -22,10 +22,10 @@ from smart_fork.forking.fan_out import name_of
 from smart_fork.page.conversation import QUESTION_CHARACTERS, reading
 from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
-from smart_fork.processes import Completed
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.service.records import JsonLines
-from smart_fork.snippets import quoted, snippet
+from smart_fork.system.processes import Completed
+from smart_fork.text.snippets import quoted, snippet
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
 from tests.drilled import drilled

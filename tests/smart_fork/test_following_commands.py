@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.server import workers
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -18,7 +18,7 @@ from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor, ancestors
 from smart_fork.hooks.event import HookEvent
 from smart_fork.hooks.receive import receive
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
 
 ROOT = Path(__file__).resolve().parents[2]

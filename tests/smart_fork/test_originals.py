@@ -18,10 +18,10 @@ from smart_fork.agents.files import stage_transcript
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.retrieval.session_list import list_recent
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage

@@ -14,7 +14,7 @@ import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.processes import SystemProcesses, every_process
+from smart_fork.system.processes import SystemProcesses, every_process
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -95,7 +95,7 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
 def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_interrupted(tmp_path):
     pid_file = tmp_path / "pid"
     waits = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
         "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
         "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
@@ -113,7 +113,7 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     pid_file = tmp_path / "pid"
     waits = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # nohup has hang-ups ignored
-        "sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
         "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
         "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
@@ -129,7 +129,7 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
     """As the service ends while a search program embeds."""
     pid_file = tmp_path / "pid"
     leaves = (
-        "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
         "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
         "args, kwargs = (['sh', '-c', does],), {'input': b'go\\n', 'timeout': 600}; "
         "threading.Thread(target=SystemProcesses().run, args=args, kwargs=kwargs, daemon=True).start(); "
@@ -160,7 +160,7 @@ def test_a_program_that_is_just_being_started_ends_with_ctrl_c(processes, monkey
             started.append(self)
             signal.raise_signal(signal.SIGINT)  # whoever starts it does not have it yet
 
-    monkeypatch.setattr("smart_fork.processes.subprocess.Popen", Interrupted)
+    monkeypatch.setattr("smart_fork.system.processes.subprocess.Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         processes.run(python("import time; time.sleep(600)"), timeout=60)
 
@@ -176,7 +176,7 @@ def test_ctrl_c_after_a_program_has_ended_ends_nobody_who_has_its_number_by_now(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
-    monkeypatch.setattr("smart_fork.processes.os.killpg", lambda *told: ended.append(told))
+    monkeypatch.setattr("smart_fork.system.processes.os.killpg", lambda *told: ended.append(told))
     with pytest.raises(KeyboardInterrupt):
         processes.run(["true"], timeout=60)
 
@@ -235,7 +235,7 @@ def test_a_log_is_never_written_through_a_link(processes, tmp_path):
 
 def test_replacing_becomes_the_program(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from smart_fork.processes import SystemProcesses\n"
+        "import sys; from pathlib import Path; from smart_fork.system.processes import SystemProcesses\n"
         "SystemProcesses().replace(sys.argv[2:], cwd=Path(sys.argv[1]), env={'A': '1'})"
     )
     inner = python("import os,sys; print(os.getcwd(), os.environ['A'], sys.argv[1])", "$(x)")
@@ -278,7 +278,7 @@ def test_a_process_that_is_just_becoming_another_program_keeps_its_environment(t
     )
     shown = [{}, {}, {"MARK": "w-1"}]
     monkeypatch.setattr("psutil.Process.environ", lambda _self: shown.pop(0))
-    monkeypatch.setattr("smart_fork.processes._LOOK_SECONDS", 0)
+    monkeypatch.setattr("smart_fork.system.processes._LOOK_SECONDS", 0)
 
     assert {"MARK": "w-1"} == SystemProcesses().environment(pid)
     assert [] == shown

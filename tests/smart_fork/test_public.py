@@ -18,8 +18,8 @@ from smart_fork import public
 from smart_fork.agents.plan import WORKER_ID, environment
 from smart_fork.errors import SmartForkError
 from smart_fork.places.process import ProcessPlace
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import WordsModel

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from indexer.project import project_of, recorded
-from smart_fork import permission
 from smart_fork.agents import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
@@ -20,6 +19,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import fork_command
+from smart_fork.system import permission
 from smart_fork.team.local import found, read_log
 from tests.indexer.transcripts.records import (
     assistant,

@@ -13,9 +13,9 @@ import apsw
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import registry_schema as schema
 from smart_fork.errors import NotFound, RegistryUnavailable, SmartForkError, Usage
-from smart_fork.registry import Registry
+from smart_fork.registry import schema
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW, SESSION
 
 NOW = 1_760_000_000.5
@@ -69,7 +69,7 @@ def test_workers_of_the_same_millisecond_have_different_ids(registry):
 def test_several_processes_register_at_once(home):
     """R-002: none fails, none loses anything."""
     code = (
-        "from pathlib import Path; from smart_fork.registry import Registry\n"
+        "from pathlib import Path; from smart_fork.registry.workers import Registry\n"
         "with Registry() as r:\n"
         " for _ in range(20): r.add('claude', source_session_id='s', place='tmux', cwd=Path('/'), now=1.0)\n"
     )

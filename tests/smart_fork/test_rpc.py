@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
-from smart_fork.rpc import MAX_DEPTH, made, read, refusal
+from smart_fork.system.rpc import MAX_DEPTH, made, read, refusal
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.sentences import best, sentences
+from smart_fork.text.sentences import best, sentences
 
 SPLIT = [
     ("One thing. Another? A third!", ["One thing.", "Another?", "A third!"]),

@@ -17,10 +17,10 @@ from indexer import kept_logs
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
-from smart_fork import session_removal
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.removal import sessions as session_removal
 from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
@@ -176,7 +176,7 @@ def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, s
 FORGET = """
 import os, signal, sys
 import smart_fork
-from smart_fork import session_removal
+from smart_fork.removal import sessions as session_removal
 from indexer.store import sqlite
 moments = last = 0
 def moment(*what):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.snippets import matched_words, printable, snippet
+from smart_fork.text.snippets import matched_words, printable, snippet
 
 
 @given(st.text(max_size=3000), st.lists(st.text(max_size=8), max_size=4), st.integers(20, 500))

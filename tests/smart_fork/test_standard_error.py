@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from smart_fork.standard_error import MOST_PIECES, never_waiting
+from smart_fork.system.standard_error import MOST_PIECES, never_waiting
 
 TALKS = """
 import subprocess, sys
-from smart_fork.standard_error import never_waiting
+from smart_fork.system.standard_error import never_waiting
 with never_waiting():
     print("ours", file=sys.stderr)
     subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('of a program\\\\n')"], check=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.forking.spawn import spawn
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import eventually
 
 CAP, PROCESSES, THREADS = 6, 5, 10

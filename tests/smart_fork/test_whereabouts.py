@@ -14,7 +14,7 @@ import pytest
 
 from indexer.objects import known
 from indexer.project import project_of
-from smart_fork import permission, sessions
+from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.search import print_found
 from smart_fork.errors import NotFound
@@ -22,6 +22,7 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.system import permission
 from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
 

@@ -20,7 +20,7 @@ from smart_fork.agents.copier import Entry, NewSession, Record, compacted_at
 from smart_fork.agents.distilled import aside
 from smart_fork.agents.excerpt import characters, shortened
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy
-from smart_fork.json_edits import respelled
+from smart_fork.text.json_edits import respelled
 
 #: What every record says of where and when it is from.
 _OF_EACH = frozenset({"cwd", "version", "gitBranch", "userType", "isSidechain", "timestamp", "entrypoint", "slug"})

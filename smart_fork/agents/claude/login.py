@@ -14,7 +14,7 @@ from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 #: Each of these logs it in.
 _KEYS = (

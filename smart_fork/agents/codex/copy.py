@@ -23,7 +23,7 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.errors import NotFound
-from smart_fork.json_edits import respelled
+from smart_fork.text.json_edits import respelled
 
 #: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")

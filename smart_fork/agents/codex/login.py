@@ -16,7 +16,7 @@ from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
-from smart_fork.processes import Processes
+from smart_fork.system.processes import Processes
 
 _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")

@@ -30,8 +30,8 @@ from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.json_edits import respelled
-from smart_fork.processes import Machine
+from smart_fork.system.processes import Machine
+from smart_fork.text.json_edits import respelled
 
 #: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")

@@ -27,7 +27,7 @@ from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.agents.gemini.records import answers_in, calls_in, parts_of, text_of
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.processes import Machine
+from smart_fork.system.processes import Machine
 
 
 class _Kept(NamedTuple):

@@ -12,7 +12,7 @@ import psutil
 from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of
 from smart_fork.agents.presence import Presence
-from smart_fork.processes import every_process
+from smart_fork.system.processes import every_process
 
 #: How long it may take from its start to its log, on a busy machine.
 START_SECONDS = 60.0

@@ -28,7 +28,7 @@ from smart_fork.agents.opencode.teller import UNKNOWN
 from smart_fork.agents.opencode.usual_model import usual_model
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.processes import Machine
+from smart_fork.system.processes import Machine
 
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0

@@ -10,7 +10,7 @@ import re
 
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.
 _BORDER, _END = "┃", re.compile(r"^\s*╹▀{10,}")

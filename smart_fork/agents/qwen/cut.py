@@ -14,7 +14,7 @@ from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import names_one_of
 from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")

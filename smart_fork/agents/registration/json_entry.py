@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork import json_text
 from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError, argv
+from smart_fork.text import json_text
 
 
 class JsonRegistration(ABC):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from smart_fork import json_text
 from smart_fork.agents.registration.base import UnsuitableError
+from smart_fork.text import json_text
 
 _WAY = ("permissions", "allow")
 

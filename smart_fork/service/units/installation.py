@@ -16,7 +16,6 @@ from typing import Literal
 from indexer.paths import private_dir
 from indexer.values import Value, record
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
 from smart_fork.service.address import PORT, keep_port
 from smart_fork.service.client import find_service
@@ -26,6 +25,7 @@ from smart_fork.service.units.base import State
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.settings import INTERVAL, Settings, keep, kept, new_settings
 from smart_fork.service.units.systemd import Systemd
+from smart_fork.system.processes import Processes, SystemProcesses
 
 Kind = Literal["launchd", "systemd"]
 Supervisor = Launchd | Systemd

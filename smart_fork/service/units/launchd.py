@@ -11,11 +11,11 @@ from pathlib import Path
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed
-from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
 from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label
 from smart_fork.service.units.settings import Settings
+from smart_fork.system.processes import Completed, Processes
 
 SECONDS = 60.0
 #: Between two looks at a job that is being stopped: `bootout` answers before it is gone.

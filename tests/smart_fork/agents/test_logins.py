@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents import known_variables
 from smart_fork.agents.facets import login_of, login_variables, logins
 from smart_fork.agents.login_shell import login_shell, values_of
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import FakeProcesses
 
 CLAUDE, CODEX = login_of("claude"), login_of("codex")

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.programs import can_fork, find_program, look_at, require_fork
 from smart_fork.errors import ProgramMissing
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import HELP
 
 of_each = pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if agent.command])

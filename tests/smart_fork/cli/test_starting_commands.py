@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW
 
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -173,7 +173,7 @@ def test_a_person_at_a_terminal_is_taken_to_the_running_session(run, world, scri
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        "smart_fork.processes.SystemProcesses.replace", lambda _self, argv, **_how: became.append(list(argv))
+        "smart_fork.system.processes.SystemProcesses.replace", lambda _self, argv, **_how: became.append(list(argv))
     )
 
     run("resume", session)

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from indexer.markdown import export_path
-from smart_fork import permission
 from smart_fork.engines.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.errors import Usage
+from smart_fork.system import permission
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
 
@@ -327,7 +327,7 @@ class TestWhatItSays:
         assert contextvars.copy_context().run(ask) == []
 
     def test_what_has_been_forgotten_is_not_found_though_qmd_still_has_it(self, world, shop, knows, qmd):
-        from smart_fork.session_removal import forget
+        from smart_fork.removal.sessions import forget
 
         text = export_path("claude", knows).read_text()
         forget(knows)

@@ -41,9 +41,9 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.removal.sessions import forget
 from smart_fork.retrieval.index_access import opened
-from smart_fork.session_removal import forget
 from tests.drilled import drilled
 from tests.smart_fork.agents.opencode import database as opencode
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture

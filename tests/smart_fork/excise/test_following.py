@@ -20,7 +20,7 @@ from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, rollback
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import next_run

@@ -17,7 +17,7 @@ from indexer.paths import index_db
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log

@@ -15,7 +15,7 @@ from smart_fork.excise import Request, branch, cut
 from smart_fork.families.branch import branch as branched
 from smart_fork.families.told import Branched
 from smart_fork.forking.spending import Spending
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.world import World
 

@@ -22,7 +22,7 @@ from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import Request, check, cut, propagation
 from smart_fork.excise import erasure as erasing
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch

@@ -14,7 +14,7 @@ from smart_fork import handovers
 from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.families.descent import Descent, descent
 from smart_fork.families.tree import parents
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
 

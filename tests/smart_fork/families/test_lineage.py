@@ -18,7 +18,7 @@ from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.files import stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.families.tree import parents
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, write_log

@@ -10,8 +10,8 @@ import pytest
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.world import SystemClock
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, write_log
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import session_removal
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.removal import sessions as session_removal
 from tests.smart_fork.world import World, add_program
 
 INTENT = "add retry with backoff to the uploader"

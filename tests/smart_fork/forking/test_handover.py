@@ -22,7 +22,7 @@ from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, snapshot

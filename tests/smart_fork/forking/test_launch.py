@@ -20,8 +20,8 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import SystemClock
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
 

@@ -13,7 +13,7 @@ from smart_fork.errors import Usage
 from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.forking.world import world_of
 from smart_fork.places.liveness import STARTING_SECONDS
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
 REQUEST = ForkRequest("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go")

@@ -17,9 +17,9 @@ from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.started import SpawnedWorker
 from smart_fork.forking.world import world_of
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.repository.news import FileNews, News
-from smart_fork.snippets import printable
+from smart_fork.text.snippets import printable
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.repository.test_news import BEGUN, LATER, START, UNTIL, sh
 

@@ -16,8 +16,8 @@ from smart_fork.places.base import hand_over
 from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"

@@ -17,8 +17,8 @@ from smart_fork.forking.resume import newest_session, session_to_resume
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.world import world_of
-from smart_fork.processes import Completed
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import Completed
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
 
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])

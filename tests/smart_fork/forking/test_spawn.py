@@ -12,7 +12,7 @@ from smart_fork.agents.claude.storage import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.spawn import LEAST_SECONDS, spawn, summary
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, snapshot, write_log
 
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork.front.first_answers import ALL, CATALOGUE, FEW, greet, listed, wanted
-from smart_fork.rpc import refusal
 from smart_fork.server import FEW as NAMES
 from smart_fork.server.catalogue import catalogue
+from smart_fork.system.rpc import refusal
 from tests.mcp_process import McpProcess
 from tests.smart_fork.front.messages import INITIALIZE, call, request, told
 from tests.smart_fork.odd_lines import ODD, UNANSWERED

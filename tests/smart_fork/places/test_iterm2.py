@@ -16,7 +16,7 @@ from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import Started
 from smart_fork.places.iterm2 import ITerm2Place, plan_tab
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 HOSTILE = ["--help", "it's", "$(touch pwned)", "two\nlines", ";", "\\", "\x1b[31m", "ü 😀", ""]

@@ -19,8 +19,8 @@ from smart_fork.places.base import Started, WorkerPlace, runs, whereabouts
 from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 
 PROCESSES = SystemProcesses()

@@ -17,8 +17,8 @@ from smart_fork.places import PLACES, choose_place
 from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace, session_name
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 PROCESSES = SystemProcesses()
@@ -46,7 +46,7 @@ def start(place, plan, worker) -> Started:
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
         "from smart_fork.agents.plan import environment; from smart_fork.places.here import HerePlace\n"
-        "from smart_fork.processes import SystemProcesses\n"
+        "from smart_fork.system.processes import SystemProcesses\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
         "HerePlace().start(plan, None, SystemProcesses(), environment(plan, os.environ))"
     )

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree, remove_worktree
+from smart_fork.system.processes import SystemProcesses
 from tests.drilled import drilled
 
 PROCESSES = SystemProcesses()

@@ -11,9 +11,9 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.drift import Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
+from smart_fork.system.processes import SystemProcesses
 
 START = 1_770_000_000
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.news import News, Then, news
+from smart_fork.system.processes import SystemProcesses
 
 START = 1_770_000_000
 BEGUN, UNTIL, LATER = START + 50, START + 100, START + 200

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository import unsaved
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import FakeProcesses, snapshot
 
 PROCESSES = SystemProcesses()

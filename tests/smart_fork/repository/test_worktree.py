@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.processes import SystemProcesses
 from smart_fork.repository.worktree import create_worktree, left_unfiltered, plain_name, plan_worktree, remove_worktree
+from smart_fork.system.processes import SystemProcesses
 
 PROCESSES = SystemProcesses()
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from indexer.embedder import DEFAULT_MODEL
-from smart_fork import permission
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.errors import Usage
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.query import MAX_CHARACTERS
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.system import permission
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import World, add_program, git
 

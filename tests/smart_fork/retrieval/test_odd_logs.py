@@ -12,10 +12,11 @@ import pytest
 
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
-from smart_fork import doctor, permission, sessions
+from smart_fork import doctor, sessions
 from smart_fork.agents import READERS
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.session_list import list_recent
+from smart_fork.system import permission
 from tests.indexer.transcripts.records import codex_path, id_of, meta
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import WordsModel

@@ -9,7 +9,7 @@ import pytest
 from indexer.store.base import Placement
 from smart_fork.retrieval.found import Candidate
 from smart_fork.retrieval.quotation import quotations
-from smart_fork.snippets import snippet, tidied
+from smart_fork.text.snippets import snippet, tidied
 
 TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. The retry had no backoff.\n\nNow it waits.\nrun pytest -q"
 VOICES = ((TEXT.index("I looked"), "assistant"), (TEXT.index("run"), "action"))

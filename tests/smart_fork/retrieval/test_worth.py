@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.forking.floor import fitting
-from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval import worth
 from smart_fork.retrieval.answer import Changed, Price
 from smart_fork.retrieval.results import became_of, worth_in_words
 from smart_fork.retrieval.worth import close
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
 

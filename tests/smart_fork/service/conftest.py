@@ -18,7 +18,6 @@ from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
 from smart_fork.page import views
-from smart_fork.release import own_version
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls, create_server
 from smart_fork.service import client
@@ -28,6 +27,7 @@ from smart_fork.service.connections import Connection
 from smart_fork.service.entrance import Entrance
 from smart_fork.service.guard import Doors
 from smart_fork.service.listener import listen_locally
+from smart_fork.system.release import own_version
 
 
 @dataclass

@@ -17,7 +17,7 @@ from indexer.paths import index_db, state_home
 from smart_fork.agents import READERS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.found import Candidates
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.search import search

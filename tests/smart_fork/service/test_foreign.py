@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 #: Nothing is looked up by these: they are passed on to an agent, or searched for.

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.http_limits import Bucket
 from smart_fork.service import connections, guard, lifetime
 from smart_fork.service.connections import Connection
 from smart_fork.service.guard import Doors, Guard
+from smart_fork.system.http_limits import Bucket
 
 SECRET = "s3cret"
 COOKIE = "smart-fork-1"

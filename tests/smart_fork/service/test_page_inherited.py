@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.page.phrases import lasted
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import WorkerWatch
 from tests.smart_fork.service.test_page import DONE, RETRY
 

@@ -15,7 +15,7 @@ from smart_fork.page import worker_views
 from smart_fork.page.board import WorkerBoard, _together, asked
 from smart_fork.page.phrases import NAME_CHARACTERS, called
 from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
 from tests.smart_fork import screens

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import peers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.hooks import recall, switch
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish
+from smart_fork.system import peers
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW = "99999999-0000-4000-8000-000000000001"

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from indexer.paths import state_home
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from tests.smart_fork.relatives import branch
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."

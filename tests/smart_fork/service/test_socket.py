@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import peers
 from smart_fork.errors import ProgramFailed
 from smart_fork.service import client, connections, lifetime, listener, records
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import Service, ServiceGoneError, find_service
+from smart_fork.system import peers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 

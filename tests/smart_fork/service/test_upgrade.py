@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import release
-from smart_fork.release import Release, installed
 from smart_fork.service.client import Service, find_service
 from smart_fork.service.token import token
 from smart_fork.service.traffic import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
+from smart_fork.system import release
+from smart_fork.system.release import Release, installed
 from tests.living import kill
 from tests.smart_fork.forks import eventually
 
@@ -198,7 +198,7 @@ def test_half_an_installation_is_none(packages, monkeypatch):
 SERVE = """
 import os, subprocess, sys
 from pathlib import Path
-from smart_fork import release
+from smart_fork.system import release
 from smart_fork.service import guard, traffic, upgrade
 if release.own_version() == "3":
     sys.exit(7)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.processes import Completed
 from smart_fork.service.units.settings import Settings
+from smart_fork.system.processes import Completed
 
 HOSTILE = [
     "a&b <c> ]]> &amp;", 'it\'s "quoted"', "100% %h %%", "$HOME ${PATH} $$", "back\\slash \\n \\", " blanks ", "äöü 😀 日本",

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from smart_fork.processes import SystemProcesses
 from smart_fork.service.units import installation
 from smart_fork.setup import background
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
 from smart_fork.setup.removal import remove
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.service.units import FakeSystemd
 from tests.smart_fork.setup.homes import everything
 

@@ -6,9 +6,9 @@ import pytest
 
 from indexer import freshness
 from smart_fork.cli.first_index import first_index
-from smart_fork.processes import SystemProcesses
 from smart_fork.setup.plan import SetupPlan
 from smart_fork.setup.step import Step
+from smart_fork.system.processes import SystemProcesses
 
 
 @pytest.fixture

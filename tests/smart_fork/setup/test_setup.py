@@ -401,7 +401,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
 _KILLED = """
 import os, signal, sys
 from indexer.disk import Disk
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.plan import SetupOptions, make_plan
 left, replace = [int(sys.argv[1])], Disk.replace

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
-from smart_fork.http_limits import Bucket
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.limits import Limits
+from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth, guard
 from smart_fork.teamserver.app import Server, application
 from smart_fork.teamserver.limits import Bounds

@@ -14,10 +14,10 @@ import pytest
 
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.comparison import page, write_page
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.compared import Compared
 from smart_fork.workers.comparison import compare, facts, last_fan_out
 from tests.smart_fork.client import answer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
-from smart_fork.registry import ASKED, Registry
+from smart_fork.registry.workers import ASKED, Registry
 from smart_fork.workers import messages
 from smart_fork.workers.messages import going_on, message_worker, typed_text
 from tests.smart_fork import screens

@@ -7,7 +7,7 @@ import pytest
 from smart_fork.agents.birth import moment
 from smart_fork.agents.qwen.screen import QwenScreen
 from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
 from smart_fork.workers import observation
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import list_workers, read_worker

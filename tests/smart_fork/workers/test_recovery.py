@@ -14,8 +14,8 @@ from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry
+from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile, recover
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
 

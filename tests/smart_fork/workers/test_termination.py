@@ -15,9 +15,9 @@ from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, Usage
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.places.process import ProcessPlace
-from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers import termination
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of

@@ -15,7 +15,7 @@ from smart_fork.agents.files import second_name
 from smart_fork.agents.gemini.copy import GeminiCopier
 from smart_fork.agents.gemini.home import project_for
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, SystemProcesses
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, listed, ran, read_gemini, spoken, texts
 from tests.smart_fork.agents.gemini.test_log import fixture
 

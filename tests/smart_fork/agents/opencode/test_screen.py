@@ -9,7 +9,7 @@ from smart_fork.agents.opencode.login import OpenCodeLogin
 from smart_fork.agents.opencode.screen import OpenCodeScreen
 from smart_fork.errors import ForkRefused
 from smart_fork.excise.loader import located
-from smart_fork.processes import SystemProcesses
+from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.agents.opencode.database import TOOLS, make
 
 SCREEN = OpenCodeScreen()

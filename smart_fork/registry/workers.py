@@ -16,12 +16,12 @@ from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.store.erasure import compact
 from indexer.transcripts.model import AgentName
-from smart_fork import permission
-from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
-from smart_fork.registry_file import registry_file
-from smart_fork.registry_schema import Writing, opened, unusable
-from smart_fork.snippets import quoted, storable
+from smart_fork.registry.file import registry_file
+from smart_fork.registry.schema import Writing, opened, unusable
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import quoted, storable
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8

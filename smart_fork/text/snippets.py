@@ -31,7 +31,7 @@ def snippet(
     That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
     characters are taken out: a snippet is shown in terminals.
     """
-    from smart_fork.sentences import best, sentences  # its patterns are compiled where something is quoted
+    from smart_fork.text.sentences import best, sentences  # its patterns are compiled where something is quoted
 
     text, words = tidied(text), tuple(words)
     spans = sentences(text)

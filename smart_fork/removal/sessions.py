@@ -22,7 +22,7 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
 from smart_fork.retrieval.index_access import opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
-from smart_fork.snippets import quoted
+from smart_fork.text.snippets import quoted
 
 #: How long to wait for another process that is indexing.
 PATIENCE = 60.0

@@ -1,0 +1,1 @@
+"""Removing sessions, whole or in part."""

@@ -1,0 +1,1 @@
+"""Texts: quoting them, sentences for people, JSON in them."""
