@@ -186,11 +186,6 @@ def runs_of(plain: bytes) -> bytes:
     return plain.translate(_RUNS)
 
 
-def has_long_runs(runs: bytes) -> bool:
-    """Whether there may be tokens in it."""
-    return _LONG_RUN in runs
-
-
 def has_controls(runs: bytes) -> bool:
     """Whether there are controls in it."""
     return _CONTROL in runs

@@ -182,15 +182,6 @@ def outcome_in_words(outcome: str) -> str:
     return _OUTCOMES[Outcome(outcome)]
 
 
-def worth_in_words(result: Hit) -> list[str]:
-    """How good a result is to fork: what became of it, how much has changed since, what a fork loads."""
-    cache = " (its model may still have them in its cache)" if result.price.cached else ""
-    said = [*became_of(result), f"a fork loads about {result.price.tokens:,} tokens{cache}"]
-    if result.match.ends_at_message is not None:
-        said.append(f"about {result.price.tokens_at_match:,} tokens up to the end of that exchange")
-    return said
-
-
 def _hit(
     rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool
 ) -> Hit:
