@@ -18,7 +18,7 @@ from smart_fork.text import advice as advising
 from smart_fork.text.advice import advice
 from tests.smart_fork.client import call, refusal
 
-PACKAGE = Path(advising.__file__).parent
+PACKAGE = Path(advising.__file__).parents[1]
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The server of a team answers its commands, and they are people's.

@@ -183,7 +183,13 @@ def test_the_answer_imports_little(indexed, shop, how):
     imported = set(done.stderr.split())
     assert "smart_fork.terminal" in imported
     assert set() == SLOW & imported
-    small = {"smart_fork", "smart_fork.__main__", "smart_fork.errors", "smart_fork.registry.file"}
+    small = {
+        "smart_fork",
+        "smart_fork.__main__",
+        "smart_fork.errors",
+        "smart_fork.registry",
+        "smart_fork.registry.file",
+    }
     ours = {one for one in imported if one.startswith("smart_fork")}
     assert small >= {one for one in ours if not one.startswith("smart_fork.terminal")}
     assert ("60309e1e" in done.stdout) == (how == "complete")
