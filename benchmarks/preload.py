@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ import psutil
 QUESTION = "lock files that show up as untracked"
 SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
 STARTED_SECONDS = 120.0
+WAITING = 2
 
 
 def main() -> None:
@@ -44,8 +46,17 @@ def main() -> None:
 
 def _measured(environment: dict[str, str], project: Path, runs: int) -> dict[str, float]:
     program = str(Path(sys.executable).with_name("smart-fork"))
-    commands = {"find": ["find", QUESTION], "list": ["list"], "status": ["status"], "show": ["show", "00000000"]}
     alone = environment | {"SMART_FORK_PRELOAD": "off"}
+    listed = subprocess.check_output([program, "list", "--limit", "1", "--json"], env=alone, cwd=project)
+    session = json.loads(listed)["sessions"][0]["session_id"]
+    commands = {
+        "find": ["find", QUESTION],
+        "list": ["list"],
+        "status": ["status"],
+        "show": ["show", session],
+        "fork --dry-run": ["fork", session, "--dry-run", "--", QUESTION],
+        "statusline": ["statusline"],
+    }
     ways: dict[str, tuple[list[str], dict[str, str]]] = {"python -c pass": ([sys.executable, "-c", "pass"], alone)}
     for name, words in commands.items():
         ways[f"{name}, alone"] = ([program, *words], alone)
@@ -56,9 +67,9 @@ def _measured(environment: dict[str, str], project: Path, runs: int) -> dict[str
         for _ in range(runs):
             for name, (command, env) in ways.items():
                 begun = time.perf_counter()
-                subprocess.run(command, env=env, cwd=project, capture_output=True, check=False)
+                subprocess.run(command, env=env, cwd=project, capture_output=True, check=False, input=b"{}")
                 taken[name].append(time.perf_counter() - begun)
-        memory = sum(one.memory_full_info().uss for one in (server, *server.children())) / (1 << 20)
+        memory = _own_memory(server) / (1 << 20)
     finally:
         server.kill()
     figures = {name: 1000 * statistics.median(seconds) for name, seconds in taken.items()}
@@ -67,6 +78,16 @@ def _measured(environment: dict[str, str], project: Path, runs: int) -> dict[str
         print(f"{name:20} {wall:7.1f} ms, {wall / nothing:5.1f} times python -c pass")
     print(f"{'the preloader':20} {memory:7.1f} MB of its own")
     return figures | {"memory, MB": memory}
+
+
+def _own_memory(server: psutil.Popen) -> float:
+    """Return the bytes that the preloader and its two waiting forks do not share."""
+    while True:
+        with suppress(psutil.NoSuchProcess):  # a fork that has just run a command
+            waiting = server.children()
+            if len(waiting) == WAITING:
+                return float(sum(one.memory_full_info().uss for one in (server, *waiting)))
+        time.sleep(0.05)
 
 
 def _started(environment: dict[str, str]) -> psutil.Popen:
