@@ -239,6 +239,7 @@ def test_nobody_else_can_reach_it(preloader):
     assert stat.S_IMODE(Path(place.folder()).stat().st_mode) == 0o700
 
 
+@pytest.mark.timeout(900)  # all drills: 1,000 commands
 def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed(home, monkeypatch):
     monkeypatch.delenv(place.VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
