@@ -295,12 +295,13 @@ class Cluster:
     def _owned(self) -> Iterator[None]:
         file = os.open(self.folder / "lock-owner", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ForkRefused(
+                    f"Another team server uses {self.folder}.", "Stop that one, or name another folder."
+                ) from None
             yield
-        except BlockingIOError:
-            raise ForkRefused(
-                f"Another team server uses {self.folder}.", "Stop that one, or name another folder."
-            ) from None
         finally:
             os.close(file)
 

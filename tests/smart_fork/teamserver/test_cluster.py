@@ -130,6 +130,11 @@ def test_a_second_owner_is_refused(cluster):
         pass
 
 
+def test_what_blocks_while_it_runs_is_not_taken_for_a_second_owner(cluster):
+    with pytest.raises(BlockingIOError), cluster.running():
+        raise BlockingIOError
+
+
 def test_what_an_interrupted_beginning_left_is_made_from_the_beginning(unmade, account):
     account.make(unmade.folder)
     half = unmade.folder / "postgresql-half"
