@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.golden import story
+from smart_fork.agents import AGENTS
+from tests.golden import fixtures, story
 from tests.golden.scene import Scene, scene
+from tests.indexer.transcripts.records import FIXTURES
 
 HERE = Path(__file__).parent
 SAY = "If that is meant, `make golden` writes the files anew; look at what has changed before you commit it."
@@ -62,6 +64,19 @@ def test_the_list_of_the_tools_and_their_schemas_are_what_they_were(demo):
 
 def test_the_help_pages_are_what_they_were(demo):
     compare("help", ".txt", ((name, demo.normal.page(page)) for name, page in story.helped(demo)))
+
+
+def test_what_is_read_of_the_fixtures_is_what_it_was(home):
+    compare("agents", ".txt", fixtures.said())
+
+
+def test_each_folder_of_fixtures_has_a_readme_with_the_version_and_all_of_them():
+    for folder in FIXTURES.iterdir():
+        readme = (folder / "README.md").read_text("utf-8")
+        files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix != ".md"]
+
+        assert [] == [file for file in files if str(file) not in readme]
+        assert AGENTS[folder.name].seen in readme
 
 
 def test_the_sentences_that_people_are_shown_are_those_that_were_read():
