@@ -1,1 +1,1 @@
-"""A session written again up to an earlier message, so that the real program can resume it."""
+"""Copies of a session up to an earlier message, which the real program can resume."""

@@ -1,7 +1,6 @@
-"""Logs that are written only to be read: whoever is killed meanwhile leaves one, and the next who forks, cuts or
-forgets takes it away.
+"""Temporary logs that are written only to be read. The next fork, cut or forget deletes those of killed processes.
 
-Who writes holds a lock, shared with others who write; who clears up has it alone, and so finds only what the dead left.
+Writers share a lock. Cleaning takes it exclusively, so that it deletes files of dead processes only.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from indexer.paths import private_dir, state_home
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """The private folder for them, for as long as one is written and read; what was left in it is gone."""
+    """Clean the private folder for temporary logs, and yield it under the shared lock."""
     clear()
     with held(private_dir(_folder()), fcntl.LOCK_SH):
         yield _folder()
 
 
 def clear() -> None:
-    """Take away what was left, unless somebody writes just now."""
+    """Delete leftover logs, unless a process is writing."""
     if not any(_folder().glob("*")):
         return
     with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):

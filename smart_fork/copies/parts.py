@@ -1,4 +1,4 @@
-"""Several sessions written as one: what is kept of each, and a line that says from where and when it is."""
+"""Several sessions written as one: the kept turns of each, and a line that names their session and time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from smart_fork.sharing.neutral import read
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a session goes into a copy that has parts of several."""
+    """The kept turns of one of a copy's sessions."""
 
     session: Session
     excerpt: Excerpt
 
 
 def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
-    """The excerpt with a line at its beginning."""
+    """Return the excerpt with a line at its beginning."""
     if not excerpt.kept:
         return excerpt
     first = min(excerpt.kept)
@@ -36,7 +36,7 @@ def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
 
 
 def without_shared(part: Part, others: Sequence[Session]) -> Part:
-    """The part without what its session has from a beginning that it shares with one of `others`."""
+    """Return the part without the turns that its session shares with the beginning of one of `others`."""
     shared = max((_shared(part.session, other) for other in others), default=0)
     kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
     told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
@@ -45,11 +45,11 @@ def without_shared(part: Part, others: Sequence[Session]) -> Part:
 
 @contextmanager
 def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Distilled]]:
-    """What is kept of each, as `agent` writes it; a session of another agent as it can be told.
+    """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
 
     Raises:
-        Usage: sessions of one of the agents cannot be told to the other.
-        ForkRefused: a log was rewritten meanwhile, or nothing is left out of sessions of that agent.
+        Usage: Sessions of one agent cannot be handed over to the other.
+        ForkRefused: A log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
@@ -59,7 +59,7 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
 
 @contextmanager
 def _told(part: Part, agent: AgentName) -> Iterator[Part]:
-    """A part of another agent's session as one of `agent`, in a private file that is gone afterwards."""
+    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
     session, excerpt = part.session, part.excerpt
     said = utterances(session, read(session, excerpt.end, excerpt.kept).messages, excerpt.told)
     place = HomePlace(session.cwd, str(Path.home()))
@@ -69,7 +69,7 @@ def _told(part: Part, agent: AgentName) -> Iterator[Part]:
 
 
 def _shared(one: Session, other: Session) -> int:
-    """How many turns at the beginning are the same in both."""
+    """Return how many turns at the beginning are the same in both."""
     if one.agent != other.agent or one.root_id != other.root_id:
         return 0
     count = 0

@@ -1,7 +1,7 @@
-"""A copy of a session up to an earlier message, that the real program can resume.
+"""A copy of a session up to an earlier message, which the real program can resume.
 
-Only what ends a finished turn can be the last message: nothing waits for a tool's answer, and the agent has said its
-last word on what it was asked. A point inside an exchange moves forward to there.
+A copy ends with a finished turn: no tool call lacks its result, and the agent has finished its answer. A point inside
+an exchange moves forward to such a turn.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A session file that we wrote. `at` is its last message; `moved` says that it is later than the one asked for.
+    """A written session file. `at` is its last message; `moved` means that it is later than the requested one.
 
-    `copied` counts its records, `created` is all that was made, the file itself last; `forget` takes away what is no
-    file.
+    `copied` counts its records. `created` are all written files, the session's own last. `forget` undoes the parts that
+    are not files.
     """
 
     agent: AgentName
@@ -49,7 +49,7 @@ class Branch:
     forget: Callable[[], object] | None = None
 
     def undo(self) -> None:
-        """Take it away again, the session itself first."""
+        """Delete the copy, the session's own file first."""
         if self.forget:
             self.forget()
         for path in reversed(self.created):
@@ -58,32 +58,32 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a session can go on differently: the last turn that is kept, by its number and by its id."""
+    """A fork point: the last kept turn, by number and id."""
 
     index: int
     message_id: str
 
     def moved_from(self, number: int) -> str:
-        """What is said where that is not the message that was asked for."""
+        """Return the note that the fork point differs from the requested message."""
         return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
 
 
 def point_at(session: Session, number: int) -> Point:
-    """Where message `number`, as ``show`` numbers them, is finished.
+    """Return the fork point at which message `number` of ``show`` is finished.
 
     Raises:
-        NotFound: there is no such message.
-        ForkRefused: see `branch_point`.
+        NotFound: There is no such message.
+        ForkRefused: See `branch_point`.
     """
     index = branch_point(session, message_at(session, number))
     return Point(index, session.turns[index].id)
 
 
 def message_at(session: Session, number: int) -> str:
-    """The id of message `number`, as ``show`` numbers them, or of what was done there.
+    """Return the id of message `number` of ``show``, or of the action there.
 
     Raises:
-        NotFound: there is no such message.
+        NotFound: There is no such message.
     """
     if not 0 <= number <= max((index for index, _ in session.messages), default=-1):
         raise NotFound(
@@ -94,12 +94,12 @@ def message_at(session: Session, number: int) -> str:
 
 
 def branch_point(session: Session, at: str) -> int:
-    """The index of the first turn, from message `at` on, after which the session can go on differently.
+    """Return the index of the first turn, from message `at` on, after which the session can continue.
 
-    It is never in a later exchange: what was never finished ends, where it can, with that message itself.
+    It is always in the exchange of `at`. An exchange that was never finished ends with `at` itself, if possible.
 
     Raises:
-        ForkRefused: `at` is not in what the agent remembers, or what it belongs to was never finished.
+        ForkRefused: The agent does not remember `at`, or its exchange was never finished.
     """
     start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
     if start is None:
@@ -122,10 +122,10 @@ def branch_point(session: Session, at: str) -> int:
 
 
 def last_branch_point(session: Session) -> int:
-    """The index of the last turn after which the session can go on.
+    """Return the index of the last turn after which the session can continue.
 
     Raises:
-        ForkRefused: there is none.
+        ForkRefused: There is none.
     """
     if points := session.branch_points():
         return points[-1]
@@ -133,7 +133,7 @@ def last_branch_point(session: Session) -> int:
 
 
 def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
-    """Whether the last of these was said, and no call before it is without its result."""
+    """Return whether the last turn is text of the agent, and every call before has its result."""
     calls = {call.id for turn in turns for call in turn.tool_calls}
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     last = turns[-1]
@@ -154,14 +154,14 @@ def write_branch(
     excerpt: Excerpt | None = None,
     others: Sequence[Part] = (),
 ) -> Branch:
-    """Write the copy up to message `at`, or of all that is finished, where the agent finds it from `target_cwd`.
+    """Write a copy up to message `at`, or of all finished turns, to where the agent finds it from `target_cwd`.
 
-    With an `excerpt` only what that keeps is in it, and after it what is kept of `others`. The source is only read: the
-    `session`, where that has been done already.
+    With an `excerpt`, only its turns are copied, then the kept turns of `others`. The source is only read, and not at
+    all if `session` is given.
 
     Raises:
-        NotFound: the source is gone or holds no conversation.
-        ForkRefused: see `branch_point`; or a session of that id exists.
+        NotFound: The source is gone or has no conversation.
+        ForkRefused: See `branch_point`; or a session of that id exists.
     """
     new = check_id(adapter.name, new_session_id, "new")
     try:
@@ -203,15 +203,13 @@ def write_copy(
     excerpt: Excerpt | None = None,
     others: Sequence[Part] = (),
 ) -> Branch:
-    """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a session of its own, with its side files.
+    """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a new session with its side files.
 
-    What is kept of `others` follows.
-
-    It appears when all of it is there; after an error nothing is left.
+    The kept turns of `others` follow. The file appears when it is complete; an error leaves nothing behind.
 
     Raises:
-        ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
-        OSError: it cannot be written.
+        ForkRefused: A session of that id exists, or the source was rewritten meanwhile.
+        OSError: The copy cannot be written.
     """
     new = check_id(adapter.name, new_session_id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):

@@ -1,4 +1,4 @@
-"""A session as another agent has it: what was said and done, in words, written as that agent's own log."""
+"""A handed-over session: its messages and actions as text, written as another agent's own log."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral
 from smart_fork.text.snippets import printable
 
-#: Of a directory or a branch, how much a line says.
+#: The most characters of a directory or a branch in a line.
 SAID_CHARACTERS = 100
-#: What an agent said before anybody had asked something.
+#: The label of an agent's words before the first prompt.
 BEFORE = "words before the first question"
 _MARKS = str.maketrans({"<": "(", ">": ")", "\n": " ", "\t": " "})
 
 
 def whence(session: Session) -> str:
-    """Which session it is, from where and when. Its title is not: a title may quote a prompt."""
+    """Return a line with the session's id, directory and time. Its title is left out, since it may quote a prompt."""
     when = (session.last_activity or session.started)[:16].replace("T", " ")
     facts = (
         f"session {plainly(session.session_id)} of {title_of(session.agent)}",
@@ -42,16 +42,16 @@ def whence(session: Session) -> str:
 
 
 def plainly(text: str) -> str:
-    """A text of anybody's on one line, short, without what could end an element of ours."""
+    """Return an untrusted text on one short line, without characters that could close one of our elements."""
     return shorten(mask(printable(text).translate(_MARKS)), SAID_CHARACTERS)
 
 
 def utterances(
     session: Session, messages: Sequence[Message], lines: Mapping[int, str] | None = None
 ) -> list[Utterance]:
-    """What was said and done in a session, from the first thing that a person said on: so conversations begin.
+    """Return the messages and actions of a session, from the first prompt on: conversations must begin with one.
 
-    Before some turns stand `lines` of ours, which readers do not take for a person's words.
+    `lines` go before some turns. Readers do not take them for a person's words.
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
     for one in messages[_begun(messages) :]:
@@ -67,13 +67,13 @@ def utterances(
 
 
 def lost_of(told: Neutral) -> dict[str, int]:
-    """How much of what is not among the utterances of it."""
+    """Count what a hand-over loses."""
     before = _begun(told.messages)
     return {**told.lost, **({BEFORE: before} if before else {})}
 
 
 def _begun(messages: Sequence[Message]) -> int:
-    """The place of the first thing that a person said."""
+    """Return the index of the first prompt."""
     return next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
 
 
@@ -81,13 +81,13 @@ def _begun(messages: Sequence[Message]) -> int:
 def as_session(
     agent: AgentName, said: Iterable[Utterance], place: HomePlace, *, source_id: str, folder: Path | None = None
 ) -> Iterator[Session]:
-    """What was said as a session of `agent`, whose log lies in a private file that is gone afterwards.
+    """Yield the utterances as a session of `agent`, whose log is a temporary private file.
 
-    It has the id of the session that it is from, where that can be one of this agent's.
+    It keeps the id `source_id` if this agent allows it.
 
     Raises:
-        Usage: that agent cannot receive sessions of other agents.
-        ForkRefused: it would not load the written session.
+        Usage: The agent cannot receive sessions of other agents.
+        ForkRefused: The agent would not load the written session.
     """
     starter = starter_of(agent)
     session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()
@@ -101,7 +101,7 @@ def as_session(
 
 @contextmanager
 def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
-    """A log of these records, in a private file that is gone afterwards: in `folder`, or in one that is swept."""
+    """Yield a temporary private log with these records, in `folder` or in the folder for temporary logs."""
     with (
         nullcontext(folder) if folder else leftovers.folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,

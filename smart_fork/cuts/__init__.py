@@ -1,1 +1,1 @@
-"""What cuts are made of, whoever wrote the transcript: its lines, its snapshots, and what its agent says of it."""
+"""Parts of a cut that are the same for all agents: transcript lines, snapshots, and the `Cutter` protocol."""

@@ -1,4 +1,4 @@
-"""What is answered about cuts: values."""
+"""Answers of the commands that cut, as values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smart_fork.cuts.model import CutWarning
 
 @value
 class Followed(Value):
-    """A copy or branch in which the same was cut."""
+    """A copy or branch from which the same records were cut."""
 
     session_id: str
     path: str
@@ -20,7 +20,7 @@ class Followed(Value):
 
 @value
 class NotFollowed(Value):
-    """A file in which the same was not done, and why."""
+    """A file that still has the cut records, and the reason."""
 
     path: str
     reason: str
@@ -28,7 +28,7 @@ class NotFollowed(Value):
 
 @record
 class Refreshed(Value):
-    """Whether the index has read the logs again, how many, and whether what was in it before is erased."""
+    """The index after a cut: `updated` if the logs were read again, and `erased` if the old passages are erased."""
 
     updated: bool
     read: int | None = rare()
@@ -38,9 +38,9 @@ class Refreshed(Value):
 
 @record
 class Excised(Value):
-    """What was cut, or would be; `next` says how to go on.
+    """The records that were cut, or would be in a dry run; `next` names the next step.
 
-    From `followed` on there is nothing where nothing was written, `index` and `erased` only where copies follow.
+    Fields from `followed` on are absent in a dry run. `index` and `erased` are set only if copies were searched.
     """
 
     session_id: str
@@ -71,7 +71,7 @@ class Excised(Value):
 
 @value
 class Parent(Value):
-    """The session that a copy was made of."""
+    """The session from which a copy was made."""
 
     session_id: str
     title: str
@@ -79,7 +79,7 @@ class Parent(Value):
 
 @record
 class Trimmed(Excised):
-    """What was left out of a copy, and the new session: its id and path, not its parent's."""
+    """A copy without the cut records. `new_session_id` and `new_path` are the copy's, `session_id` is the parent's."""
 
     agent_type: str
     title: str
@@ -93,7 +93,7 @@ class Trimmed(Excised):
 
 @record
 class Restored(Value):
-    """A transcript that is as a snapshot has it. `snapshot` has what was there before; null where that was the same."""
+    """A transcript that a snapshot restored. `snapshot` has the state before; `None` if nothing changed."""
 
     session_id: str
     restored: str
@@ -103,7 +103,7 @@ class Restored(Value):
 
 @record
 class RolledBack(Restored):
-    """The transcript that was named, and all others that were changed by the same cut or rollback."""
+    """The named transcript, and all others that the same cut or rollback changed."""
 
     followed: tuple[Restored, ...]
     left: tuple[NotFollowed, ...]
@@ -112,7 +112,7 @@ class RolledBack(Restored):
 
 @value
 class CopyBehind(Value):
-    """Another file that still has something of what was cut, and what to do about it."""
+    """Another file that still contains cut words, with the next step."""
 
     path: str
     words_found: tuple[str, ...]
@@ -121,7 +121,7 @@ class CopyBehind(Value):
 
 @value
 class Remnant(Value):
-    """A file of ours that has something of what was cut, and what kind of file it is."""
+    """One of smart-fork's own files that contains cut words, and its kind."""
 
     path: str
     kind: str
@@ -129,7 +129,7 @@ class Remnant(Value):
 
 @record
 class Soundness(Value):
-    """What is broken in a transcript, and where anything of its cuts is still found."""
+    """Defects of a transcript, and the places where its cut words were still found."""
 
     session_id: str
     tool: str
@@ -148,7 +148,7 @@ class Soundness(Value):
 
 @value
 class Suggestion(Value):
-    """Turns that could go. `range` is what ``cut`` takes; `tokens` what it saves; for secrets the cure is masking."""
+    """Turns that could be cut. ``cut`` takes `range`; `tokens` would be saved. Secrets are masked, not cut."""
 
     kind: str
     range: str
@@ -160,7 +160,7 @@ class Suggestion(Value):
 
 @value
 class Suggestions(Value):
-    """What could be cut from a transcript."""
+    """The suggestions for one transcript."""
 
     session_id: str
     tool: str
@@ -171,7 +171,7 @@ class Suggestions(Value):
 
 @record
 class NumberedTurn(Value):
-    """A turn as lists show it."""
+    """A turn in a list."""
 
     number: int | None
     id: str
@@ -186,7 +186,7 @@ class NumberedTurn(Value):
 
 @value
 class NumberedTurns(Value):
-    """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
+    """A transcript's turns in file order, with their usual numbers."""
 
     session_id: str
     tool: str

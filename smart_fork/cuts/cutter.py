@@ -1,4 +1,4 @@
-"""What an agent says of its transcripts, so that they can be cut. It must say how they are read; all else may be so."""
+"""The protocol by which an agent allows cuts. Only `detect` and `load` are required."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from smart_fork.text.advice import advice
 
 
 class Cutter(ABC):
-    """One agent's transcripts."""
+    """Reads and describes one agent's transcripts for cuts."""
 
     tool: Tool
-    #: How its files' names end.
+    #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
-    #: Whether its program writes on in the file that is cut.
+    #: `True` if the program appends to the file after a cut.
     writes_on = True
-    #: Who it is where its lock (`hold`) is held.
+    #: The name of the program that holds the lock (`hold`).
     holder = ""
 
     @abstractmethod
     def detect(self, path: Path) -> bool:
-        """Whether the file is one of its transcripts."""
+        """Return whether the file is one of this agent's transcripts."""
 
     @abstractmethod
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """The session in `path`; where a file has several, the one that `composer` names.
+        """Load the session in `path`. If the file has several, load the one that `composer` names.
 
         Raises:
-            NotFound: it, or what it was forked from, is not there.
-            OSError: it cannot be read.
+            NotFound: The session, or a session that it was forked from, does not exist.
+            OSError: The file cannot be read.
         """
 
     def newest(self) -> Path | None:
-        """The transcript that is meant where none is named; `None` where its logs do not tell otherwise.
+        """Return the newest transcript, for commands that name none; `None` if the logs do not tell.
 
         Raises:
-            NotFound: there is none.
+            NotFound: There is no transcript.
         """
         return None
 
     def conversations(self, path: Path) -> list[tuple[str, int]]:
-        """Where a file has several: the id of each, and how many turns it has.
+        """Return the id and the number of turns of each session in a file with several.
 
         Raises:
-            Usage: there is one in each file.
+            Usage: Each file of this agent has one session.
         """
         raise Usage(
             f"One file has one conversation with {self.tool}: {path}",
@@ -56,88 +56,88 @@ class Cutter(ABC):
         )
 
     def public(self) -> Mapping[str, object]:
-        """What `smart_fork.excise` offers under names that are this agent's, for scripts that have them."""
+        """Return the names that `smart_fork.excise` exports for this agent, for existing scripts."""
         return {}
 
     def written(self, path: Path) -> Path:
-        """The file that is really written for a source."""
+        """Return the file that a cut of `path` writes."""
         return path
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """The lines of other conversations in the file that is written."""
+        """Return the lines of other sessions in the written file."""
         del session
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Lines that name a record that goes, naming one that stays."""
+        """Return edits that link children of removed records to the nearest record that is kept."""
         del turns, gone
         return {}
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Lines that must stay and repeat what goes, without that."""
+        """Return edits that take quotations of removed records out of kept lines."""
         del session, gone
         return {}
 
     def is_said(self, turn: TranscriptTurn) -> bool:
-        """Whether a line is part of what went on in the conversation, and not of how the session is kept."""
+        """Return whether a line is part of the conversation; `False` for bookkeeping."""
         return turn.role != "system"
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        """These numbers of the lines, those that say the same as a message having its number as well."""
+        """Return the numbers of the lines. Lines that repeat a message get its number."""
         del turns
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Whether a transcript itself has one of the records with these keys."""
+        """Return whether the transcript's own part has a record with one of these keys."""
         try:
             return any(turn.key in keys for turn in self.load(path).own)
         except (NotFound, OSError):
             return False
 
     def may_have_others(self, path: Path) -> bool:
-        """Whether a transcript may have records of another session, as far as its beginning says."""
+        """Return whether a transcript may contain records of another session, judged by its beginning."""
         del path
         return True
 
     def files_of(self, path: Path) -> list[Path]:
-        """All files that belong to a transcript and lie beside it."""
+        """Return the files beside a transcript that belong to it."""
         del path
         return []
 
     def stores(self, session_id: str) -> list[Path]:
-        """Other places of the agent with text of a session, which a cut leaves as they are."""
+        """Return the agent's other files with text of a session, which a cut does not change."""
         del session_id
         return []
 
     def apart(self) -> list[Path]:
-        """Files of the agent outside its home that may have text of sessions."""
+        """Return the agent's files outside its home that may contain text of sessions."""
         return []
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """The files beside a transcript that hold what goes."""
+        """Return the files beside a transcript that belong to the removed records."""
         del path, removed
         return []
 
     def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
-        """The forks that read from the files of these sessions, record `first` or later ones, and theirs."""
+        """Return all forks that read records from these sessions' files, from record `first` on, and their forks."""
         del session_ids, first
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
-        """Whether the first record is gone that the agent needs."""
+        """Return a warning if a cut removes the first record that the agent needs."""
         del session
         return []
 
     def writer_of(self, session: Transcript) -> str:
-        """Who has the session open, as the agent itself notes it; empty where nobody is seen."""
+        """Return the program that has the session open, by the agent's own notes; empty if none is seen."""
         del session
         return ""
 
     def hold(self, session: Transcript) -> int | None:
-        """The agent's own lock of this session, where it has one, held by us: a descriptor to be closed.
+        """Take the agent's own lock of this session; return its descriptor for the caller to close, or `None`.
 
         Raises:
-            OSError: somebody else holds it.
+            OSError: Another process holds the lock.
         """
         del session
         return None

@@ -1,4 +1,4 @@
-"""How lines that stay are rewritten: as little as possible, and everything else verbatim."""
+"""Minimal edits of kept lines: everything else stays verbatim."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from indexer.transcripts.lines import decode_line
 from smart_fork.text.json_edits import respelled
 
-#: New bytes for lines that stay, by the turn's position: an id may be there twice.
+#: New bytes for kept lines, by the turn's position: ids are not unique.
 Edits = Mapping[int, bytes]
 
 
 def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """The line with its objects changed, and all that is not changed as it is spelled there."""
+    """Return the line with `change` applied to its objects. Unchanged values keep their spelling."""
     done = []
     touched = False
     for source, record in decode_line(raw)[0]:

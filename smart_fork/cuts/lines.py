@@ -1,4 +1,4 @@
-"""The lines of a transcript with where they stand, one at a time, however long they are."""
+"""The lines of a transcript with their byte positions, read one at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from indexer.transcripts.lines import GLANCE_GAP_BYTES, decode_line, open_regula
 from smart_fork.cuts.model import Place, Stamp, TranscriptTurn
 
 PREVIEW_CHARACTERS = 120
-#: How much of a text stands for it where something is looked for that repeats it.
+#: The number of characters by which a repeated text is recognized.
 HEAD_CHARACTERS = 80
-#: How many lines at the beginning of a transcript may be damaged: what a machine that lost power has left.
+#: The most damaged lines at the beginning of a transcript, as a power failure leaves them.
 DAMAGED_LINES = 20
 _PIECE, _OVERLAP = 1 << 20, 512
 _UUID = re.compile(rb'"uuid"\s*:\s*"([^"\\]{1,200})"')
 
 
 class RawLine(NamedTuple):
-    """One line that is not blank, and the objects on it: usually one, none where it cannot be decoded."""
+    """A line that is not blank, and its objects: usually one, none if the line cannot be decoded."""
 
     number: int
     place: Place
@@ -32,7 +32,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """The lines of an open file. Blank ones are passed over."""
+    """Yield the lines of an open file, without blank ones."""
     end = 0
     for number, raw in enumerate(file, start=1):
         start, end = end, end + len(raw)
@@ -44,13 +44,13 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
 
 
 def opened(path: Path) -> tuple[IO[bytes], Stamp]:
-    """The file and what it was when it was opened: the stamp comes before the first byte is read."""
+    """Open a file, and return it with its stamp, which is taken before the first byte is read."""
     file = open_regular(path)
     return file, stamp_of(os.fstat(file.fileno()))
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file, behind the first lines if those are damaged; empty where there is none."""
+    """Return a file's first object, after damaged lines if there are any; empty if there is none."""
     try:
         file, _ = opened(path)
     except OSError:
@@ -66,7 +66,7 @@ def first_record(path: Path) -> dict[str, Any]:
 
 
 def names_one_of(path: Path, keys: Collection[str]) -> bool:
-    """Whether a record of a log with one record a line has one of these as its ``uuid``. No line is decoded."""
+    """Return whether a record has one of these keys as its ``uuid``. No line is decoded."""
     rest = b""
     try:
         with open_regular(path) as file:
@@ -80,32 +80,32 @@ def names_one_of(path: Path, keys: Collection[str]) -> bool:
 
 
 def stamp_of(info: os.stat_result) -> Stamp:
-    """What tells this version of a file from another."""
+    """Return the stamp of this version of a file."""
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> Masked:
-    """About 120 characters on one line, cut between characters."""
+    """Return about 120 characters on one line, never half a character."""
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     return shorten(mask(" ".join(parts)), PREVIEW_CHARACTERS)
 
 
 def tokens(size: int, calls: int = 0) -> int:
-    """About how many a text of that length is."""
+    """Estimate the tokens of a text with `size` characters."""
     return -(-size // 4) + 8 * calls
 
 
 def head(text: str) -> str:
-    """How a text begins, white space collapsed."""
+    """Return the beginning of a text, with white space collapsed."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """`turns`, where those in `copies` (id -> how what they repeat begins) say which turn that is.
+    """Return `turns`, with the original turn of each turn in `copies` (id to beginning of the repeated text).
 
-    What was said twice is said by several turns (`heads`: id -> beginning): a copy is that of the nearest.
+    If several turns in `heads` (id to beginning) have the same text, the nearest is the original.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Records that name one that goes are linked to the nearest that stays before it."""
+"""Links from kept records to removed ones are changed to the nearest kept record before."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from smart_fork.cuts.model import TranscriptTurn
 
 
 def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
-    """Lines that name a record that goes in the fields `links`, naming the nearest that stays before it.
+    """Return new lines for records that link to a removed one in the fields `links`.
 
-    Without that an agent's walk from the leaf ends there, and everything before is lost.
+    Without that, an agent's walk from the leaf ends there, and loses everything before.
     """
     tree = _Tree(turns, gone)
     edits = {}
@@ -25,10 +25,10 @@ def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequ
 
 
 class _Tree:
-    """Who stands before whom, and which turns are parts of one answer: its calls, and their results.
+    """The parents of all turns, and the parts of each answer: its calls and their results.
 
-    Parallel calls branch the tree, and the walk goes past one result only. What is left of an answer on another branch
-    would be lost with the branch that goes, so the walk is led there.
+    Parallel calls branch the tree, and the agent's walk passes one result only. If a cut removes that branch, the walk
+    is led to the kept part of the answer on another branch, which would be lost otherwise.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:
@@ -54,7 +54,7 @@ class _Tree:
                 self._left[answer].append(position)
 
     def nearest(self, name: str, position: int) -> str | None:
-        """What stays and is nearest before `name`, for the turn at `position`. A circle has none."""
+        """Return the kept record nearest before `name`, for the turn at `position`; `None` in a cycle."""
         seen: set[str] = set()
         current: str | None = name
         while current is not None and current in self.cut and current not in seen:
@@ -66,7 +66,7 @@ class _Tree:
         return None if current in seen else current
 
     def _leads(self, start: int, end: int) -> bool:
-        """Whether the walk from one turn comes to another."""
+        """Return whether the walk from one turn reaches another."""
         current: str | None = self.turns[start].id
         seen: set[str] = set()
         while current is not None and current not in seen:

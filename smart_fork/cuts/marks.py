@@ -1,6 +1,6 @@
-"""What a record without an id of its own, or a title, is known by where cuts are noted: a digest with this home's key.
+"""Keyed digests that name titles, and records without ids, in the notes of cuts.
 
-Whoever has the notes alone cannot try words that were cut.
+The key stays in this home, so that nobody can test guessed words against the notes alone.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from indexer.files import write_new
 from indexer.paths import private_dir, state_home
 
 _BYTES = 32
-#: The key of a process that has noted nothing.
+#: The key of a process that has not noted anything.
 _PASSING = secrets.token_bytes(_BYTES)
 _KNOWN: dict[Path, bytes] = {}
 
 
 def mark(data: bytes) -> str:
-    """Return what stands for these bytes in notes."""
+    """Return the digest of these bytes."""
     return blake2b(data, key=_key(), digest_size=16).hexdigest()
 
 
 def keep() -> None:
-    """Keep the key, so that what is read from now on can be noted.
+    """Save the key, so that marks made from now on can be compared later.
 
     Raises:
-        OSError: it cannot be kept.
+        OSError: The key cannot be written.
     """
     with suppress(FileExistsError):
         write_new(private_dir(state_home()) / _file().name, [secrets.token_bytes(_BYTES)])

@@ -1,4 +1,4 @@
-"""A transcript as it is cut: one `TranscriptTurn` a line, with the bytes of that line, whoever wrote it."""
+"""A transcript as cuts see it: one `TranscriptTurn` a line, with the line's bytes, for all agents."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Role
 from indexer.values import Value
 
-#: The name of the agent whose transcript it is.
+#: The name of the transcript's agent.
 Tool = str
-#: It is not known whose.
+#: The agent is unknown.
 UNKNOWN: Tool = "unknown"
 
 
 class Call(NamedTuple):
-    """A tool call of the agent."""
+    """A tool call."""
 
     id: str
     name: str
 
 
 class Result(NamedTuple):
-    """What came back from a call."""
+    """A tool result."""
 
     tool_use_id: str
 
 
 class Place(NamedTuple):
-    """Where a line stands: bytes `start` to `end` of `path`, without its newline."""
+    """A line's position: bytes `start` to `end` of `path`, without the newline."""
 
     path: Path
     start: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What tells that a file is still the one that was read."""
+    """The version of a file, to detect changes since it was read."""
 
     size: int
     mtime_ns: int
@@ -50,10 +50,10 @@ class Stamp(NamedTuple):
 class TranscriptTurn:
     """One line of a transcript. Lines without an id are called ``line-N``.
 
-    `aliases` are the ids of further records on the same line. `links` are the records that it names, its parent first.
-    `repeats` are keys of what a line of bookkeeping only repeats: it goes when that goes. `says` are the keys under
-    which this one can be repeated. `key` is the same in every copy of this record. `inherited` says that it stands in
-    the file of the session that this one was forked from.
+    `aliases` are the ids of further records on the same line. `links` are the ids that it names, its parent first. A
+    line of bookkeeping that only repeats another has that one's key in `repeats`, and is removed with it. `says` are
+    the keys by which other lines can repeat this one. `key` is the same in every copy of the record. An `inherited`
+    turn is in the file of a session that this one was forked from.
     """
 
     id: str
@@ -76,7 +76,7 @@ class TranscriptTurn:
 
     @property
     def raw(self) -> bytes:
-        """The verbatim line without its newline; read again from the file, where that is where it is kept."""
+        """The verbatim line without its newline, read from the file again if it is not kept in memory."""
         if isinstance(self.kept, bytes):
             return self.kept
         path, start, end = self.kept
@@ -87,10 +87,10 @@ class TranscriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A transcript that can be cut. `composer_id` tells the conversations of one file apart. `padded` says that
-    cut lines leave blanks behind.
+    """A transcript that can be cut. `composer_id` names one session of a file with several. With `padded`, cut lines
+    leave blanks behind.
 
-    `numbers` are those of its turns, where they are known: several lines may be one message, and some are none.
+    `numbers` are the message numbers of its turns, if known. Several lines can have one number, and some have none.
     """
 
     tool: Tool
@@ -110,22 +110,22 @@ class Transcript:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens all turns are."""
+        """An estimate of the tokens of all turns."""
         return sum(turn.token_est for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CutWarning(Value):
-    """What a cut would break."""
+    """Something that a cut would break."""
 
     turn_id: str
     reason: str
 
 
 def told_again(turn: TranscriptTurn) -> str:
-    """The id of the message that an event only tells again; empty for all else.
+    """Return the id of the message that an event repeats; empty for other records.
 
-    Either of the two may be the one that a reader is shown.
+    A reader may show either of the two.
     """
     named = (key.removeprefix("turn:") for key in turn.repeats if key.startswith("turn:"))
     return next(named, "") if turn.role == "system" else ""

@@ -1,4 +1,4 @@
-"""What was there before each cut, compressed and private, and a log of the cuts."""
+"""Private, compressed snapshots from before each cut, and a log of the cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)
-#: What is noted of an undone cut, and of one that could not be made.
+#: The commands noted for an undone cut, and for a cut that failed.
 ROLLBACK, FAILED = "rollback", "failed"
 _PIECE = 1 << 20
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z(?:-\d{1,4})?")
@@ -30,7 +30,7 @@ _SUFFIX = ".jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of one transcript. `id` is what ``rollback`` takes."""
+    """One state of one transcript. ``rollback`` takes its `id`."""
 
     id: str
     session_id: str
@@ -39,17 +39,17 @@ class Snapshot:
 
     @property
     def taken_at(self) -> str:
-        """When, as its name says."""
+        """The time in its name."""
         return self.path.name.removesuffix(_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """One change of one file, as it was noted (see `note`). What the note does not have is empty.
+    """One noted change of one file (see `note`). Fields that the note lacks are empty.
 
-    `keys` are those of the records that went, `masked` those of records that lost their secrets. `below` and
-    `above` are the sessions that were made of this one, and those that it was made of. `beside` says that it is no
-    transcript: a file that lay beside one and went with it.
+    `keys` are the keys of removed records, `masked` of records whose secrets were masked. `below` are sessions made
+    from this one, `above` the sessions that it was made from. With `beside`, the file is not a transcript but a removed
+    file beside one.
     """
 
     ts: str = ""
@@ -71,20 +71,20 @@ class Noted:
 
 
 def root() -> Path:
-    """The folder of all snapshots."""
+    """Return the folder of all snapshots."""
     return state_home() / "snapshots"
 
 
 def folder_of(session_id: str) -> Path:
-    """The folder of a session's snapshots."""
+    """Return the folder of a session's snapshots."""
     return root() / _plain(session_id)
 
 
 def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> Snapshot | None:
-    """Keep what is in `source`, byte for byte; nothing where there is no such file yet.
+    """Save the bytes of `source` as a snapshot; return `None` if the file does not exist.
 
     Raises:
-        OSError: it cannot be kept.
+        OSError: The snapshot cannot be written.
     """
     if not source.is_file():
         return None
@@ -95,7 +95,7 @@ def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> 
 
 
 def prune(now: datetime) -> None:
-    """Take away what is older than 30 days, what a killed process has left, and folders that are empty then."""
+    """Delete snapshots older than 30 days, temporary files of killed processes, and empty folders."""
     oldest = f"{now.astimezone(UTC) - KEPT:%Y%m%dT%H%M%S}"
     for snapshot in snapshots():
         if snapshot.taken_at < oldest:
@@ -109,21 +109,20 @@ def prune(now: datetime) -> None:
 
 
 def forget(session_id: str) -> None:
-    """Take away all that was kept of a session.
+    """Delete all snapshots of a session.
 
     Raises:
-        OSError: something of it is left.
+        OSError: A file could not be deleted.
     """
     with suppress(FileNotFoundError):
         shutil.rmtree(folder_of(session_id))
 
 
 def discard(identities: Sequence[str]) -> list[Snapshot]:
-    """Take these snapshots away for good: what they were kept for cannot be undone any more. All are there, or none
-    goes.
+    """Delete these snapshots; their cuts can then not be undone. Either all exist, or none is deleted.
 
     Raises:
-        NotFound, Usage: one of them is none (see `find`).
+        NotFound, Usage: See `find`.
     """
     found = list({one.path: one for one in map(find, identities)}.values())
     for one in found:
@@ -134,17 +133,17 @@ def discard(identities: Sequence[str]) -> list[Snapshot]:
 
 
 def snapshots(session_id: str = "") -> list[Snapshot]:
-    """All snapshots, or those of one session, newest first."""
+    """Return all snapshots, or those of one session, newest first."""
     below = _plain(session_id) if session_id else "*"
     found = [path for path in root().glob(f"{below}/*{_SUFFIX}") if _NAME.fullmatch(path.name.removesuffix(_SUFFIX))]
     return [_snapshot(path) for path in sorted(found, key=lambda path: path.name, reverse=True)]
 
 
 def of_session(reference: str) -> list[Snapshot]:
-    """The snapshots of the session with that id or the beginning of it: it may have no log any more.
+    """Return the snapshots of the session whose id begins with `reference`. Its log need not exist.
 
     Raises:
-        Usage: sessions of several ids begin like this.
+        Usage: Several sessions match.
     """
     found = [one for one in snapshots() if one.session_id.startswith(reference)]
     if len({one.session_id for one in found}) > 1:
@@ -153,11 +152,11 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """The snapshot of that id; its time alone is enough where no other has the same.
+    """Return the snapshot with that id. Its time alone is enough if it is unique.
 
     Raises:
-        Usage: that is no id, or the time is that of several.
-        NotFound: there is none.
+        Usage: This is not an id, or the time matches several snapshots.
+        NotFound: There is no such snapshot.
     """
     folder, _, name = identity.rpartition("/")
     if not _NAME.fullmatch(name) or (folder and folder != _plain(folder)):
@@ -172,7 +171,7 @@ def find(identity: str) -> Snapshot:
 
 
 def content(snapshot: Snapshot) -> Iterator[bytes]:
-    """What was kept, in pieces."""
+    """Yield the snapshot's bytes in pieces."""
     with gzip.open(snapshot.path, "rb") as file:
         while piece := file.read(_PIECE):
             yield piece
@@ -182,11 +181,11 @@ def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Note one change of a transcript in the log, before it is made: a snapshot without a note is of no use.
+    """Log one change of a transcript before it is made: a snapshot without its note is useless.
 
-    What is changed together has the same `change`. Of a cut `more` has the ids of what was named and of all that went
-    (`seed_ids`, `removed_ids`) and of calls that stay while their results go (`orphaned`), and what is the same in
-    every copy of these records (`keys`, `masked`); of a rollback, what it `restored`.
+    Changes made together have the same `change`. A cut's `more` has the named ids (`seed_ids`), all removed ids
+    (`removed_ids`), kept calls without results (`orphaned`), and the keys of removed and masked records in every copy
+    (`keys`, `masked`). A rollback's `more` has the `restored` snapshot.
     """
     entry = {
         "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -210,7 +209,7 @@ def note(
 
 
 def logged(source: Path | None = None) -> list[Noted]:
-    """The changes so far, oldest first; those of one file."""
+    """Return the changes so far, or those of one file, oldest first."""
     path = state_home() / "excise.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else ()
     entries = [entry for line in lines if (entry := _noted(line)) is not None]
@@ -218,7 +217,7 @@ def logged(source: Path | None = None) -> list[Noted]:
 
 
 def cuts(source: Path) -> list[Noted]:
-    """The cuts of one file that were made and not undone, oldest first."""
+    """Return a file's successful cuts that were not undone, oldest first."""
     entries = logged(source)
     failed = {one.change for one in entries if one.command == FAILED}
     standing: list[Noted] = []
@@ -269,12 +268,12 @@ def _words(entry: Mapping[str, object], name: str) -> tuple[str, ...]:
 
 
 def _plain(session_id: str) -> str:
-    """A session's id as the name of a folder, whatever it is made of."""
+    """Return a session's id as a safe folder name."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", session_id)[:120] or "_"
 
 
 def _free(folder: Path, now: datetime) -> Path:
-    """A name that nobody has: two in the same moment do not overwrite each other."""
+    """Return an unused name, also for two snapshots in the same moment."""
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
     number = 1
     while (path := folder / f"{name}{f'-{number}' if number > 1 else ''}{_SUFFIX}").exists():

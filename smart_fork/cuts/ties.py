@@ -1,8 +1,8 @@
-"""What ties records together: ids, signatures, encrypted reasoning. Changing one breaks the replay."""
+"""Fields that link records or are signed: ids, signatures, encrypted reasoning. Changing one breaks the replay."""
 
 from __future__ import annotations
 
-#: Fields that are never looked into: changing one breaks the replay, or what it points to.
+#: Fields that are never searched or changed.
 TIES = frozenset({
     "uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "session_id", "id", "type", "role", "model",
     "timestamp", "signature", "encrypted_content", "tool_use_id", "call_id", "toolUseID", "parentToolUseID", "data",
@@ -13,5 +13,5 @@ TIES = frozenset({
 
 
 def is_tie(name: str, value: object) -> bool:
-    """Whether a field is never looked into. What is called ``data`` is an image's, or an object with texts."""
+    """Return whether a field is never searched or changed. A field ``data`` is an image, or an object with texts."""
     return (name in TIES and not (name == "data" and isinstance(value, dict))) or name.lower().endswith("signature")

@@ -1,4 +1,4 @@
-"""The session that a transcript holds with one record a line, of agents that name a file after its session."""
+"""Loads the session of a transcript with one record a line, for agents that name the file after the session."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ID = re.compile(r"[A-Za-z0-9-]{8,}")
 
 
 class SeenLine(NamedTuple):
-    """What a line is, the session that it names, and what is `said` in it, or in another one that it `repeats`.
+    """A line's turn, its session's id, its text in `said`, and the text of another line that it `repeats`.
 
-    `said` is `None` where nothing can repeat it.
+    `said` is `None` if no line can repeat it.
     """
 
     turn: TranscriptTurn
@@ -27,11 +27,11 @@ class SeenLine(NamedTuple):
 
 
 def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
-    """The session in `path`; every line is kept, none is sorted.
+    """Load the session in `path`, with every line in the order of the file.
 
     Raises:
-        NotFound: it is not there.
-        OSError: it cannot be read.
+        NotFound: The file does not exist.
+        OSError: The file cannot be read.
     """
     turns: list[TranscriptTurn] = []
     heads: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""A session as it is shared: canonical records, their digests, segments of them, and what travels between machines."""
+"""Shared sessions: canonical records, their digests, segments, and the messages between client and server."""

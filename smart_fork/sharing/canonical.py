@@ -1,7 +1,7 @@
-"""Canonical JSON: one record is always the same bytes, whoever wrote it and however it was spelled.
+"""Canonical JSON: a record always has the same bytes, whatever program wrote it.
 
-UTF-8, names sorted, no white space. What would come back as something else is refused, not mended: a number that is no
-double, half a surrogate, a name that is there twice.
+UTF-8, sorted names, no white space. A value that JSON cannot represent exactly is refused, not mended: a number that is
+not a double, half a surrogate, a name that occurs twice.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Record = dict[str, Any]
 
 
 def encode(record: Record, limits: Limits = LIMITS) -> bytes:
-    """The bytes of a record.
+    """Return the canonical bytes of a record.
 
     Raises:
-        Unshareable: reading them would give another record.
-        TooLarge: it is too long or too deep.
+        Unshareable: Decoding the bytes would give another record.
+        TooLarge: The record is too long or too deep.
     """
     try:
         data = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
@@ -35,11 +35,11 @@ def encode(record: Record, limits: Limits = LIMITS) -> bytes:
 
 
 def decode(data: bytes, limits: Limits = LIMITS) -> Record:
-    """The record that has these bytes, and no other ones.
+    """Return the record with exactly these canonical bytes.
 
     Raises:
-        Unshareable: they are no record, or not its canonical bytes.
-        TooLarge: it is too long or too deep.
+        Unshareable: The bytes are not a record, or not canonical.
+        TooLarge: The record is too long or too deep.
     """
     _check_length(data, limits)
     try:

@@ -1,4 +1,4 @@
-"""The digest of the first n records of a session: it says what they all are, and is gone on with from where it stood.
+"""The digest of a session's first n records: a hash chain that can be continued from any state.
 
 d0 = SHA256("smart-fork/records/1");  dn = SHA256(d(n-1) || SHA256(record n));  written "sf1:<hex>"
 """
@@ -17,7 +17,7 @@ START = sha256(b"smart-fork/records/1").digest()
 
 
 def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """The state after each of these canonical records, from `start` on."""
+    """Yield the state after each of these canonical records, from `start` on."""
     state = start
     for record in records:
         state = sha256(state + sha256(record).digest()).digest()
@@ -25,7 +25,7 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """The state after all of these canonical records, from `start` on."""
+    """Return the state after all of these canonical records, from `start` on."""
     state = start
     for state in states(records, start):  # noqa: B007 - the last is what is asked for
         pass
@@ -33,20 +33,20 @@ def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
 
 
 def written(state: bytes) -> str:
-    """A state as it is written."""
+    """Return a state in its written form."""
     return f"sf1:{state.hex()}"
 
 
 def digest_of(records: Iterable[bytes]) -> str:
-    """The digest of a session that has these canonical records."""
+    """Return the digest of a session with these canonical records."""
     return written(state_after(records))
 
 
 def state_of(digest: str) -> bytes:
-    """The reverse of `written`.
+    """Return the state of a written digest.
 
     Raises:
-        Unshareable: it is no digest.
+        Unshareable: This is not a digest.
     """
     if found := _WRITTEN.fullmatch(digest):
         return bytes.fromhex(found[1])

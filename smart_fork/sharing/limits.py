@@ -1,4 +1,4 @@
-"""How much of everything is taken. Counted are decoded bytes, so that a small archive cannot become a large one."""
+"""Limits of sizes. They apply to decoded bytes, so that a small archive cannot expand into a large one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 MIB = 1 << 20
 GIB = 1 << 30
 
-#: A segment ends with the record with which it has so many bytes, or so many records. These two decide how all
-#: sessions are cut and are no setting: another number would store everything once more.
+#: A segment ends with the record that reaches this many bytes, or this many records. Both numbers decide the segments
+#: of all sessions, so they are not settings: other numbers would store everything once more.
 SEGMENT_BYTES = 256 << 10
 SEGMENT_RECORDS = 512
-#: Characters of a title, a name or a tag; of a summary; and how many tags.
+#: The most characters of a title, name or tag, and of a summary; the most tags.
 TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server takes; a client keeps to what the server says of them.
+    """The limits of a server, which its clients respect.
 
-    `ratio` is how much larger than its compressed bytes a segment of more than 1 MiB may be.
+    A segment of more than 1 MiB may be at most `ratio` times as large as its compressed bytes.
     """
 
     record_bytes: int = 8 * MIB
@@ -35,12 +35,12 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """The most that a segment can have: all but full, and then the longest record."""
+        """The largest size of a segment: nearly full, then the longest record."""
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """The most that its compressed bytes can be: what cannot be compressed grows a little."""
+        """The largest size of a segment's compressed bytes. Incompressible data grows a little."""
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
 

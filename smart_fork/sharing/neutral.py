@@ -1,6 +1,6 @@
-"""A session as any agent can be told of it: who said what, and a line for each action with how it went.
+"""A session in a form that any agent can receive: messages, and a line for each action with its outcome.
 
-It stands in no agent's own form, so much is lost of it; what, is counted.
+This form loses much of a session. The losses are counted.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from indexer.transcripts.symbols import Symbols, forget_shown
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.codec import Record, Told
 
-#: Of what a call gave back, so much is told.
+#: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000
-#: Of what an edit has changed, and of what was given to a call that says nothing of it on its line.
+#: The most characters of an edit's changed lines, and of a call's input that its line does not show.
 EDIT_CHARACTERS, GIVEN_CHARACTERS = 600, 400
-#: Of the names in what is not told of a call, so much is.
+#: The most characters of names from the omitted parts of a call.
 NAMES_CHARACTERS = 2_000
 _CUT = "…"
-#: What a call was given that is shorter than this is not worth a line.
+#: A shorter input of a call gets no line of its own.
 _WORTH_A_LINE = 60
-#: An edit of more files is told in one line.
+#: An edit of more files than this gets one line.
 MOST_LINES = 50
-#: How the agents' tools that edit call what they take away, and what they put there.
+#: The fields for old and new text in the agents' edit tools.
 _TAKEN = ("old_string", "old_str", "oldString")
 _PUT = ("new_string", "new_str", "newString", "content", "file_text")
 Given = Mapping[str, Any] | str
-#: What can be lost, as a person is told of it.
+#: The names of losses as people see them.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What somebody said, and what the agent did then. `turn` is its number, as ``show`` says it."""
+    """A message, and the agent's actions after it. `turn` is its number in ``show``."""
 
     role: Literal["user", "assistant"]
     turn: int
@@ -51,20 +51,20 @@ class Message:
     actions: tuple[Action, ...] = ()
 
     def rendered(self) -> str:
-        """What was said, and then a line for each thing that was done, with how it went below."""
+        """Return the text, then a line for each action with its outcome below."""
         return rendered(self.text, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A session in the words of nobody's form, and how much of what is missing. Secrets are as they were."""
+    """A session in neutral form, and the number of losses of each kind. Secrets are not masked."""
 
     messages: tuple[Message, ...]
     lost: Mapping[str, int]
 
 
 class Made(NamedTuple):
-    """What calls were given, and what edits have changed as unified diffs, by the ids of the calls."""
+    """The inputs of calls, and the unified diffs of edits, by call id."""
 
     given: Mapping[str, Given]
     patches: Mapping[str, str]
@@ -74,13 +74,13 @@ NOTHING_MADE = Made({}, {})
 
 
 def read(session: Session, end: int | None = None, kept: Collection[int] | None = None) -> Neutral:
-    """A session up to turn `end`, or of that those turns that are `kept`.
+    """Return a session up to turn `end`, or only its `kept` turns.
 
-    What is lost is counted of all up to there.
+    Losses are counted in all turns up to `end`.
 
     Raises:
-        NotFound: a session that this one was forked from is gone.
-        ForkRefused: the log was rewritten meanwhile.
+        NotFound: A session that this one was forked from is gone.
+        ForkRefused: The log was rewritten meanwhile.
     """
     beside = list(_beside(session, end))
     work = AGENTS[session.agent].codec
@@ -93,7 +93,7 @@ def read(session: Session, end: int | None = None, kept: Collection[int] | None 
 
 
 def _beside(session: Session, end: int | None) -> Iterator[tuple[Told, Record]]:
-    """The records of a session, each with what of it is neither text nor call."""
+    """Yield the records of a session, each with its parts that are neither text nor calls."""
     agent = AGENTS[session.agent]
     if agent.forms:
         yield from ((agent.forms.told(record), record) for record in agent.forms.records_of(session, end))
@@ -113,7 +113,7 @@ def _record(raw: bytes) -> Record:
 
 
 def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHING_MADE) -> Neutral:
-    """These turns, and what their records said beside them."""
+    """Return these turns in neutral form, with the other parts of their records."""
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for record in told:
         outputs |= {call: strip_reminders(output) for call, output in record.outputs}
@@ -136,9 +136,9 @@ def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHI
 
 
 class _Outcomes:
-    """How the calls went; `cut` counts those of which not all is told.
+    """The outcomes of calls. `cut` counts the calls whose output was shortened.
 
-    Names of code that stand only in what is not told are named, each once: a session is found by what it has seen.
+    Names of code that occur only in omitted parts are listed once, so that a search still finds the session by them.
     """
 
     def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: Made) -> None:
@@ -148,7 +148,7 @@ class _Outcomes:
         self.cut = 0
 
     def actions(self, call: ToolCall) -> Iterator[Action]:
-        """What is told of a call: a line, or one for each file, where it edits several."""
+        """Yield the line of a call, or one line for each file of an edit."""
         result = self._results.get(call.id)
         if call.ours:
             yield Action(ASKED_US, failed=result is not None and result.is_error, answered=result is not None)
@@ -164,7 +164,7 @@ class _Outcomes:
         yield Action(last, outcome, result.is_error, proof=result.proof, names=names)
 
     def _only_seen(self, call: ToolCall, told: Iterable[str]) -> tuple[str, ...]:
-        """The names in what a call was given and gave back that are neither `told` of it nor were before."""
+        """Return the names in a call's input and output that are neither in its lines (`told`) nor in earlier ones."""
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
@@ -195,7 +195,7 @@ class _Outcomes:
 
 
 def changed(given: Given, patch: str) -> list[str]:
-    """The lines that an edit has taken away and put there, by its diff, else by what it was given."""
+    """Return the removed and added lines of an edit, from its diff or else from its input."""
     if patch:
         return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
     if isinstance(given, str):
@@ -215,13 +215,13 @@ def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_short(given: Given) -> str:
-    """What a call was given that nothing else says: a plan, a question, a list of what is to be done."""
+    """Return a short form of an input that nothing else shows, such as a plan, a question or a to-do list."""
     text = given if isinstance(given, str) else orjson.dumps(given, default=str).decode()
     return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
 
 
 def _without_header(output: str) -> str:
-    """What came back without what a shell says above it, but for an exit status that is no success."""
+    """Return an output without the header of a shell, but with an exit status other than 0."""
     status, body = status_and_body(output)
     if status is None:
         return output

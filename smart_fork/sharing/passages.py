@@ -1,6 +1,6 @@
-"""What of shared records is searched: the same passages on both sides, made by the readers of the agents' own logs.
+"""The searchable passages of shared records. Client and server make the same ones with the agents' own readers.
 
-The client makes their vectors, the server makes the passages again and takes a vector only by what its text hashes to.
+The client embeds them. The server makes them again, and accepts a vector only by the hash of its text.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.errors import Unshareable
 
-#: Where the project's root and the home stood, in what is searched and quoted.
+#: Placeholders for the project's root and the home in searched and quoted text.
 _NOWHERE = HomePlace(".", "~")
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session as it is searched. `family` is what its reader calls its beginning, on every machine the same; `own`
-    are the words of what it does not share with what it was made of, and `shared` the hashes of passages that it does.
+    """A session in searchable form. `family` is the id of its beginning, the same on every machine. `own` are the words
+    that it does not share with its parent, and `shared` the hashes of the passages that it does.
     """
 
     document: Document
@@ -39,16 +39,14 @@ class Searched:
 def searched(
     records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
 ) -> Searched | None:
-    """The searched form of a session; `None` where its reader sees none in these records.
+    """Return the searchable form of a session; `None` if its reader finds no conversation in these records.
 
-    Its first `inherited` records are those of what it was made of, and found there.
-
-    Its turns are numbered as those of a copy that somebody else makes, in which nobody's thoughts are.
-
-    It stands in no directory: what the records say of one is of another machine, and is not looked at on this one.
+    The parent has the first `inherited` records, and they are found there. Turns are numbered as in a copy without
+    thoughts, as another person would pull it. The session has no directory: paths in its records belong to another
+    machine, and are not looked up on this one.
 
     Raises:
-        Unshareable: nothing here reads sessions of that agent.
+        Unshareable: This version does not read sessions of that agent.
     """
     forms = AGENTS[agent].forms if agent in AGENTS else None
     if forms is None or agent not in READERS.names:
@@ -86,17 +84,17 @@ def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -
 
 
 def hash_of(text: str) -> bytes:
-    """By what a vector names the passage that it is of."""
+    """Return the hash by which a vector names its passage."""
     return sha256(text.encode("utf-8", "replace")).digest()
 
 
 def space_of(model: str, dimensions: int) -> str:
-    """The name of the space in which the vectors of a model can be compared."""
+    """Return the name of a model's vector space. Only vectors of one space can be compared."""
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 
 
 def halves(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
-    """float32 vectors as they travel: in 16-bit floats."""
+    """Convert float32 vectors to 16-bit floats, as they are sent."""
     from indexer.arrays import np
 
     return tuple(np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in vectors)

@@ -1,4 +1,4 @@
-"""The project that a checkout belongs to, from the address of its remote: the same for everybody who has cloned it.
+"""A checkout's project key, made from the address of its remote. All clones have the same key.
 
 git@GitHub.com:acme/shop.git, https://token@github.com/acme/shop, ssh://git@github.com:22/acme/shop/
 -> github.com/acme/shop
@@ -12,34 +12,34 @@ from urllib.parse import unquote
 
 from smart_fork.errors import Usage
 
-#: The longest address looked at, and the longest key.
+#: The longest address, and the longest key.
 _ADDRESS, _KEY = 2_000, 200
 _SCHEMES = frozenset({"https", "http", "ssh", "git", "git+ssh", "ssh+git", "git+https", "git+http"})
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/+(.*)", re.DOTALL)
-#: As scp has it: no scheme, and a colon before the first slash. One letter is a drive of Windows.
+#: scp's form: no scheme, and a colon before the first slash. A single letter is a Windows drive.
 _SCP = re.compile(r"((?:[^@/:]*@)?(?:\[[^\]/]*\]|[^:/@\[\]]{2,})):(?!:|//)(.*)", re.DOTALL)
 _PORT = re.compile(r":[0-9]{0,5}$")
 _HOST = re.compile(r"(?!-)[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
 _GIT = re.compile(r"(\.git)+$")
-#: Letters of any script; nothing that a shell, a path, an address or a terminal takes for something else.
+#: Letters of any script, without characters that are special in a shell, path, address or terminal.
 _PART = re.compile(r"[\w.~+@][\w.~+@ -]*")
 
 
 def project_key(remote: str) -> str:
-    """The key of the project whose remote has this address.
+    """Return the project key of a remote's address.
 
     Raises:
-        Usage: it is a folder of this machine, or nothing that git could clone.
+        Usage: The remote is a folder of this machine, or git could not clone it.
     """
     host, path = _split(remote.strip())
     return _key(host, path, remote)
 
 
 def check_key(key: str) -> str:
-    """A key as somebody typed it, who has no remote.
+    """Return a typed key if it is valid, for projects without a remote.
 
     Raises:
-        Usage: no remote could have it.
+        Usage: No remote could have this key.
     """
     host, _, path = key.partition("/")
     if _key(host, path, key) != key:
@@ -82,7 +82,7 @@ def _is_name(part: str) -> bool:
 
 
 def _ascii(host: str) -> str:
-    """A host as the network names it."""
+    """Return a host name as the network spells it."""
     if host.isascii():
         return host
     try:

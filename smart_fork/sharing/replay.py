@@ -1,7 +1,7 @@
-"""Records written as a log of their agent's, in a folder that is gone afterwards, and read again.
+"""Checks shared records: writes them as a temporary log of their agent, and reads them back.
 
-What its own reader gives back must be the same records in the same order: then every id, every pair of a call and its
-result, and every link from one record to the next is as it was.
+The agent's reader must return the same records in the same order. Then every id, every pair of call and result, and
+every link between records is intact.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 
 
 def check(agent: str, records: Sequence[bytes]) -> Session:
-    """The session that these canonical records are, as their agent's reader reads them.
+    """Return the session of these canonical records, as their agent's reader reads it.
 
     Raises:
-        Unshareable: A record has what is not shared, or what is read is not what was written; it says which record.
-        Usage: Sessions of that agent are not shared.
+        Unshareable: A record has fields that are not shared, or reads back differently; the message names it.
+        Usage: Sessions of that agent cannot be shared.
     """
     with replayed(agent, records) as session:
         return session
@@ -41,7 +41,7 @@ def check(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """See `check`; the log that the session was read from is there meanwhile. `decoded` are the same records."""
+    """Yield the session of `check` while its temporary log exists. `decoded` are the same records, decoded."""
     forms = forms_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
@@ -56,7 +56,7 @@ def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | N
 
 @contextmanager
 def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator[Path]:
-    """A log of these records, in a folder that is gone afterwards."""
+    """Yield a temporary log with these records."""
     new = NewSession(str(uuid.uuid4()), None, datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
         log = Path(folder) / copier(agent).place(Path(folder) / "log", new).name

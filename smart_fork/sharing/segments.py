@@ -1,8 +1,8 @@
-"""Records packed into segments, which are what is stored and sent.
+"""Records packed into segments, the units that are stored and sent.
 
-Where one ends depends on nothing but the records from the session's start: all sessions of a family have the same
-segments up to where they part. A segment is known by the SHA-256 of its records, a line each, before compression:
-another version of the compressor gives other bytes, and the same segment.
+The end of a segment depends only on the records from the session's start, so all sessions of a family share their
+segments up to where they part. A segment's digest is the SHA-256 of its records before compression, one a line. Another
+version of the compressor writes other bytes, but the same segment.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from smart_fork.sharing.digest import START, state_after
 from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS, Limits
 
 _LEVEL = 6
-#: Less than this needs no ratio: a screen full of spaces is honest.
+#: Smaller segments need no ratio check: a screen of spaces compresses well.
 _FREE_BYTES = MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a segment stands in a session: the number of its first record, how many it has, the chain's state before.
+    """A segment's position in a session: first record, number of records, and the chain's state before it.
 
-    `digest` is the hexadecimal SHA-256 by which it is known, `raw_bytes` are those of its records.
+    `digest` is the hexadecimal SHA-256 of its records, and `raw_bytes` their size.
     """
 
     digest: str
@@ -36,12 +36,12 @@ class Place:
 
     @property
     def end(self) -> int:
-        """The number of the record after its last."""
+        """The number of the record after the segment."""
         return self.first_record + self.records
 
     @property
     def full(self) -> bool:
-        """Whether what comes next begins another one."""
+        """Whether the next record begins a new segment."""
         return self.raw_bytes >= SEGMENT_BYTES or self.records >= SEGMENT_RECORDS
 
 
@@ -56,12 +56,12 @@ class Segment:
 def pack(
     records: Iterable[bytes], first_record: int = 0, chain_start: bytes = START, limits: Limits = LIMITS
 ) -> Iterator[Segment]:
-    """Canonical records as segments, from a place on where one begins.
+    """Yield canonical records as segments, from the beginning of a segment on.
 
-    To go on with a session whose last segment is not full, give its records again, and where it begins.
+    To continue a session whose last segment is not full, pass its records again, with its position.
 
     Raises:
-        TooLarge: they can be compressed so well that they would not be taken.
+        TooLarge: The records compress so well that a server would refuse them.
     """
     waiting: list[bytes] = []
     size = 0
@@ -78,11 +78,11 @@ def pack(
 
 
 def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
-    """The canonical records of a segment; nothing of it is believed.
+    """Return the canonical records of an untrusted segment.
 
     Raises:
-        TooLarge: it is larger than a segment can be.
-        Unshareable: it is damaged, another one than `digest` says, or its records are not canonical.
+        TooLarge: The data is larger than a segment can be.
+        Unshareable: The data is damaged, does not match `digest`, or its records are not canonical.
     """
     raw = _decompressed(body, limits)
     if sha256(raw).hexdigest() != digest:
@@ -102,10 +102,10 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
 def cut(
     places: Sequence[Place], count: int, body_of: Callable[[Place], bytes], limits: Limits = LIMITS
 ) -> tuple[list[Place], Segment | None]:
-    """The first `count` records of a session: the segments that stay as they are, and one that is packed again.
+    """Cut a session after `count` records: return the unchanged segments, and the split one packed again.
 
     Raises:
-        Unshareable: there are fewer, or a segment is damaged.
+        Unshareable: The session has fewer records, or a segment is damaged.
     """
     if not 0 <= count <= (places[-1].end if places else 0):
         raise Unshareable(f"A session does not have {count} records.")
@@ -118,16 +118,16 @@ def cut(
 
 
 def first_records(body: bytes, digest: str, count: int) -> bytes:
-    """The compressed bytes of a segment that has the first `count` records of this one.
+    """Return the compressed bytes of a segment with the first `count` records of this one.
 
     Raises:
-        Unshareable: it is damaged.
+        Unshareable: The segment is damaged.
     """
     return _packed(unpack(body, digest)[:count], 0, START, LIMITS).body
 
 
 def _is_one(records: Sequence[bytes]) -> bool:
-    """Whether these can stand in one segment: it would not have ended before the last of them."""
+    """Return whether these records are at most one segment."""
     return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES
 
 
@@ -141,7 +141,7 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes, lim
 
 
 def _decompressed(body: bytes, limits: Limits) -> bytes:
-    """One frame, whose own word on its size is checked before anything is made of it, and kept to by the library."""
+    """Decompress one frame. Its announced size is checked before memory is allocated, and the library enforces it."""
     import zstandard
 
     try:

@@ -1,6 +1,6 @@
-"""What travels between a client and a server, in version 1 of the protocol. Names that are not known are refused.
+"""The messages between client and server, in version 1 of the protocol. Unknown names are refused.
 
-Importing it takes a tenth of a second, for pydantic: only what talks to a server, or is one, does.
+The import takes 0.1 s because of pydantic, so only clients of a server, and servers, import it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from smart_fork.sharing.remote import check_key
 from smart_fork.text.snippets import printable
 
 PROTOCOL = 1
-#: The header in which both sides say it.
+#: The header in which both sides name their version.
 PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
 _QUESTION = 10_000
-#: Of what somebody gave and was wrong, how much an error repeats.
+#: The most characters of a wrong value that an error repeats.
 _SHOWN = 200
 
 
@@ -66,9 +66,9 @@ def _encoded(value: bytes) -> str:
     return binascii.b2a_base64(value, newline=False).decode()
 
 
-#: Bytes, which travel as text.
+#: Bytes, encoded as text in JSON.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
-#: Anything that a person reads: what would act on a terminal is taken out.
+#: Text for people, without terminal control characters.
 Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_shown)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_named)]
 Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
@@ -76,7 +76,7 @@ Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-#: `sharing.digest.written`, and `sharing.segments.Place.digest`.
+#: See `sharing.digest.written` and `sharing.segments.Place.digest`.
 Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
 SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 ProjectKey = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_key)]
@@ -89,7 +89,7 @@ Role = Literal["reader", "writer", "maintainer"]
 
 
 class Message(BaseModel):
-    """What all have in common."""
+    """The base class of all messages."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -98,10 +98,10 @@ M = TypeVar("M", bound=Message)
 
 
 def made(model: type[M], **values: Any) -> M:
-    """A message of what a person has given.
+    """Make a message of a person's input.
 
     Raises:
-        Usage: it cannot be sent.
+        Usage: A value is not valid.
     """
     try:
         return model(**values)
@@ -110,7 +110,7 @@ def made(model: type[M], **values: Any) -> M:
 
 
 def refused(error: ValidationError) -> Usage:
-    """In a sentence of ours what is wrong with a message."""
+    """Return an error in plain words for an invalid message."""
     first = error.errors(include_url=False, include_input=False)[0]
     where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
     if kind == "extra_forbidden":
@@ -130,7 +130,7 @@ def refused(error: ValidationError) -> Usage:
 
 
 class LimitsSaid(Message):
-    """What the server takes: see `sharing.limits.Limits`."""
+    """The server's limits: see `sharing.limits.Limits`."""
 
     record_bytes: Count
     depth: Count
@@ -140,7 +140,7 @@ class LimitsSaid(Message):
 
 
 class Hello(Message):
-    """``GET hello``: what the server is. `spaces` are the fingerprints of the vectors that it searches."""
+    """``GET hello``: the server's version. `spaces` are the fingerprints of the vectors that it can search."""
 
     protocol: Count
     version: Text
@@ -152,10 +152,10 @@ Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")
 
 
 class Login(Message):
-    """``POST login``: an invitation, good once, and what the machine is called.
+    """``POST login``: a single-use invitation, and the machine's name.
 
-    The `token` that it is to have is made there and kept before it is asked for: with the same one the same invitation
-    is good again, for an answer may be lost. Without one the server makes it.
+    The client makes and stores the `token` before it asks: an answer can be lost, and the same token makes the same
+    invitation valid again. Without a token, the server makes one.
     """
 
     invite: Annotated[str, StringConstraints(pattern=r"^sfi_[A-Za-z0-9_-]{20,100}$")]
@@ -164,7 +164,7 @@ class Login(Message):
 
 
 class Administer(Message):
-    """``POST admin``: what an admin wants of the people, their tokens, and of work in the background."""
+    """``POST admin``: an administrator's request about people, tokens, or background jobs."""
 
     verb: Literal["add", "invite", "users", "disable", "enable", "member", "tokens", "revoke", "jobs", "retry"]
     name: Annotated[str, StringConstraints(max_length=100)] = ""
@@ -176,13 +176,13 @@ class Administer(Message):
 
 
 class Administered(Message):
-    """What that has led to: what is told of each verb is its own."""
+    """The result of such a request. Each verb has its own fields."""
 
     told: dict[str, Any]
 
 
 class LoggedIn(Message):
-    """The token of this machine; the server keeps its hash alone."""
+    """The token of a machine. The server stores only its hash."""
 
     user: User
     token: Token
@@ -191,7 +191,7 @@ class LoggedIn(Message):
 
 
 class Failure(Message):
-    """The answer to anything that was not done. `count` and `digest` are the remote's, where it has advanced (409)."""
+    """An error. If the remote has advanced (409), `count` and `digest` are the remote's."""
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     message: Text
@@ -203,7 +203,7 @@ class Failure(Message):
 
 
 class Meta(Message):
-    """What a session's own agent says of it."""
+    """Facts about a session from its log."""
 
     branch: Text = ""
     model: Text = ""
@@ -214,7 +214,7 @@ class Meta(Message):
 
 
 class SessionInfo(Message):
-    """A session, as far as it is shown without its records."""
+    """A session without its records."""
 
     id: SessionId
     project: ProjectKey
@@ -236,7 +236,7 @@ class SessionInfo(Message):
 
 
 class SegmentPlace(Message):
-    """Where a segment stands in a session, and what the chain was before it."""
+    """A segment's position in a session, and the chain's state before it."""
 
     position: Position
     digest: SegmentDigest
@@ -247,14 +247,14 @@ class SegmentPlace(Message):
 
 
 class SessionRead(Message):
-    """``GET sessions/{id}``: a session and where its segments are."""
+    """``GET sessions/{id}``: a session and the positions of its segments."""
 
     session: SessionInfo
     segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
 
 
 class SessionChange(Message):
-    """``PATCH sessions/{id}``: what is not named stays."""
+    """``PATCH sessions/{id}``: fields without a value do not change."""
 
     visibility: Visibility | None = None
     title: Text | None = None
@@ -270,26 +270,26 @@ class SessionPage(Message):
 
 
 class Have(Message):
-    """``POST projects/{p}/have``: which of these segments need not be sent."""
+    """``POST projects/{p}/have``: asks which of these segments need not be sent."""
 
     segments: Annotated[tuple[SegmentDigest, ...], Field(max_length=10_000)]
 
 
 class HaveAnswer(Message):
-    """Those that the asker may read anyway."""
+    """The present segments that the client may read."""
 
     present: tuple[SegmentDigest, ...]
 
 
 class SegmentBody(Message):
-    """A segment that rides in the commit."""
+    """A segment inside a push."""
 
     digest: SegmentDigest
     body: Base64
 
 
 class Vector(Message):
-    """The vector of a chunk that the server makes itself: of its hash, as 16-bit floats."""
+    """A chunk's vector in 16-bit floats. The server makes the chunk itself, and matches it by hash."""
 
     chunk: SegmentDigest
     e: Base64
@@ -303,11 +303,11 @@ class Vectors(Message):
 
 
 class Push(Message):
-    """``POST projects/{p}/push``: a session as it shall be, if it is as it was seen.
+    """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
-    `segments` are those from the first on that is new or replaces the open last one. `agent` and what describes the
-    session count where it is new; later they are changed by name. `vectors` are of passages as the server will make
-    them, as far as the pusher has them; the others are made there.
+    `segments` begin with the first that is new or replaces the open last one. `agent` and the description count only
+    for a new session; later requests change them by name. `vectors` are those that the client has, of passages as the
+    server will make them. The server makes the others.
     """
 
     id: SessionId
@@ -327,7 +327,7 @@ class Push(Message):
 
     @model_validator(mode="after")
     def _grows(self) -> Self:
-        """Nothing is taken away by a push, and segments follow each other without a gap."""
+        """Check that a push removes nothing, and that segments follow each other without a gap."""
         if self.count < self.base_count:
             raise ValueError("a push cannot remove records")
         for before, after in pairwise(self.segments):
@@ -339,7 +339,7 @@ class Push(Message):
 
 
 class Pushed(Message):
-    """A push that was done. `created` is false where the session was there, `up_to_date` where it said all that."""
+    """A completed push. `created` is false for an existing session, `up_to_date` true if nothing was new."""
 
     session: SessionInfo
     created: bool
@@ -348,9 +348,9 @@ class Pushed(Message):
 
 
 class Branch(Message):
-    """``POST projects/{p}/branches``: a new session of one's own with the first `count` records of another.
+    """``POST projects/{p}/branches``: a new session of the caller with the first `count` records of another.
 
-    `verb` decides whose it may be: one's own for ``branch``, somebody else's public one for ``fork``.
+    ``branch`` takes one of the caller's own sessions, ``fork`` another person's public one.
     """
 
     verb: Literal["branch", "fork"]
@@ -365,16 +365,16 @@ class Branch(Message):
 
 
 class Edit(Message):
-    """A record that is replaced, or with nothing in its place taken out; both by SHA-256 of its canonical bytes."""
+    """A record to replace, or to remove if `new` is missing. Both are SHA-256 hashes of canonical bytes."""
 
     old: SegmentDigest
     new: SegmentDigest | None = None
 
 
 class Rewrite(Message):
-    """``POST sessions/{id}/rewrites``: what is withdrawn, and the records that take its place.
+    """``POST sessions/{id}/rewrites``: the withdrawn records, and their replacements.
 
-    What describes the session is replaced as well where it is given, also in what was made of it and says the same.
+    A given title, summary or tags also replace equal ones in sessions made from this one.
     """
 
     kind: Literal["cut", "mask"]
@@ -387,14 +387,14 @@ class Rewrite(Message):
 
 
 class Rewritten(Message):
-    """The session as it is after a rewrite, and how many others were changed with it."""
+    """The session after a rewrite, and the number of other sessions that changed with it."""
 
     session: SessionInfo
     descendants: Count
 
 
 class Change(Message):
-    """Something that was withdrawn of a session; ``delete`` says that all that was its own was."""
+    """A withdrawal from a session; with ``delete``, of all its own records."""
 
     session_id: SessionId
     project: ProjectKey
@@ -404,17 +404,17 @@ class Change(Message):
 
 
 class Changes(Message):
-    """``GET changes?since=``: what was withdrawn since, of what one has pulled or forked."""
+    """``GET changes?since=``: withdrawals since then from sessions that the caller has pulled or forked."""
 
     changes: tuple[Change, ...]
     next_page: Bookmark
 
 
 class Search(Message):
-    """``POST projects/{p}/search``: a question in its phrasings, and the vectors of those that are compared by meaning.
+    """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
 
-    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`; vectors of another space than
-    the server's are not looked at, and without any it makes them itself. `without` are sessions that are not told.
+    Vectors are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. The server ignores vectors
+    of another space, and makes its own if there are none. Sessions in `without` are not returned.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
@@ -430,7 +430,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Speaking(Message):
-    """What speaks for a session in one phrasing: see `smart_fork.retrieval.ranking.Parts`."""
+    """The evidence for a session in one phrasing: see `smart_fork.retrieval.ranking.Parts`."""
 
     session_words: Share
     passage_words: Share
@@ -441,7 +441,7 @@ class Speaking(Message):
 
 
 class Passage(Message):
-    """The passage that answers best: its text, where it stands, and what a fork at the end of its exchange loads."""
+    """The best passage: its text, its position, and the tokens that a fork after its exchange loads."""
 
     text: Annotated[str, StringConstraints(max_length=_QUESTION)]
     turn: Count
@@ -454,9 +454,9 @@ class Passage(Message):
 
 
 class Hit(Message):
-    """A session that was found and what speaks for it, by meaning as well where it is `similar`.
+    """A found session with its evidence, also by meaning if `similar` is set.
 
-    `family` is what its reader calls its beginning: that of a copy here is the same.
+    `family` is the id of its beginning, the same as that of a copy here.
     """
 
     session: SessionInfo
@@ -472,8 +472,8 @@ class Hit(Message):
 
 
 class Found(Message):
-    """What a search gave, the best of each family. `embedded` is whether by meaning as well; `by_words_only` counts
-    sessions that have no vectors to be compared with.
+    """The best result of each family. `embedded` tells if the search was also by meaning; `by_words_only` counts the
+    sessions without comparable vectors.
     """
 
     hits: Annotated[tuple[Hit, ...], Field(max_length=PAGE)]
@@ -483,7 +483,7 @@ class Found(Message):
 
 
 class AuditLine(Message):
-    """Who did what, and when."""
+    """An entry of the audit log: person, action and time."""
 
     at: AwareDatetime
     actor: User
