@@ -1,4 +1,4 @@
-"""Whether each agent's program can fork, asked once for each version of the program and kept in the index."""
+"""Whether each agent's program can fork. The answer is kept in the index for each version of the program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smart_fork.system.processes import Processes, SystemProcesses
 def problems_of(
     agents: Iterable[AgentName], store: Store, environment: Mapping[str, str], processes: Processes | None = None
 ) -> dict[AgentName, str]:
-    """What keeps each of `agents` from forking; an empty text where nothing does."""
+    """Return the reason why each of `agents` cannot fork; empty if it can."""
     return {agent: _problem(agent, store, environment, processes or SystemProcesses()) for agent in agents}
 
 

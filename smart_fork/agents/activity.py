@@ -1,7 +1,7 @@
-"""What the end of a log says of what its agent does: working, or done with what it was asked.
+"""A worker's state, read from the end of its log: working, or idle.
 
-Only what was written since a moment counts, a worker's start: what an agent copies from the parent keeps its time, and
-must not make the worker look finished. Only the end of a log is read, however long it is.
+Only records since the worker's start count. Records copied from the parent keep their times, and must not make the
+worker look finished. Only the end of a log is read, however long the log is.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of
 from smart_fork.registry.workers import Status
 
-#: Versions of agents that do not say why the model stopped: what it said last is its last word when nothing has
-#: followed for so long.
+#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
+#: another record.
 SETTLED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """`status` is empty where the log does not say; `problem` is why the agent could not go on.
+    """A worker's state. `status` is empty if the log does not tell; `problem` is the reason why the agent stopped.
 
-    `settling` says that it is only idle if nothing follows soon. `at` is the time of the last record, `tokens` how many
-    the agent had in its context last.
+    With `settling` it is idle only if no record follows soon. `at` is the time of the last record, `tokens` the size of
+    the context then.
     """
 
     status: Status = ""
@@ -36,10 +36,10 @@ class Activity:
 
 
 def activity(agent: AgentName, path: Path, since: str) -> Activity:
-    """What the log at `path` says of the time since `since`.
+    """Return the state at the end of the log at `path`, from records since `since`.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The log cannot be read.
     """
     found, this_turn = Activity(), True
     tail = tail_of(agent)

@@ -1,4 +1,6 @@
-"""What an agent is to us: its names, its folder, its program, and one facet for each thing that we do with agents."""
+"""The description of an agent: its names, folder and program, and one facet for each thing that smart-fork does with
+it.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class Home(NamedTuple):
-    """An agent's own folder: the `variable` that may name it, and the one below a person's home otherwise.
+    """An agent's own folder: the `variable` that names it, and the default below a person's home.
 
-    `beside` are variables that say where else what it writes is.
+    `beside` are variables that name other places of its files.
     """
 
     variable: str
@@ -43,18 +45,18 @@ class Home(NamedTuple):
     beside: tuple[str, ...] = ()
 
     def folder(self) -> Path:
-        """The folder; it need not exist."""
+        """Return the folder, which need not exist."""
         return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
 
     def usual(self) -> str:
-        """What the variable is where it is not set."""
+        """Return the folder used without the variable."""
         return f"~/{self.default}"
 
 
 class Sign(NamedTuple):
-    """What the help of a program lists, as an expression, where the program can do what we need.
+    """A regular expression that a program's help matches if the program can do what smart-fork needs.
 
-    `headless` says that only a fork without a terminal needs it.
+    `headless` means that only a fork without a terminal needs it.
     """
 
     arguments: tuple[str, ...]
@@ -63,7 +65,7 @@ class Sign(NamedTuple):
 
 
 class ProgramSpec(NamedTuple):
-    """An agent's program: its name, the variable that may say where it is, how to install it, and what it must list."""
+    """An agent's program: its name, the variable that names its path, how to install it, and the required options."""
 
     name: str
     override: str
@@ -72,73 +74,73 @@ class ProgramSpec(NamedTuple):
 
 
 class Agent:
-    """One agent. A facet that it does not have, or that we do not know of, is `None`.
+    """One agent. A missing facet is `None`.
 
-    Facets are imported when they are first asked for: a hook, which runs with each prompt, needs hardly any.
+    Facets are imported at their first use: a hook runs with each prompt, and needs hardly any.
     """
 
     name: AgentName
-    #: What people call it.
+    #: Its name for people.
     title: str
     home: Home | None = None
     command: ProgramSpec | None = None
-    #: The variables by which it tells the programs that it starts about itself, and those that tell it from others.
+    #: The variables that it sets for programs that it starts, and those that identify it.
     tells: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
-    #: Of these, those that hold the id of its session, and the project that it works in.
+    #: Those with its session's id, and with the project's directory.
     session_variables: tuple[str, ...] = ()
     project_variables: tuple[str, ...] = ()
-    #: What the names contain under which it connects to MCP servers.
+    #: Parts of the names under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
-    #: Why there is not what it takes to do something with it, by the name of that (see `smart_fork.agents.verbs`).
+    #: Reasons for what it cannot do, by ability (see `smart_fork.agents.verbs`).
     lacks: Mapping[str, str] = MappingProxyType({})
-    #: The version of its program that its folder was tried with.
+    #: The version of its program that this code was tried with.
     seen: str = ""
-    #: About how many tokens its model takes, where nothing of its own says it.
+    #: An estimate of its model's context window in tokens, if the agent does not tell.
     window: int = 128_000
-    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is anywhere.
+    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is absolute.
     facets: Mapping[str, str] = MappingProxyType({})
-    #: Where its logs are, and how they are read.
+    #: Finds and reads its logs.
     reader: AgentAdapter | None
-    #: How its logs begin.
+    #: Finds the parents of its sessions, from the beginnings of logs.
     heads: Heads | None
-    #: How its logs go on.
+    #: Reads a worker's state from the end of its log.
     tail: Tail | None
-    #: How it is started.
+    #: Makes the commands that start it.
     starter: Starter | None
-    #: How its sessions began; also `None` where the ids of all new ones can be chosen.
+    #: Recognizes new sessions by their logs; `None` also if smart-fork can choose the ids.
     births: Births | None
-    #: Where it files its sessions, and finds them.
+    #: Knows where it stores sessions, and from which directories it finds them.
     storage: Storage | None
-    #: How its screen is read.
+    #: Reads its screen.
     screen: Screen | None
-    #: How its sessions are copied.
+    #: Copies its sessions.
     copier: Copier | None
-    #: How its records are shared between machines.
+    #: Converts its records for other machines.
     forms: Forms | None
-    #: What its records say: texts, calls and their results, thoughts.
+    #: Decodes its records: texts, calls and their results, thoughts.
     codec: Codec | None
-    #: Where the conversations of its sub-agents are, and how they are read.
+    #: Finds and reads the conversations of its sub-agents.
     subagents: SubAgents | None
-    #: How it is told of another agent's session; most know it by their forms.
+    #: Writes handed-over sessions. Most agents use their forms.
     teller: Teller | None
-    #: How its transcripts are cut.
+    #: Reads its transcripts for cuts.
     cutter: Cutter | None
-    #: How it logs in.
+    #: Knows how it logs in.
     login: Login | None
-    #: What its calls of our tools say of its session, beside its variables.
+    #: Identifies the calling session in its tool calls, beyond its variables.
     caller: Calls | None
-    #: How it tells what its sessions do.
+    #: Knows its hooks.
     hooks: Hooks | None
-    #: By what it is known where it runs.
+    #: Recognizes its processes.
     presence: Presence | None
-    #: How it is told of our MCP server.
+    #: Registers smart-fork's MCP server in its settings.
     registration: Registration | None
 
     if not TYPE_CHECKING:  # else any name would pass for a facet
 
         def __getattr__(self, name: str) -> object:
-            """Import a facet when it is first asked for. `None` for one that the agent does not have."""
+            """Import a facet at its first use. Return `None` if the agent does not have it."""
             if name not in Agent.__annotations__:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
@@ -156,7 +158,7 @@ class Agent:
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def model_window(self) -> int:
-        """How many tokens its model takes, as its newest log says it, else about."""
+        """Return its model's context window in tokens, from its newest log, or the estimate."""
         return self.window
 
     @classmethod
@@ -166,7 +168,7 @@ class Agent:
 
 
 class Known:
-    """The agents, in their order, each by its name."""
+    """All agents in their order, by name."""
 
     def __init__(self, *agents: Agent) -> None:
         self._by_name = {agent.name: agent for agent in agents}
@@ -178,10 +180,10 @@ class Known:
         return name in self._by_name
 
     def __getitem__(self, name: str) -> Agent:
-        """The agent of that name.
+        """Return the agent of that name.
 
         Raises:
-            Usage: there is none.
+            Usage: There is no such agent.
         """
         if agent := self._by_name.get(name):
             return agent

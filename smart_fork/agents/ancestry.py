@@ -1,4 +1,4 @@
-"""What the first records of a log say of its family, whichever agent wrote it, and who is tied to whom by that."""
+"""Families of sessions, found by the first records of their logs, for all agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indexer.transcripts.model import AgentName, Session
 
 
 class Copied(NamedTuple):
-    """A message's id, and of what session and message it says that it is a copy."""
+    """A message's id, and the session and message that it is a copy of."""
 
     id: str
     session_id: str = ""
@@ -25,11 +25,11 @@ class Copied(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Kin:
-    """A log. `recorded` is the session that it says it is a fork of, `begun` when it was made, as far as that shows.
+    """A log in a family. `recorded` is the parent that the log names, and `begun` the time when it was made, if known.
 
-    `first` is its first message; `messages` are all of them, none before its parent, read for Claude Code's alone.
-    `base` is the number of the parent's first record that a fork of Codex's has no more. `native` says that Claude Code
-    itself began the file: what is recorded in it was copied from its parent, together with the rest.
+    `first` is its first message. `messages` are all of them, each after its parent; only Claude Code needs them. `base`
+    is the number of the parent's first record that a fork of Codex does not have. `native` means that Claude Code
+    itself began the file: then the recorded parent was copied from its parent with the other records.
     """
 
     agent: AgentName
@@ -45,28 +45,28 @@ class Kin:
 
 
 class Heads(ABC):
-    """How the logs of one agent begin."""
+    """Reads the beginnings of one agent's logs."""
 
     name: AgentName
     reader: ClassVar[AgentAdapter]
-    #: Whether a fork's log may go on from another one, and have its own records alone.
+    #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
 
     def base(self, path: Path) -> str:
-        """The id of the session from whose log this one goes on; empty where it has all records itself.
+        """Return the id of the session whose log this one continues; empty if it has all records itself.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The log cannot be read.
         """
         del path
         return ""
 
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """The logs of the family of a session of the project at `root`, that session's among them, in no order; without
-        a `root` those of all projects.
+        """Return the logs of a session's family in the project at `root`, in no order; in all projects without a
+        `root`.
 
-        `forks` are further ones that are known, each with its parent. If a place says nothing of its project, the
-        beginnings of all logs are read, and of the family the rest.
+        `forks` are other known forks, each with its parent. If an agent's folders do not tell the project, the
+        beginnings of all logs are read, and then the rest of the family's.
         """
         del root
         family = connected(session_id, self.kin(self.reader.discover()), forks)
@@ -74,7 +74,7 @@ class Heads(ABC):
         return family
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
-        """Yield what the beginnings of these logs say, of those that can be read and say something."""
+        """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
         for file in files:
             kin = Kin(self.name, self.reader.id_of(file.path), file.path, file.mtime_ns)
             with suppress(OSError):
@@ -82,35 +82,35 @@ class Heads(ABC):
                     yield kin
 
     def read_all(self, family: Iterable[Kin]) -> None:
-        """Read the messages of these logs, as far as they are still there."""
+        """Read the messages of those logs that still exist."""
         for kin in family:
             with suppress(OSError):
                 kin.messages += self.messages(kin)
 
     @abstractmethod
     def begins(self, kin: Kin) -> bool:
-        """Note what the beginning of a log says; return whether it says something.
+        """Note the facts from a log's beginning; return whether there are any.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The log cannot be read.
         """
 
     def messages(self, kin: Kin) -> Iterable[Copied]:
         """Return all messages of a log.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The log cannot be read.
         """
         del kin
         return ()
 
     @abstractmethod
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        """How many turns of its parent, read as `above`, a fork has; `fork` reads it, too."""
+        """Return how many turns of its parent, read as `above`, a fork has. `fork` reads the fork."""
 
 
 def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -> list[Kin]:
-    """Those that can be reached from a session by a first message that they share, or by whose fork they are."""
+    """Return the logs connected with a session, by a common first message or by forks."""
     sessions: dict[str, list[Kin]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
     for kin in heads:

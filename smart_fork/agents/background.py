@@ -1,7 +1,7 @@
-"""Which tasks a log says run in the background: shells, monitors, workflows and sub-agents that the agent has started.
+"""Background tasks by an agent's log: shells, monitors, workflows and sub-agents.
 
-What an agent says itself of their beginning and end counts, never what was only asked for. Where its log tells of no
-end, a task is one that runs; whether there is still an agent to run it, the log does not say.
+Only what the agent itself says of a start or an end counts, not a request for it. Without a logged end, a task counts
+as running. The log does not tell if the agent itself still runs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from smart_fork.text.snippets import quoted
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What runs in the background. `what` is how its agent or its command line calls it."""
+    """A background task. `what` is its name, or its command line."""
 
     id: str
     what: Masked
 
 
 def running_tasks(agent: AgentName, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
-    """The tasks that were begun since that moment and not seen to end, oldest first."""
+    """Return the tasks started since `since` without a logged end, oldest first."""
     calls: Calls = {}
     steps = tail_of(agent).steps
     running: dict[str, str] = {}

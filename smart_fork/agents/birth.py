@@ -1,4 +1,4 @@
-"""What a log says of how its session began, of agents whose new sessions have ids that nobody knows beforehand."""
+"""The beginning of a session by its log, for agents whose new session ids are not known beforehand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from indexer.transcripts.model import AgentName
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """Whose beginning it is, of which session it is a fork, where it was begun, and when (seconds since the epoch)."""
+    """A session's beginning: its id, its parent's id, its directory, and its time in seconds since the epoch."""
 
     session_id: str
     parent_id: str | None
@@ -21,25 +21,25 @@ class Birth:
 
 
 class Births(ABC):
-    """How the sessions of one agent began."""
+    """Reads the beginnings of one agent's sessions."""
 
     name: AgentName
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
-        """What the beginning of a log says; `None` where it does not, or not yet, or where the log cannot be read."""
+        """Return the session's beginning; `None` if the log does not tell it (yet), or cannot be read."""
 
     @abstractmethod
     def was_asked(self, log: Path, prompt: str) -> bool:
-        """Whether somebody has asked exactly that in this log, apart from blanks around it.
+        """Return whether the log has exactly this prompt, apart from surrounding blanks.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The log cannot be read.
         """
 
 
 def moment(text: object) -> float | None:
-    """Seconds since the epoch, of a time with ``Z`` or with an offset."""
+    """Return a time with ``Z`` or an offset in seconds since the epoch; `None` if it is no time."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Which session is a worker's, where the agent has told nobody: by what its log says of its beginning.
+"""Finds a worker's session by the beginning of its log, if the agent did not report it.
 
-Only what must be so counts: the directory, the session that it was forked from, the time, and the worker's own prompt.
-Where two could be meant, none is: another session's log is never taken for a worker's.
+The directory, the parent session, the time and the worker's prompt must all match. If two sessions could be meant,
+neither is taken: another session's log never counts as a worker's.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from smart_fork.agents.plan import plain_prompt
 from smart_fork.errors import Usage
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 
-#: Agents write times in milliseconds, file systems round theirs, up to two seconds.
+#: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002
 _FILE_SECONDS = 2.0
-#: A worker whose session was not found in this time has none: old logs are not read again and again.
+#: After this time without a session, a worker has none: old logs are not read again and again.
 SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """The worker whose session that is, or once was, or can only be. `prompt` is the one just given, if any."""
+    """Return the worker of a session, now or earlier, or the only one that it can be. `prompt` is the current one, if
+    any.
+    """
     known = registry.of_session(session_id)
     if known is None and AGENTS[agent].births:
         return _worker_that_waits(registry, agent, session_id, prompt)
@@ -37,7 +39,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
+    """Return the only living worker without a session that matches this one. `prompt` is the current one, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == agent and _waits_for_its_session(worker)]
     log = original_of(READERS[agent], session_id) if waiting else None
     if log is None:
@@ -47,7 +49,7 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """For workers without a session, the one that can only be theirs, as nobody else's can be it."""
+    """Return each worker without a session that matches exactly one session, if no other worker matches it."""
     waiting = [
         worker
         for worker in registry.workers()
@@ -86,7 +88,7 @@ def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
 
 
 def _began_so(log: Path, worker: WorkerRecord) -> bool:
-    """Whether it was begun in the worker's directory, since it was started, and from what it was to be."""
+    """Return whether the session began in the worker's directory, after its start, and from its parent."""
     began = moment(worker.started_at)
     if began is None:
         return False
@@ -103,7 +105,7 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:
-    """What the worker was asked first, itself; empty where the log does not say, or not yet."""
+    """Return the worker's own first prompt; empty if the log does not have it (yet)."""
     try:
         session = READERS[worker.agent].read(log).session
     except OSError:
@@ -114,7 +116,7 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Whether what a log says is the prompt of a worker, of which the register has everything but secrets."""
+    """Return whether a logged prompt is the worker's. The registry has the prompt without secrets."""
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), plain_prompt(prompt).strip())

@@ -1,4 +1,4 @@
-"""What a call of our tools says of the session that makes it, where an agent's variables do not say it all."""
+"""Identifies the session that calls one of our tools, if an agent's variables are not enough."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 
 class ClientCall(NamedTuple):
-    """One call as the agent has sent it. `environment` is that of a process that it starts, `project` its directory.
+    """One tool call from an agent: `environment` of the server's process, `project` its directory.
 
-    All of it is text from another program.
+    All of it is untrusted text.
     """
 
     meta: Mapping[str, Any]
@@ -19,15 +19,15 @@ class ClientCall(NamedTuple):
 
 
 class Calls(Protocol):
-    """How an agent's calls name its session, and the directories that it works in."""
+    """Identifies the session and the directories in one agent's calls."""
 
-    #: An argument of each call in which something of ours inside the agent names the session; no tool ever sees it.
+    #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
     argument: str | None
 
     def session_id(self, call: ClientCall) -> str | None:
-        """The session that a call names; `None` where only the environment may know it."""
+        """Return the session that a call names; `None` if only the environment can tell."""
         ...
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """The directories that the data of a request say that the agent works in."""
+        """Return the directories in which the agent works, by the request's data."""
         ...

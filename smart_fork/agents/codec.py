@@ -1,4 +1,4 @@
-"""An agent's records as items, and back: each agent says once where in a record its texts, calls and results are."""
+"""Decodes an agent's records into items. Each agent says once where its records have texts, calls and results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Record = dict[str, Any]
 
 
 class Told(NamedTuple):
-    """The parts of a record that are neither text nor call: results by their calls' ids, and the numbers of thoughts,
-    of images, and of agents that it starts.
+    """The parts of a record that are neither text nor calls: results by call id, and the numbers of thoughts, images,
+    and started agents.
     """
 
     outputs: tuple[tuple[str, str], ...] = ()
@@ -25,22 +25,22 @@ class Told(NamedTuple):
 
 
 class Codec(ABC):
-    """One agent's records. Unexpected parts of a record are skipped."""
+    """Decodes one agent's records. Unexpected parts of a record are skipped."""
 
-    #: The names of its tools in descriptions of calls, where they differ from its own.
+    #: The names of its tools in descriptions of calls, if they differ from its own.
     tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: The tools that start another agent.
     starting: ClassVar[tuple[str, ...]] = ()
 
-    #: The types of the objects that hold thoughts: some are signed as they are.
+    #: The types of the objects that hold thoughts. Some are signed as they are.
     thoughts: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def decode(self, record: Record) -> Item:
-        """Return what a record says."""
+        """Return the item in a record."""
 
     def used(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the calls of a record, their tools by the names in descriptions."""
+        """Yield the calls of a record, with the names of tools in descriptions."""
         for call in self.decode(record).calls:
             if isinstance(call.given, dict | str):
                 yield call._replace(name=self.tools.get(call.name, call.name))
@@ -50,21 +50,21 @@ class Codec(ABC):
         yield from self.decode(record).results
 
     def calls(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the calls of a record as they are."""
+        """Yield the calls of a record with the agent's own names of tools."""
         yield from self.decode(record).calls
 
     def told(self, record: Record) -> Told:
-        """Count what of a record is neither text nor call."""
+        """Return the parts of a record that are neither text nor calls."""
         item = self.decode(record)
         outputs = tuple((one.id, one.output) for one in item.results)
         return Told(outputs, len(item.thoughts), item.images, sum(call.name in self.starting for call in item.calls))
 
     def thought(self, record: Record) -> str:
-        """Return the thoughts in a record; empty without any."""
+        """Return the thoughts in a record; empty if there are none."""
         return in_paragraphs(self.decode(record).thoughts)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts in records of their own, by the numbers of the turns that follow them."""
+        """Return thoughts that have records of their own, by the numbers of the turns after them."""
         del session
         return {}
 
@@ -73,9 +73,9 @@ class Codec(ABC):
 
 
 class MessageCodec(Codec):
-    """Records whose message has a list of parts: each part says, calls, answers or thinks."""
+    """Records whose message has a list of parts, each a text, a call, a result or a thought."""
 
-    #: The field of a message that has its parts.
+    #: The field of a message with its parts.
     field: ClassVar[str]
 
     def parts(self, record: Record) -> list[Record]:
@@ -84,7 +84,7 @@ class MessageCodec(Codec):
         return dicts_in(message.get(self.field)) if isinstance(message, dict) else []
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Return the record with each part changed, itself if none is; `None` if no part is left."""
+        """Apply `change` to each part. Return the record itself if nothing changed, and `None` if no part is left."""
         old = self.parts(record)
         new = [one for part in old if (one := change(part)) is not None]
         if new == old:
@@ -92,26 +92,26 @@ class MessageCodec(Codec):
         return record | {"message": record["message"] | {self.field: new}} if new else None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without those of its thoughts for which `of` is true; `None` if nothing is left."""
+        """Return the record without those thoughts for which `of` is true; `None` if nothing is left."""
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
 
 def dicts_in(content: object) -> list[Record]:
-    """Return the objects in a list; none if it is not a list."""
+    """Return the objects in a list; nothing if it is not a list."""
     return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
 
 
 def only(record: Record, names: Collection[str]) -> Record:
-    """Return the fields of a record that have these names."""
+    """Return the fields of a record with these names."""
     return {name: value for name, value in record.items() if name in names}
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff that a program shows of an edit; empty without one."""
+    """Return the unified diff in an edit's display; empty if there is none."""
     patch = display.get("fileDiff") if isinstance(display, Mapping) else None
     return patch if isinstance(patch, str) else ""
 
 
 def in_paragraphs(texts: Iterable[object]) -> str:
-    """Join the texts among these, without blanks around them."""
+    """Join the texts as paragraphs, without surrounding blanks."""
     return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))

@@ -1,4 +1,4 @@
-"""What an agent says of its sessions, so that they can be copied: where a copy goes, and what its lines are."""
+"""The protocol by which an agent's sessions are copied: the copy's path, and its lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Machine
 
 Record = dict[str, Any]
-#: A record, and how it is spelled in the log.
+#: A record, with its bytes in the log.
 Entry = tuple[bytes, Record]
 
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """What a copy becomes. `cwd` is where it works, where that is another directory than the session's own."""
+    """The new session of a copy. `cwd` is its directory, if it differs from the source's."""
 
     id: str
     cwd: Path | None
@@ -34,9 +34,9 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A copy that is there: where, all files that were made for it (its own last), and what a person should know.
+    """A written copy: its path, all files made for it (its own last), and warnings for people.
 
-    `forget` takes away what of it is no file of ours.
+    `forget` removes the parts that are not files.
     """
 
     path: Path
@@ -46,39 +46,39 @@ class Written:
 
 
 class Copy(ABC):
-    """The lines of one copy, made while they are taken. `copied` counts its records, when the last one is."""
+    """The lines of one copy, made while they are read. After the last line, `copied` is the number of records."""
 
     copied: int = 0
 
     @abstractmethod
     def __iter__(self) -> Iterator[bytes]:
-        """The lines, without their newlines; last the title, where it gets one.
+        """Yield the lines without newlines, the title last if there is one.
 
         Raises:
-            NotFound: what the session was forked from is gone.
-            ForkRefused: the log was rewritten meanwhile.
+            NotFound: A session that this one was forked from is gone.
+            ForkRefused: The log was rewritten meanwhile.
         """
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy what belongs to the session beside its log, when the lines are written; what is missing, in words.
+        """Copy the files beside the log, after its lines are written; return what is missing, in words.
 
-        What is made is added to `created`, which the caller takes away after a failure.
+        New files are added to `created`. The caller deletes these after a failure.
 
         Raises:
-            OSError: it cannot be copied.
-            ForkRefused: there is something else of that name.
+            OSError: A file cannot be copied.
+            ForkRefused: Another file of the same name exists.
         """
         del target, created
         return []
 
 
 def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source: Path) -> Iterator[tuple[str, Entry]]:
-    """These records, each with its id, in the order of the ids that are `wanted`; what has no id comes where it stands.
+    """Yield records with ids in the order of `wanted`. Records without an id keep their place.
 
     Agents sometimes write a record before its parent.
 
     Raises:
-        ForkRefused: one is missing: the log was rewritten meanwhile.
+        ForkRefused: A record is missing: the log was rewritten meanwhile.
     """
     early: dict[str, Entry] = {}
     order = iter(wanted)
@@ -96,33 +96,33 @@ def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source
 
 
 def compacted_at(turns: Sequence[Turn]) -> int:
-    """Where what the last compaction left stands: the one thing of the system's that loads anything."""
+    """Return the position of the last compaction's summary, the only system turn that loads tokens."""
     return max((i for i, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=0)
 
 
 class Copier(ABC):
-    """One agent's copies."""
+    """Copies one agent's sessions."""
 
     name: AgentName
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
-        """Where the agent finds the copy from its directory, or where it found the `source`."""
+        """Return the path at which the agent finds the copy from its directory, or found the `source`."""
 
     @abstractmethod
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """Turns 0 to `end` of a session."""
+        """Copy turns 0 to `end` of a session."""
 
     @abstractmethod
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """These records of a session, in the order of its file."""
+        """Copy these records of a session, in file order."""
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """What the agent remembers of a session, and what compactions have made it forget: record by record, in order.
+        """Yield the records that the agent remembers of a session, and those forgotten by compactions, in order.
 
         Raises:
-            NotFound: a session that this one was forked from is gone.
-            ForkRefused: the log was rewritten meanwhile, or nothing is left out of sessions of that agent.
+            NotFound: A session that this one was forked from is gone.
+            ForkRefused: The log was rewritten meanwhile, or turns of this agent's sessions cannot be dropped.
         """
         del session
         raise ForkRefused(
@@ -131,24 +131,24 @@ class Copier(ABC):
         )
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """Those turns of a session that an `excerpt` keeps.
+        """Copy the turns of a session that an `excerpt` keeps.
 
         Raises:
-            ForkRefused: nothing is left out of sessions of that agent.
+            ForkRefused: Turns of this agent's sessions cannot be dropped.
         """
         del excerpt, new
         self.live(session)
         raise NotImplementedError
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
-        """Write a copy to its place, `target`, calling `last` before it is found there.
+        """Write a copy to `target`, and call `last` before it appears there.
 
-        It is found when all of it is there; after an error nothing is left.
+        The file appears when it is complete; an error leaves nothing behind.
 
         Raises:
-            ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
-            ProgramFailed: the agent's own program, run on `machine`, does not take it.
-            OSError: it cannot be written.
+            ForkRefused: A session of that id exists, or the source was rewritten meanwhile.
+            ProgramFailed: The agent's own program, run on `machine`, refuses the copy.
+            OSError: The copy cannot be written.
         """
         del new, machine
         created: list[Path] = []
@@ -162,10 +162,10 @@ class Copier(ABC):
 
 @contextlib.contextmanager
 def _undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Take away what was `created` where something fails.
+    """Delete the `created` files after a failure.
 
     Raises:
-        ForkRefused: in place of `FileExistsError`.
+        ForkRefused: Instead of `FileExistsError`.
     """
     try:
         yield

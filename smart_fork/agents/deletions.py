@@ -13,21 +13,21 @@ from indexer.values import Value, value
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import title_of
 
-#: A log that goes within so many days is counted as one that goes soon.
+#: Logs that will be deleted within this many days count as `soon`.
 SOON_DAYS = 7.0
 _DAY = 86_400.0
-#: Logs whose beginnings are compressed to estimate what copies take, and how much of each.
+#: The number of logs, and the bytes of each, that are compressed to estimate the size of copies.
 _SAMPLES, _SAMPLE_BYTES = 8, 1 << 20
-#: Later dates are none for a calendar.
+#: The latest date of a calendar.
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 @value
 class Deletion(Value):
-    """An agent deletes logs that nobody has written to for `days`, at its next start.
+    """An agent that deletes logs at its next start, after `days` without a new record.
 
-    It has `logs` of `bytes`. `due` of them go at its next start, `soon` more within a week, the next one on `next`.
-    `kept` says whether smart-fork keeps copies; where not, copies would take about `copy_bytes`.
+    It has `logs` of `bytes`: `due` of them go at its next start, `soon` more within a week, the next one on `next`.
+    `kept` tells if smart-fork keeps copies. If not, copies would take about `copy_bytes`.
     """
 
     agent: str
@@ -43,13 +43,13 @@ class Deletion(Value):
 
 
 def deletions(now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-    """Return one `Deletion` for each of these agents, or of all, that deletes logs by age and has some."""
+    """Return a `Deletion` for each of these agents, or of all, that deletes logs by age and has some."""
     readers = [reader for reader in READERS if agents is None or reader.name in agents]
     return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
 
 def in_words(one: Deletion) -> str:
-    """Say it in a sentence, without a full stop."""
+    """Describe a deletion in a sentence without a full stop."""
     goes = f"{one.due:,} of {one.logs:,} at its next start" if one.due else f"none of {one.logs:,} today"
     more = f", {one.soon:,} more within a week" if one.soon else ""
     first = f", the next by {one.next}" if one.next else ""
@@ -57,7 +57,7 @@ def in_words(one: Deletion) -> str:
 
 
 def room(one: Deletion) -> str:
-    """Say how much room copies would take."""
+    """Describe the space that copies would take."""
     return f"about {max(1, round(one.copy_bytes / 1e6)):,} MB"
 
 
@@ -88,7 +88,7 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """Estimate the bytes that copies take, from the beginnings of the largest logs."""
+    """Estimate the bytes of copies, from the beginnings of the largest logs."""
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:

@@ -1,4 +1,4 @@
-"""How far a family is followed."""
+"""The limit for families."""
 
-#: Forks of forks are followed this far; deeper ones are read without their oldest part.
+#: Forks of forks are followed this far. Deeper ones are read without their oldest part.
 MAX_FORK_DEPTH = 64

@@ -1,4 +1,4 @@
-"""A copy that leaves something out, as lines: what all agents' have in common."""
+"""A copy within a budget, as lines: the common part of all agents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEGINS = f"<{LEFT_OUT_TAG}>\n"
 
 
 class Distilled(Copy):
-    """The lines of a copy that leaves something out; an agent says how its records become those of the copy."""
+    """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
 
     def __init__(self, live: Iterable[LiveRecord], excerpt: Excerpt, newest: int | None) -> None:
         self._live, self._excerpt, self._newest = live, excerpt, newest
@@ -28,7 +28,7 @@ class Distilled(Copy):
         yield from self.last()
 
     def said(self) -> Iterator[bytes]:
-        """What is kept, with the lines on what is not."""
+        """Yield the kept records, with lines for the dropped ones."""
         yield from self.first()
         waiting = sorted(self._excerpt.told.items())
         for place, one in enumerate(self._live):
@@ -49,40 +49,40 @@ class Distilled(Copy):
                 yield line
 
     def after(self, other: Distilled) -> None:
-        """Go on behind `other`, which is written into the same file before."""
+        """Continue after `other`, which is written into the same file before."""
         del other
 
     def header(self) -> Iterable[bytes]:
-        """What a file begins with."""
+        """Return the first lines of a file."""
         return ()
 
     def first(self) -> Iterable[bytes]:
-        """What stands before what is kept."""
+        """Return the lines before the kept records."""
         return ()
 
     def last(self) -> Iterable[bytes]:
-        """What stands behind all else: the title, where it gets one."""
+        """Return the last lines: the title, if there is one."""
         return ()
 
     def short(self, record: Record) -> Record:
-        """A record with the results in it shortened, as `LiveRecord.short` has counted it."""
+        """Return a record with its results shortened, as `LiveRecord.short` counted it."""
         return record
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """A record of turn `number` as one of the copy."""
+        """Return a record of turn `number` as lines of the copy."""
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
-        """What a compaction has left, as something that is said: what was before it is remembered beside it."""
+        """Return a compaction's summary as a message: the turns before it may be kept beside it."""
 
     @abstractmethod
     def line(self, text: str, before: Entry) -> Iterable[bytes]:
-        """A line that nobody has said, before a record."""
+        """Return a line of our own before a record."""
 
 
 class Merged(Copy):
-    """Several of them as one: it begins as the first does, and what belongs beside that is beside it."""
+    """Several copies as one. It begins like the first, with that one's side files."""
 
     def __init__(self, parts: Sequence[Distilled]) -> None:
         self._parts = parts
@@ -105,12 +105,12 @@ class Merged(Copy):
 
 
 def aside(text: str) -> str:
-    """A text of ours in the place of something that a person has said: readers do not take it for that."""
+    """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
     return f"{_BEGINS}{text}\n</{LEFT_OUT_TAG}>"
 
 
 def is_aside(record: Record) -> bool:
-    """Whether a record has such a text: it is nobody's copy, and as old as what stands beside it."""
+    """Return whether a record is such a text. It is no copy, and as old as the record beside it."""
     message = record.get("message")
     said = (message.get("content") or message.get("parts")) if isinstance(message, dict) else None
     if isinstance(said, list):

@@ -1,4 +1,4 @@
-"""What of a session goes into a copy that leaves something out, whoever wrote it: values."""
+"""The choice of turns for a copy within a budget, as values for all agents."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from typing import Any
 
 from indexer.shapes import dataclass
 
-#: What of a record is no text that a model reads: marks, signatures, and what only its maker can read.
+#: Fields of a record that are not text for a model: ids, signatures, and encrypted data.
 _NO_TEXT = frozenset({
     "type", "id", "role", "status", "call_id", "tool_use_id", "signature", "data", "encrypted_content",
     "thoughtSignature",
 })  # fmt: skip
-#: About what an image takes, however large its file is.
+#: An estimate of an image's size in characters, independent of its file's size.
 IMAGE_CHARACTERS = 6_000
 _IMAGES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
-#: Deeper than any record is.
+#: No record is deeper.
 _DEPTH = 64
-#: What is kept of a long result at either end where it is shortened; of one of many texts; what a line on that takes.
+#: The characters kept at either end of a shortened result; at either end of one of many texts; of the line between.
 END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
-#: Where a result that is no text has its text.
+#: The fields of a result with its text.
 _TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
-    """A record of what an agent remembers: the number of the turn that it goes with, and how many characters the model
-    is sent of it, or, with its results shortened, would be (`short`, where that is less). `sums_up` says that it is
-    what a compaction has left of all before.
+    """A record that the agent remembers: its turn's number, and the characters of it that the model is sent. `short`
+    are the characters with its results shortened, if fewer. `sums_up` marks a compaction's summary.
     """
 
     number: int
@@ -40,10 +39,10 @@ class LiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What goes into the copy: the turns of these numbers, before some of them a line on what is left out there.
+    """The turns `kept` in the copy, with a line before some of them about the dropped ones.
 
-    What the newest compaction up to `end`, the last turn, has left goes into it always. `tokens` is what each turn of
-    the session takes. Of the turns in `shortened`, long results are cut, and say so themselves.
+    The newest compaction's summary up to `end`, the last turn, is always copied. `tokens` are the sizes of all turns.
+    Long results of the turns in `shortened` are cut, with a note.
     """
 
     kept: frozenset[int]
@@ -54,12 +53,12 @@ class Excerpt:
 
 
 def newest_summary(live: Iterable[LiveRecord], end: int) -> int | None:
-    """The place of what the newest compaction up to turn `end` has left."""
+    """Return the position of the newest compaction's summary up to turn `end`."""
     return max((place for place, one in enumerate(live) if one.sums_up and one.number <= end), default=None)
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """What came back from a call, of each text both ends; in the place of an image a text of that `kind`."""
+    """Return a tool result with both ends of each text, and a text of that `kind` for each image."""
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -80,7 +79,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
 
 
 def characters(value: Any, depth: int = 0) -> int:
-    """How many characters of what is sent a model reads."""
+    """Return how many characters of a value a model reads."""
     if isinstance(value, str):
         return len(value)
     if depth >= _DEPTH:

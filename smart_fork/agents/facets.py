@@ -1,4 +1,4 @@
-"""What one agent has of something that not every agent has; a refusal in one sentence where it has none."""
+"""Returns one agent's facet, or refuses with a sentence if the agent does not have it."""
 
 from __future__ import annotations
 
@@ -25,140 +25,140 @@ if TYPE_CHECKING:
     from smart_fork.cuts.cutter import Cutter
 
 F = TypeVar("F")
-#: In the place of a name: whose transcript it is is seen from the file.
+#: Instead of a name: the file itself tells its agent.
 AUTO = "auto"
 
 
 def title_of(agent: str) -> str:
-    """What people call the agent of this name; of one that is not known, its name."""
+    """Return an agent's name for people; an unknown name as it is."""
     return AGENTS[agent].title if agent in AGENTS else agent
 
 
 def agent_around(env: Mapping[str, str]) -> AgentName | None:
-    """The agent that has started the program whose environment this is; `None` for a person's own shell."""
+    """Return the agent that started a program with this environment; `None` for a person's own shell."""
     return next((agent.name for agent in AGENTS if any(env.get(mark) for mark in agent.marks)), None)
 
 
 def homes() -> Iterator[Home]:
-    """The folder of each agent that has one of its own."""
+    """Yield the own folder of each agent that has one."""
     return (agent.home for agent in AGENTS if agent.home)
 
 
 def home_variables() -> tuple[str, ...]:
-    """The variables that say where the agents' folders are, and what they write."""
+    """Return the variables that name the agents' folders and files."""
     return tuple(name for home in homes() for name in (home.variable, *home.beside))
 
 
 def overrides() -> tuple[str, ...]:
-    """The variables that say where the agents' programs are."""
+    """Return the variables that name the agents' programs."""
     return tuple(agent.command.override for agent in AGENTS if agent.command)
 
 
 def command_of(agent: str) -> ProgramSpec:
-    """The program of that agent. Raises `Usage` where we start none."""
+    """Return the agent's program. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].command, f"smart-fork cannot start {title_of(agent)}")
 
 
 def starter_of(agent: str) -> Starter:
-    """How that agent is started. Raises `Usage` where nothing of ours starts it."""
+    """Return the agent's starter. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].starter, f"smart-fork cannot start {title_of(agent)}")
 
 
 def screen_of(agent: str) -> Screen:
-    """How the screen of that agent is read. Raises `Usage` where that is not known."""
+    """Return the agent's screen. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].screen, f"smart-fork cannot read the screen of {title_of(agent)}")
 
 
 def storage_of(agent: str) -> Storage:
-    """Where that agent files its sessions. Raises `Usage` where that is not known."""
+    """Return the agent's storage. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].storage, f"smart-fork does not know where {title_of(agent)} keeps its sessions")
 
 
 def copier(agent: str) -> Copier:
-    """How that agent's sessions are copied. Raises `Usage` where they are not."""
+    """Return the agent's copier. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].copier, f"smart-fork cannot branch {title_of(agent)} sessions")
 
 
 def forms_of(agent: str) -> Forms:
-    """How that agent's records are shared. Raises `Usage` where they are not."""
+    """Return the agent's forms. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].forms, f"Sessions of {title_of(agent)} are not shared", why_not(agent, "shared"))
 
 
 def teller_of(agent: str) -> Teller:
-    """How that agent is told of another one's session. Raises `Usage` where it is not."""
+    """Return the writer of sessions handed over to the agent. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].teller, f"{title_of(agent)} cannot receive sessions of other agents")
 
 
 def heads_of(agent: str) -> Heads:
-    """How the logs of that agent begin. Raises `Usage` where that is not known."""
+    """Return the agent's heads. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].heads, f"The families of {title_of(agent)} sessions are not known")
 
 
 def tail_of(agent: str) -> Tail:
-    """How that agent goes on with its logs. Raises `Usage` where that is not known."""
+    """Return the agent's tail. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].tail, f"smart-fork has no live status of {title_of(agent)} sessions")
 
 
 def login_of(agent: str) -> Login:
-    """How that agent logs in. Raises `Usage` where that is not known."""
+    """Return the agent's login. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].login, f"smart-fork does not know how {title_of(agent)} logs in")
 
 
 def logins() -> Iterator[Login]:
-    """How each agent logs in of which that is known."""
+    """Yield the login of each agent that has one."""
     return (agent.login for agent in AGENTS if agent.login)
 
 
 def login_variables() -> frozenset[str]:
-    """The variables of all agents that may hold a secret, or say where it is sent."""
+    """Return all agents' variables that can hold a secret, or name the server that gets it."""
     return frozenset(name for login in logins() for name in login.variables())
 
 
 def hooks_of(agent: str) -> Hooks:
-    """How that agent tells what its sessions do. Raises `Usage` where it does not."""
+    """Return the agent's hooks. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].hooks, f"{title_of(agent)} does not report what its sessions do")
 
 
 def presences() -> Iterator[Presence]:
-    """By what each agent is known where it runs."""
+    """Yield the presence of each agent that has one."""
     return (agent.presence for agent in AGENTS if agent.presence)
 
 
 def registration_of(agent: str) -> Registration:
-    """How that agent is told of our MCP server. Raises `Usage` where that is not known."""
+    """Return the agent's registration. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].registration, f"smart-fork does not know how {title_of(agent)} registers servers")
 
 
 def registrations() -> tuple[Registration, ...]:
-    """How each agent is told of our MCP server."""
+    """Return the registration of each agent that has one."""
     return tuple(agent.registration for agent in AGENTS if agent.registration)
 
 
 def cutters() -> tuple[Cutter, ...]:
-    """How transcripts are cut, in the order in which each is asked whether a file is its own."""
+    """Return all cutters, in the order in which each is asked if a file is its own."""
     return tuple(sorted((agent.cutter for agent in AGENTS if agent.cutter), key=lambda cutter: cutter.writes_on))
 
 
 def cuttable() -> tuple[str, ...]:
-    """The names of the agents whose transcripts can be cut, in that order."""
+    """Return the names of the agents whose transcripts can be cut, in that order."""
     return tuple(cutter.tool for cutter in cutters())
 
 
 def first_cut() -> AgentName:
-    """The agent whose transcripts are meant where nobody says whose: the first of those that can be cut."""
+    """Return the default agent of cuts: the first whose transcripts can be cut."""
     return next(agent.name for agent in AGENTS if agent.has("cutter"))
 
 
 def find_cutter(tool: str) -> Cutter | None:
-    """The cutter of that name; `None` for a transcript of which nobody knows whose it is."""
+    """Return the cutter of that name; `None` for a transcript of an unknown agent."""
     return AGENTS[tool].cutter if tool in AGENTS else None
 
 
 def cutter(tool: str) -> Cutter:
-    """The cutter of that name.
+    """Return the cutter of that name.
 
     Raises:
-        Usage: there is none.
+        Usage: There is none.
     """
     if found := find_cutter(tool):
         return found
@@ -166,7 +166,7 @@ def cutter(tool: str) -> Cutter:
 
 
 def why_not(agent: str, ability: str) -> str:
-    """Why something cannot be done with an agent, as a sentence; empty where nobody says it."""
+    """Return the reason why an agent lacks an ability, as a sentence; empty if none is given."""
     why = AGENTS[agent].lacks.get(ability, "")
     return f"{why[:1].upper()}{why[1:]}." if why else ""
 

@@ -1,8 +1,8 @@
-"""What must be on disk before an agent can fork: its transcript, where that agent looks for it.
+"""Puts a transcript where its agent looks for it before a fork.
 
-An agent may look for a session only in the folder of its working directory: then a fork into another directory (a
-worktree) is preceded by a copy of the transcript. Nothing that exists is ever overwritten, a reader never sees half a
-file, and a failure leaves nothing behind.
+An agent may look for a session only in the folder of its working directory. A fork into another directory, such as a
+worktree, then needs a copy there first. Existing files are never overwritten, a reader never sees half a file, and a
+failure leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Where the transcript is now, and what had to be created for it: nothing, where it was there already."""
+    """A transcript's place for a fork, and the files created for it; none if it was there already."""
 
     path: Path
     created: tuple[Path, ...] = ()
 
     def undo(self) -> None:
-        """Take away what was created, for a fork that was not started after all."""
+        """Delete the created files, for a fork that was not started."""
         for path in self.created:
             remove(path)
 
 
 def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
-    """Have a session, its transcript `source` and the folder of that name beside it, found in `folder`.
+    """Put a session's transcript `source`, and the folder of its name beside it, into `folder`.
 
     Raises:
-        NotFound: the source is gone.
-        ForkRefused: another file of that name is there.
+        NotFound: The source is gone.
+        ForkRefused: Another file of that name exists.
     """
     if not source.is_file():
         raise NotFound(f"The session's log is gone: {source}", "The agent may have deleted it.")
@@ -62,10 +62,10 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
 
 
 def copy_file(source: Path, target: Path) -> bool:
-    """Copy to a new private file. `False` where the same content is there already.
+    """Copy to a new private file. Return `False` if the same content is there already.
 
     Raises:
-        ForkRefused: something else is there.
+        ForkRefused: Another file exists there.
     """
     try:
         with open_regular(source) as file:
@@ -82,10 +82,10 @@ def copy_file(source: Path, target: Path) -> bool:
 
 
 def second_name(log: Path, target: Path) -> bool:
-    """Have the log at `target` as well: the same file where that can be, else a copy. `False` where it is there.
+    """Give the log a second name `target`, as a hard link if possible, else as a copy. Return `False` if it exists.
 
     Raises:
-        ForkRefused: something else is there.
+        ForkRefused: Another file exists there.
     """
     try:
         target.hardlink_to(log)
@@ -101,7 +101,7 @@ def second_name(log: Path, target: Path) -> bool:
 
 
 def copy_tree(source: Path, target: Path) -> bool:
-    """Copy a folder's regular files; symbolic links and all else are left out. `False` where the same is there."""
+    """Copy a folder's regular files, without symbolic links. Return `False` if the same files are there."""
     if os.path.lexists(target):
         if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
             raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
@@ -124,7 +124,7 @@ def copy_tree(source: Path, target: Path) -> bool:
 
 
 def is_part_of(one: Path, other: Path) -> bool:
-    """Whether every regular file of the folder `one` is in the folder `other` as well, and the same there."""
+    """Return whether the folder `other` has every regular file of `one`, with the same content."""
     return all(_same_file(path, other / path.relative_to(one)) for path in _regular_files(one))
 
 
@@ -135,7 +135,7 @@ def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _regular_files(folder: Path) -> list[Path]:
-    """Below `folder`, without following symbolic links to files or folders."""
+    """Return all files below `folder`, without following symbolic links."""
     found = []
     for root, _folders, names in os.walk(folder, followlinks=False):
         found += [path for name in sorted(names) if not (path := Path(root, name)).is_symlink() and path.is_file()]

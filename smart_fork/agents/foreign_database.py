@@ -1,4 +1,4 @@
-"""Opens the SQLite database of another program: nothing is written in it or beside it, and it need not be closed."""
+"""Opens another program's SQLite database without writing in or beside it, while that program may use it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 
 import apsw
 
-#: How long a writer is waited for.
+#: The longest wait for a writer.
 BUSY_MILLISECONDS = 2000
-#: The two bytes of a database's head that say that it has a ``-wal``, and where they are.
+#: The two bytes of a database's header that announce a ``-wal``, and their position.
 _WAL, _AT = b"\2\2", 18
 
 
 @contextmanager
 def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
-    """The database as it is at one moment, with what its writer has in its ``-wal``; also a `locked` one, where wanted.
+    """Yield the database as of one moment, including its ``-wal``; also if it is `locked`, on request.
 
     Raises:
-        OSError: it is no regular file, or cannot be copied.
-        apsw.Error: it cannot be opened or read.
+        OSError: The file is not a regular file, or cannot be copied.
+        apsw.Error: The database cannot be opened or read.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(f"not a regular file: {path}")
@@ -47,14 +47,14 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
 
 
 def _as_it_is(path: Path) -> apsw.Connection | None:
-    """The database at its place; `None` where SQLite would have to make a file beside it."""
+    """Open the database in place; return `None` if SQLite would have to make a file beside it."""
     if not _size(f"{path}-wal"):
         if not _has_wal(path):  # with a rollback journal no file is made; where it is locked it is read as it is
             with suppress(apsw.Error):
                 return _begun(path, "")
         return _begun(path, "immutable=1")  # without anything to replay nobody writes
-    # Who is the first to read a `-shm` locks it for a moment to write it anew. The program, if it starts in that
-    # moment, ends with "database is locked". So the `-shm` is read only.
+    # The first reader of a `-shm` locks it briefly to write it again. If the program starts in that moment, it ends
+    # with "database is locked". So the `-shm` is opened read-only.
     with suppress(apsw.CantOpenError, apsw.ReadOnlyError):
         return _begun(path, "readonly_shm=1")
     return None

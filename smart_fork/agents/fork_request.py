@@ -1,4 +1,4 @@
-"""What is to be started, as an agent's folder is asked for the command. Pure."""
+"""The request for an agent's command, before it is a command line. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.options import Options
 
-#: Which of an agent's own commands: a session of its own, one that goes on, or a fork of one.
+#: The agent's command: fork a session, start a new one, or resume one.
 Form = Literal["fork", "new", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What is to be started, and how. `at` is the id of the last message to keep.
+    """A worker to start. `at` is the id of the last message to keep.
 
-    `session_id` is that of the session to fork or to go on with, empty for a new one; `source_agent` is whose it is,
-    where the agent is told of another one's. `new_session_id` is one that the new session may have. `options` are all
-    that was said of the worker, the prompt and the name as they were said. `of_others` says that the session goes on
-    from somebody else's, who could have put words there: its agent asks.
+    `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, for a hand-over.
+    The new session may use `new_session_id`. `options`, the prompt and the name are as the caller gave them. With
+    `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts.
     """
 
     agent: AgentName
@@ -44,5 +43,5 @@ class ForkRequest:
 
     @property
     def skip_permissions(self) -> bool:
-        """Whether it never asks before it acts."""
+        """`True` if the agent never asks before it acts."""
         return self.options.skip_permissions

@@ -1,7 +1,7 @@
-"""A record in the form that is the same on every machine, and back.
+"""Converts records to a form that is the same on every machine, and back.
 
-Whose record it is, is no part of it: its session's id and its place in the log are taken away, and made again where it
-is written. The project's root and the home of whoever wrote it become two characters of private use.
+The session's id and the record's place in the log are removed, and added again where the record is written. Two
+private-use characters replace the project's root and the owner's home.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from smart_fork.agents.codec import Codec
 from smart_fork.cuts.ties import is_tie
 
 Record = dict[str, Any]
-#: In the place of the project's root, and of the home; the third stands before one that somebody wrote.
+#: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
 _MARKS = f"[{ROOT}{HOME}{LITERAL}]"
 _MARKED = re.compile(f"{LITERAL}({_MARKS})|{ROOT}|{HOME}")
-#: A path begins after what no name has in it, also after an address's scheme, a line's end as JSON writes it, or what
-#: a diff has before each of its two names.
+#: A path begins after a character that no name contains, after an address's scheme, after JSON's escape of a line end,
+#: or after a diff's prefix of a name.
 _BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<= [ab])|(?<![\w.~%+@/\\-]))"
-#: And ends before what would make another name of it. The dot of a sentence does not.
+#: It ends before any character that would make another name of it. The full stop of a sentence would not.
 _ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
-#: Deeper than any record is.
+#: No record is deeper.
 _DEPTH = 64
 
 
 class HomePlace(NamedTuple):
-    """Where a session works: the project's root, and the home of whose it is, without a slash at their ends."""
+    """The project's root and the owner's home of a session, without a final slash."""
 
     root: str
     home: str
 
 
 class Identity(NamedTuple):
-    """Whose a record is on this machine: where it was written, and the fields that are no part of it."""
+    """A record's identity on this machine: its place, and its removed fields."""
 
     place: HomePlace
     fields: Mapping[str, Any]
 
 
 class Becomes(NamedTuple):
-    """The session that records are written as. `forked_from` is the id of another one that they are of."""
+    """The session as which records are written. `forked_from` is the id of the session that they come from."""
 
     session_id: str
     place: HomePlace
@@ -55,7 +55,7 @@ class Becomes(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """Something that was said, as a log of any agent can have it. `moment` is ISO 8601, or empty."""
+    """A message for a log of any agent. `moment` is ISO 8601, or empty."""
 
     user: bool
     text: str
@@ -63,8 +63,8 @@ class Utterance(NamedTuple):
 
 
 class Image(NamedTuple):
-    """An image, or a document of another kind than text: what it is, how many bytes it has, and how what is said in
-    its place is written.
+    """An image, or another document that is not text: its kind, its size in bytes, and how a text in its place is
+    written.
     """
 
     kind: str
@@ -73,36 +73,36 @@ class Image(NamedTuple):
 
 
 class Teller(ABC):
-    """How one agent is told of a session that another one had."""
+    """Writes sessions that are handed over to one agent."""
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
-        """The log of a new session in which that was said, and nothing done."""
+        """Yield the log of a new session with these messages, without any actions."""
 
 
 class Forms(Codec, Teller):
-    """One agent's records as they are shared."""
+    """Converts one agent's records for sharing."""
 
-    #: The fields of a record that say whose it is.
+    #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
-    #: The fields that hold what tools were given and gave back: in them no name says what a value is.
+    #: The fields with tools' inputs and outputs, in which names of fields have no fixed meaning.
     free: ClassVar[frozenset[str]]
 
     @abstractmethod
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """The records of the whole conversation in its order, up to turn `end`, as they are in the log.
+        """Yield the conversation's records in order, up to turn `end`, as they are in the log.
 
-        Not among them are sub-agents, what was rewound, and records about the session itself.
+        Sub-agents, rewound turns, and records about the session itself are left out.
 
         Raises:
-            NotFound: a session that this one was forked from is gone.
-            ForkRefused: the log was rewritten meanwhile.
+            NotFound: A session that this one was forked from is gone.
+            ForkRefused: The log was rewritten meanwhile.
         """
 
     def in_line(
         self, records: Iterable[Record], becomes: Becomes, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Write records as one line of parents. A root has none, and says after which record it was."""
+        """Write records as a chain of parents. A root has no parent, but names the record before it."""
         parent: str | None = None
         for record in records:
             fields: dict[str, Any] = {"parentUuid": parent, "sessionId": becomes.session_id}
@@ -116,37 +116,37 @@ class Forms(Codec, Teller):
 
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
-        """The log of a new session that has these records, which are in the form of `outgoing`."""
+        """Yield the log of a new session with these records, which are in the form of `outgoing`."""
 
     def ids(self, record: Record) -> Iterator[str]:
-        """The ids of what it says; none where its place alone tells it from others."""
+        """Yield the ids in a record; none if only its place identifies it."""
         if isinstance(identity := record.get("uuid"), str):
             yield identity
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """What of it is shared, from a list of what may be; `None` where nothing is. Doing it again changes nothing."""
+        """Return the fields of a record that may be shared; `None` if there are none. The result is a fixed point."""
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """The record with `mark` in the place of what the calls of these ids were given, and gave back."""
+        """Return the record with `mark` in the place of these calls' inputs and outputs."""
 
     @abstractmethod
     def image(self, value: Record) -> Image | None:
-        """The image that an object in a record is, if it is one."""
+        """Return the image that an object in a record is, if it is one."""
 
     @abstractmethod
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """The record without those of its thoughts for which `of` is true; `None` where nothing is left of it."""
+        """Return the record without those thoughts for which `of` is true; `None` if nothing is left."""
 
     def untied(self, record: Record) -> Record | None:
-        """The record without what belongs to the account that it was made for, beside thoughts; `None` if all does."""
+        """Return the record without data bound to an account, apart from thoughts; `None` if nothing is left."""
         return record
 
     def arrived(self, record: Record, *, others: bool) -> Record | None:
-        """What of a record from elsewhere is written here: what is on the list of what is shared, whoever sent it.
+        """Return the fields of a record from elsewhere that may be written here: those that may be shared.
 
-        Of `others`, nothing that is signed or encrypted for their account.
+        Signed or encrypted data of `others` is left out, since it is bound to their account.
         """
         kept = self.sent(record)
         if kept is None or not others:
@@ -155,19 +155,19 @@ class Forms(Codec, Teller):
         return None if kept is None else self.untied(kept)
 
     def identity_of(self, record: Record, place: HomePlace) -> Identity:
-        """What `incoming` needs to give this very record again."""
+        """Return the identity with which `incoming` restores this record."""
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """A record as it is shared."""
+        """Convert a record for sharing."""
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
-        """A shared record as it is written here."""
+        """Convert a shared record for this machine."""
         return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """A record without what says whose it is, its paths changed. Nearly all name none but where they stand."""
+        """Return a record without its identity, with changed paths. Most records have a path in ``cwd`` only."""
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):
@@ -175,7 +175,7 @@ class Forms(Codec, Teller):
         return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """A field with its paths changed, which may be names of fields as well."""
+        """Return a field with changed paths, also in names of fields."""
         if name == "cwd" and isinstance(value, str):
             return change(value)
         if is_tie(name, value) or depth >= _DEPTH:
@@ -191,9 +191,9 @@ class Forms(Codec, Teller):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """What is in a record, as JSON writes it, where there is something to change in it; `None` if that cannot be said.
+    """Return bytes that a record contains, as JSON, if it has something to change; `None` if that is unknown.
 
-    A place is named by its paths, the marks by themselves.
+    These are a place's paths, or the marks.
     """
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
@@ -202,7 +202,7 @@ def _signs(place: HomePlace | None) -> Collection[bytes] | None:
 
 
 def _names(record: Record, signs: Collection[bytes] | None) -> bool:
-    """Whether there may be something to change in it."""
+    """Return whether a record may have something to change."""
     if signs is None:
         return True
     try:
@@ -213,7 +213,7 @@ def _names(record: Record, signs: Collection[bytes] | None) -> bool:
 
 
 def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
-    """The same with `mark` in the place of every text."""
+    """Return a value with `mark` in the place of every text."""
     if isinstance(value, str) or depth >= _DEPTH:
         return mark
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""How an agent tells what its sessions do: what it runs at which event, where it reads that, and what it says then.
+"""An agent's hooks: its settings, its events, and the commands that it runs at them.
 
-What we install is either a handler for each event in a JSON file of settings, beside those of others, or a file that is
-ours alone.
+smart-fork installs either a handler for each event in a JSON settings file, beside other handlers, or a file of its
+own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from indexer.transcripts.model import AgentName
 
-#: Seconds after which the agent goes on without us. Codex gives a session's end three at most.
+#: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
 TIMEOUT = 3
 
 
 def switched_off(settings: str, title: str) -> Iterator[str]:
-    """What is said where settings in the form of Claude Code's keep the agent of that title from running any hook."""
+    """Yield a sentence if settings in Claude Code's form keep the agent from running any hook."""
     import json  # an event is told without
 
     if json.loads(settings).get("disableAllHooks") is True:
@@ -26,48 +26,48 @@ def switched_off(settings: str, title: str) -> Iterator[str]:
 
 
 class Hooks(ABC):
-    """The hooks of one agent. What only some have is here as those have it that do not."""
+    """The hooks of one agent. Defaults are for agents without the feature."""
 
     agent: AgentName
-    #: At which it runs our command; of a file that is ours alone, none.
+    #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
-    #: Whether what our command prints at a prompt gets before the model, in the form of Claude Code.
+    #: `True` if the model gets what our command prints at a prompt, in Claude Code's form.
     recalls: bool = True
-    #: How many processes the agent is at most, one started by the other: a script that npm has put there is one.
+    #: The most processes of the agent, each started by the other. A script installed by npm is one.
     processes: int = 2
-    #: What a log has from the first answer on, or when it goes on from another one, beside what `hooks.recall` knows.
+    #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.recall` knows.
     begun: tuple[str, ...] = ()
 
     @abstractmethod
     def path(self) -> Path:
-        """The file that it reads its hooks from."""
+        """The file with its hooks."""
 
     def content(self, command: Sequence[str]) -> str | None:
-        """All of a file that is ours alone, which gives each event on stdin to `command`; `None` for settings.
+        """Return a file of our own, which passes each event on stdin to `command`; `None` for settings.
 
-        It is silent where `command` is gone. Its first line tells it from files of others, and never changes.
+        It does nothing if `command` is gone. Its first line identifies it, and never changes.
         """
         del command
         return None
 
     def handler(self, command: str) -> dict[str, Any]:
-        """What stands in its settings to have a shell run `command`."""
+        """Return the settings entry with which a shell runs `command`."""
         return {"type": "command", "command": command, "timeout": TIMEOUT}
 
     def notes(self, text: str) -> Iterator[str]:
-        """What keeps the agent from running what is installed as `text`. Nothing of it is ours to change."""
+        """Yield the reasons why the agent does not run hooks installed as `text`. smart-fork does not change them."""
         del text
         yield from ()
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An event as Claude Code would say it: with its names of events and of values."""
+        """Return an event with Claude Code's names of events and values."""
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Whether a process with these words, `None` where they are not known, runs the hooks of several terminals.
+        """Return whether a process with these words runs the hooks of several terminals. Unknown words are `None`.
 
-        The environment of such a process says nothing of the session. An agent that has one has a module `daemon`, by
-        which `smart_fork.hooks` knows it without importing anything.
+        The environment of such a process does not tell the session. An agent with one has a module `daemon`, which
+        `smart_fork.hooks` checks without any import.
         """
         del runner
         return False

@@ -1,6 +1,6 @@
-"""Which variables a person's own environment has for each agent: their names, never their values.
+"""The names of the variables that a person's environment sets for each agent, never their values.
 
-Written down where a person's own environment is seen, and looked at where a worker starts without them.
+They are noted in a person's own environment, and used where a worker starts without them.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _MOST = 100
 
 
 def known_variables(agent: AgentName) -> tuple[str, ...]:
-    """The names that were set for that agent, when a person's own environment was seen last."""
+    """Return the names that a person's environment last had for that agent."""
     return tuple(_read().get(agent, ()))
 
 
 def is_a_persons(env: Mapping[str, str]) -> bool:
-    """Whether an environment is not what an agent has given a program, or we a worker."""
+    """Return whether an environment is a person's own, not one made by an agent or for a worker."""
     return not any(name in env for name in (*CALLERS_OWN, DEPTH, WORKER_ID))
 
 
 def note_a_persons(env: Mapping[str, str]) -> None:
-    """Note what `env` sets for each agent, if it is a person's own."""
+    """Note the names that `env` sets for each agent, if it is a person's own."""
     if is_a_persons(env):
         note(env)
 
 
 def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
-    """Note the names that `env` sets for `agents`, all by default, `also` beside those that are known.
+    """Note the names that `env` sets for `agents`, by default all. With `also`, keep those already known.
 
-    What cannot be written is left: whoever asks has come for something else.
+    Errors are ignored: the caller has another task.
     """
     before = _read()
     wanted = None if agents is None else set(agents)

@@ -1,4 +1,4 @@
-"""What a session shows to be secret, wherever else it is in it: an answer of a command, a line of a private key."""
+"""Finds secrets that a session itself reveals, such as a command's output or a private key's lines, for masking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smart_fork.agents.codec import Codec
 
 
 def learned(lines: Iterable[bytes], work: Codec | None) -> list[str]:
-    """The secrets that the lines of a log show to be some, the longest first."""
+    """Return the secrets revealed by the lines of a log, longest first."""
     found, asked = set[str](), dict[str, str]()
     for line in lines:
         if b"PRIVATE KEY" in line:
@@ -32,7 +32,7 @@ def learned(lines: Iterable[bytes], work: Codec | None) -> list[str]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """A command, or the one that prints the file that was read."""
+    """Return a call's command, or the one that would print the file that it read."""
     if isinstance(given, str):
         return given
     path = given.get("file_path") or given.get("path")

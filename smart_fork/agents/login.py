@@ -1,4 +1,4 @@
-"""What is common to all agents' logins. Names of variables are kept and told; their values never are."""
+"""The common part of all agents' logins. Only names of variables are stored and shown, never their values."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.system.processes import Processes
 
-#: How long an agent may take to say whether it is logged in.
+#: The longest time for an agent to report whether it is logged in.
 STATUS_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether an agent would be logged in, `None` where nobody can tell, and which variables it lacks for that."""
+    """Whether an agent would be logged in (`None` if unknown), and the missing variables."""
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()
 
 
 class Login(ABC):
-    """How one agent logs in."""
+    """The login of one agent."""
 
     agent: AgentName
-    #: What a person types to log in once and for all.
+    #: The command with which a person logs in permanently.
     command: str
-    #: The variable that says where its home is. A worker always has the one that its session was found in.
+    #: The variable that names its home. A worker always has the home of its session.
     folder: str
 
-    #: Variables of which any logs it in, and those that say how, and whom it asks.
+    #: Variables of which any one is a login, and those that select a method or a server.
     keys: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[tuple[str, ...]] = ()
 
     def variables(self) -> tuple[str, ...]:
-        """The names that decide how it logs in and whom it asks, but for its folder."""
+        """The variables that decide how it logs in and which server it uses, without its folder."""
         return (*self.keys, *self.beside)
 
     def settled(self) -> frozenset[str]:
-        """Those of them that its own settings set, whatever the environment says."""
+        """Those that its own settings set, whatever the environment has."""
         return frozenset()
 
     def required(self) -> tuple[str, ...]:
-        """Those of them without which its own settings do not work; none where one of several may do."""
+        """Those that its own settings require; none if one of several is enough."""
         return ()
 
     @abstractmethod
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Whether `env`, or a file of its own, says without further asking that it is logged in."""
+        """Return whether `env`, or a file of the agent, shows that it is logged in."""
 
     def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """Whether it would be logged in with `env`, if need be by its own `program`.
+        """Return whether the agent would be logged in with `env`, asking its own `program` if necessary.
 
-        If it has no command for that, other ways to log in may exist: that none is seen does not say no.
+        Without such a command, other ways to log in may exist, so that a missing variable does not mean no.
         """
         del program, processes
         return Standing(True if self.is_plain(env) else None)

@@ -1,6 +1,6 @@
-"""What a person's login shell sets: it is asked for single variables, whose values go into a worker and nowhere else.
+"""Reads single variables from a person's login shell. Their values go into a worker, and nowhere else.
 
-A program of ours runs inside the shell and says only what was asked for, so that nothing else leaves it.
+A program of ours inside the shell prints only the requested variables, so that nothing else leaves the shell.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from smart_fork.agents import shell_answer
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 
-#: A profile that takes longer would keep whoever starts a worker waiting for each.
+#: The time limit of a profile, since the start of each worker waits for it.
 SECONDS = 10.0
-#: Set while the shell is asked: a profile that starts something of its own can look at it.
+#: Set in the shell, for profiles that start programs of their own.
 ASKING = "SMART_FORK_ASKS_SHELL"
-#: What a shell needs to find its profile. All else it is to set itself.
+#: The variables that a shell needs to find its profile. It sets all others itself.
 _GIVEN = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "PATH", "ZDOTDIR", "XDG_CONFIG_HOME", "TMPDIR", "TERM")
-#: Many a profile goes no further in a terminal that can do nothing.
+#: Many profiles stop early in a dumb terminal.
 _TERM = "xterm-256color"
 
 
 def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
-    """What the login shell sets of `names`; nothing where it does not answer."""
+    """Return the values of `names` in the login shell; nothing if it does not answer."""
     shell = login_shell(env)
     if not names or not shell:
         return {}
@@ -50,7 +50,7 @@ def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes
 
 
 def login_shell(env: Mapping[str, str]) -> str:
-    """The absolute path of a person's shell; empty where there is none."""
+    """Return the absolute path of a person's shell; empty if there is none."""
     shell = env.get("SHELL") or ""
     if not shell:
         try:

@@ -1,4 +1,4 @@
-"""Which of several logs of one session is the session, and which are copies of it."""
+"""Tells a session's original log from its copies."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from smart_fork.text.snippets import printable
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
-    """The logs of a session, the original before its copies, else the newest first; empty where there is none."""
+    """Return a session's logs: the original first, then copies, newest first; empty if there are none."""
     return originals_first(reader, session_id, reader.locate(session_id))
 
 
 def original_of(reader: AgentAdapter, session_id: str) -> Path | None:
-    """The log where the session was begun; where that is gone, the newest copy of it; `None` where there is none."""
+    """Return the log in which the session began, else its newest copy, else `None`."""
     return next(iter(logs_of(reader, session_id)), None)
 
 
 def originals_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-    """These logs of a session in the order of `logs_of`; they come newest first."""
+    """Sort a session's logs, given newest first, in the order of `logs_of`."""
     if len(paths) < 2:
         return list(paths)
     ours = staged_paths(session_id)
@@ -34,17 +34,17 @@ def originals_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]
 
 
 def changed_at(reader: AgentAdapter, path: Path) -> float:
-    """When something was last added to a log, in seconds since the epoch.
+    """Return the time of a log's last record in seconds since the epoch.
 
     Raises:
-        OSError: that cannot be told.
+        OSError: The log cannot be read.
     """
     file = reader.log_at(str(path))
     return file.mtime_ns / 1e9 if file else path.stat().st_mtime
 
 
 def staged_paths(session_id: str) -> Collection[str]:
-    """The copies of a session that were made for forks."""
+    """Return the copies of a session that were made for forks."""
     if not has_registry():
         return ()
     with Registry() as registry:
@@ -59,14 +59,14 @@ def _is_copy(reader: AgentAdapter, path: Path) -> bool:
 
 
 def unread(adapters: Iterable[AgentAdapter]) -> tuple[str, ...]:
-    """Why no session of some of these agents can be read, a sentence for each."""
+    """Return a sentence for each of these agents whose sessions cannot be read."""
     return tuple(
         f"No session of {title_of(agent.name)} can be read: {why}" for agent in adapters if (why := agent.unread())
     )
 
 
 def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
-    """Find files that are named like logs of these agents and are none. A client limited to projects gets no paths."""
+    """Find files with the names of logs that are not logs. A client limited to projects gets no paths."""
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if permission.limited() else adapters)

@@ -1,7 +1,7 @@
-"""The fields of requests, each described once for people and models; and the options of a worker.
+"""The fields of requests, each described once for people and models, and the options of a worker.
 
-An option that is added here can be given to every command that starts workers, in a JSON list of workers and to the
-tool that starts them; the agents that know it put it into their commands.
+A new option here is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents
+that know it use it in their commands.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from indexer.shapes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How a field is given: `help` is for people, `described` for models, `types` are what may be given.
+    """A field's input: `help` for people, `described` for models, `types` the accepted types.
 
-    A field that is not `described` cannot be given in JSON, one without `help` not on the command line. `key` and
-    `flags` are made of the field's name unless they are given. `choices` are all its values.
+    A field that is not `described` is not accepted in JSON, and one without `help` not on the command line. The field's
+    name gives `key` and `flags`, unless they are set. `choices` are all accepted values.
     """
 
     key: str = ""
@@ -30,7 +30,7 @@ class Said:
     choices: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of its values."""
+        """Return the JSON schema of its values."""
         if self.choices:
             return {"enum": [*self.choices], "description": self.described}
         names = [_JSON[one] for one in self.types]
@@ -39,21 +39,21 @@ class Said:
 
 NOT_GIVEN = Said()
 _JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
-#: Where a worker can run that somebody else than a person at a terminal starts.
+#: The places for workers that are not started from a person's terminal.
 PLACES = ("tmux", "process", "iterm2")
 
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:
-    """Return a field that is given as `Said`; `MISSING` as its default requires it."""
+    """Return a field with this input. It is required if its default is `MISSING`."""
     return field(default=default, metadata={"said": Said(types=types or (str,), **how)})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be said of any worker. `worktree` is one's name, or true; `None` is what nobody has said.
+    """The options of any worker. `worktree` is a name, or true; `None` means not given.
 
-    With `with_changes` it has a worktree with the uncommitted changes of the directory. With `brief` the prompt of a
-    fork follows a note of what has changed.
+    With `with_changes` its worktree contains the directory's uncommitted changes. With `brief` a fork's prompt follows
+    a note about changes.
     """
 
     prompt: str | None = said(
@@ -95,34 +95,34 @@ class Options:
 
     @property
     def in_worktree(self) -> bool:
-        """Whether it works in a worktree of its own."""
+        """`True` if it works in a worktree of its own."""
         return bool(self.worktree or self.with_changes)
 
     @property
     def worktree_name(self) -> str | None:
-        """What a worktree would be named after."""
+        """The name for a worktree."""
         return self.worktree if isinstance(self.worktree, str) else self.name
 
 
 def is_said(one: Field[Any]) -> bool:
-    """Return whether a field is given as `Said`."""
+    """Return whether a field has an input."""
     return "said" in one.metadata
 
 
 def said_of(one: Field[Any]) -> Said:
-    """Return how a field is given; without help and description if it is not."""
+    """Return a field's input; an empty one if it has none."""
     given: Said = one.metadata.get("said", NOT_GIVEN)
     return given if given.key or not given.described else replace(given, key=one.name)
 
 
 def ordered(shown: Sequence[Parameter], order: str) -> list[Parameter]:
-    """Return these parameters; those that `order` names take each other's places."""
+    """Return these parameters, with those named in `order` in that order."""
     named = {one.name: one for one in shown}
     those = iter(name for name in order.split() if name in named)
     return [named[next(those)] if one.name in order.split() else one for one in shown]
 
 
-#: What a worker works on, as it is said in JSON.
+#: A worker's session and prompt in JSON.
 _SUBJECT: dict[str, Said] = {
     "project_path": Said(described="The directory it works in."),
     "agent_type": Said(
@@ -138,7 +138,7 @@ _SUBJECT: dict[str, Said] = {
     "fork_session": Said(described="Fork the session of resume_session_id or continue_session.", types=(bool,)),
 }
 _OPTIONS = {given.key: given for one in fields(Options) if (given := said_of(one)).key}
-#: All that may be said of a worker in JSON; what matters most first.
+#: All fields of a worker in JSON, the most important first.
 KEYS: Mapping[str, Said] = {
     **{key: (_SUBJECT | _OPTIONS)[key] for key in ("project_path", "prompt", "agent_type", "name")},
     **_SUBJECT,
@@ -147,12 +147,12 @@ KEYS: Mapping[str, Said] = {
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
-    """The options among what was said in JSON."""
+    """Return the options in a JSON object."""
     named = {one.name: said_of(one).key for one in fields(Options)}
     return Options(**{name: given[key] for name, key in named.items() if key in given})
 
 
 def as_said(options: Options) -> dict[str, Any]:
-    """These options as they are said in JSON, without what nobody has said."""
+    """Return these options as a JSON object, without those that are not given."""
     given = ((said_of(one).key, getattr(options, one.name), one.default) for one in fields(options))
     return {key: value for key, value, default in given if key and value != default}

@@ -1,4 +1,4 @@
-"""What a worker has said itself: its log may begin with a copy of what its parent's says."""
+"""A worker's own turns: its log may begin with a copy of its parent's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from smart_fork.registry.workers import WorkerRecord
 
 
 def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:
-    """The worker's own turns, in order: what agents copy keeps its time, so all from the start on are its own."""
+    """Return the worker's own turns in order. Copied turns keep their times, so turns since its start are its own."""
     start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= worker.started_at), None)
     return session.turns[start:] if start is not None else ()

@@ -1,4 +1,4 @@
-"""Messages that are lists of parts, as Gemini's models take them: what of a part is shared, whichever agent's it is."""
+"""Converts messages with Gemini's parts for sharing, for all agents that use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "fun
 
 
 class PartForms(Forms):
-    """Records of an agent whose messages are such lists."""
+    """Records whose messages have Gemini's parts."""
 
     thoughts = ()
 
@@ -27,17 +27,17 @@ class PartForms(Forms):
 
 
 def shared_of(part: Record) -> Record:
-    """What of a part is shared."""
+    """Return the fields of a part that may be shared."""
     return {name: value for name, value in part.items() if name in _SHARED}
 
 
 def unsigned(part: Record) -> Record:
-    """The part without what it is signed with: that was signed for an account."""
+    """Return the part without its signature, which is bound to an account."""
     return {name: value for name, value in part.items() if name != "thoughtSignature"}
 
 
 def withheld(part: Record, ids: Collection[str], mark: str) -> Record:
-    """The part with `mark` in the place of what the calls of these ids were given, and gave back."""
+    """Return the part with `mark` in the place of these calls' inputs and outputs."""
     call, answer = part.get("functionCall"), part.get("functionResponse")
     if isinstance(call, dict) and call.get("id") in ids:
         return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}

@@ -1,6 +1,6 @@
-"""Which command starts a worker, where, and with which session id: a new session, one gone on with, or a fork. Pure.
+"""Plans a worker: its command, its directory, and its session id, for a new session, a resumed one, or a fork. Pure.
 
-What is asked of every agent is checked here; the command itself is the agent's own (see `Starter`).
+Checks that hold for all agents are here. The command itself comes from the agent (see `Starter`).
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from smart_fork.errors import ForkRefused, Usage
 
 DEPTH = "SMART_FORK_DEPTH"
 WORKER_ID = "SMART_FORK_WORKER_ID"
-#: A fork may fork, and that one again; then it ends.
+#: A fork may fork, and that fork once more.
 MAX_DEPTH = 3
-#: Linux takes 128 KiB in one argument.
+#: Linux accepts 128 KiB in one argument.
 MAX_PROMPT_BYTES = 100_000
 MAX_NAME_CHARACTERS = 200
-#: What agents tell the programs that they start about themselves. A fork is not inside its caller, and one of these can
-#: keep Claude Code from saving the session.
+#: Variables that agents set for programs that they start. A fork does not run inside its caller, and some of these
+#: variables keep Claude Code from saving the session.
 CALLERS_OWN = tuple(name for agent in AGENTS for name in agent.tells)
 
-#: An id or a name that an agent is given as it is: no option, no path.
+#: An id or a name that an agent gets unchanged: neither an option nor a path.
 _GIVEN = re.compile(r"\w[\w.:-]{0,199}")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """A command to run. `env` is added to its environment, `staging` what is made first. See `Line`.
+    """A command to run. `env` is added to its environment, and `staging` is done first. See `Line`.
 
-    `new_session_id` is that of the worker's session, `None` where only the agent knows it. `title` is the
-    name of the worker, where its session gets it from what is made first, and not from the command.
+    `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's name, if the
+    staged copy gives it to the session instead of the command.
     """
 
     agent: AgentName
@@ -62,16 +62,16 @@ class ForkPlan:
 
     @property
     def said(self) -> str:
-        """The prompt where it is not among the arguments: what is given on standard input, or typed."""
+        """The prompt, if it is not an argument: it goes to standard input, or is typed."""
         return "" if self.delivery == "argument" else plain_prompt(self.prompt)
 
 
 def plan_fork(request: ForkRequest) -> ForkPlan:
-    """The plan of one worker.
+    """Plan one worker.
 
     Raises:
-        Usage: an id, the prompt or the depth is not acceptable.
-        ForkRefused: another agent's session, or workers of workers of workers.
+        Usage: An id, the prompt or the depth is not valid.
+        ForkRefused: The session belongs to another agent, or workers are nested too deeply.
     """
     agent = request.agent
     starter = starter_of(agent)
@@ -108,10 +108,10 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
 
 
 def check_id(agent: AgentName, session_id: str, which: str = "source") -> str:
-    """`session_id`, if it can be one of that agent's.
+    """Return `session_id` if that agent can have it.
 
     Raises:
-        Usage: it cannot.
+        Usage: It cannot.
     """
     if not starter_of(agent).ids.fullmatch(session_id):
         raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
@@ -119,10 +119,10 @@ def check_id(agent: AgentName, session_id: str, which: str = "source") -> str:
 
 
 def check_given(session_id: str) -> str:
-    """`session_id`, if it can be an argument: an agent that is given it as it is may know it by a name.
+    """Return `session_id` if it can be an argument. Agents that get it unchanged may know a session by a name.
 
     Raises:
-        Usage: it cannot.
+        Usage: It cannot.
     """
     if not _GIVEN.fullmatch(session_id):
         raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
@@ -136,10 +136,10 @@ def _source_of(request: ForkRequest) -> str:
 
 
 def plain_prompt(prompt: str | None) -> str:
-    """`prompt` as an argument that no agent takes for an option, a command of its own or a shell command.
+    """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
 
     Raises:
-        Usage: it is too long.
+        Usage: It is too long.
     """
     text = passable(prompt or "").strip()
     if not text:
@@ -154,26 +154,26 @@ def plain_prompt(prompt: str | None) -> str:
 
 
 def passable(text: str) -> str:
-    """`text` as far as it can be an argument of a program: without NUL and half characters."""
+    """Return `text` without NUL and half characters, so that it can be an argument."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def plain_name(name: str | None) -> Masked:
-    """`name` on one line, without secrets and what steers a terminal, at most 200 characters."""
+    """Return `name` on one line of at most 200 characters, without secrets and terminal control characters."""
     text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
     return shorten(mask(text), MAX_NAME_CHARACTERS)
 
 
 def environment(plan: ForkPlan, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the worker: `base` without the caller's own marks, with the plan's additions.
+    """Return the worker's environment: `base` without the caller's marks, with the plan's additions.
 
-    A program may believe ``PWD`` more than where it is started.
+    A program may trust ``PWD`` more than its working directory.
     """
     here = {"PWD": str(plan.cwd)} if "PWD" in base else {}
     return {key: value for key, value in base.items() if key not in CALLERS_OWN} | here | dict(plan.env)
 
 
 def shell_command(plan: ForkPlan) -> str:
-    """The plan as one line that a person can paste into a shell. For display; we never run it."""
+    """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
     given = f"printf %s {shlex.quote(plan.said)} | " if plan.delivery == "input" and plan.said else ""
     return f"cd {shlex.quote(str(plan.cwd))} && {given}{shlex.join(plan.argv)}"

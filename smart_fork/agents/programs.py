@@ -1,4 +1,4 @@
-"""Where the agents' programs are, and whether they can fork."""
+"""Finds the agents' programs, and checks if they can fork."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from smart_fork.agents.facets import command_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.processes import Processes
 
-#: A file that was looked at, as it was, with the arguments that it was asked with, and what was looked for.
+#: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
 #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
 USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
 
-#: What the help of a program lists, by its version: the signs that were looked for.
+#: The results by program version.
 _seen: dict[Sign, bool] = {}
-#: Of those that were found so much is kept for later processes, in the state's folder.
+#: The file with positive results for later processes, and the most it keeps.
 _KEPT, _MOST_KEPT = "programs.json", 100
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is known of an agent's program. `problem` and `hint` are empty where it can fork."""
+    """The facts about an agent's program. `problem` and `hint` are empty if it can fork."""
 
     agent: AgentName
     path: str = ""
@@ -44,10 +44,10 @@ class Program:
 
 
 def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-    """The program's absolute path: where its own variable says, else on PATH, else in the usual folders.
+    """Return the program's absolute path: from its variable, else from PATH, else from the usual folders.
 
     Raises:
-        ProgramMissing: it is nowhere.
+        ProgramMissing: It was not found.
     """
     env = os.environ if env is None else env
     command = command_of(agent)
@@ -57,7 +57,7 @@ def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
         wanted = wanted.replace("~", home, 1)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder]
     folders += [folder.replace("~", home, 1) for folder in USUAL_FOLDERS]
-    # A relative entry would let the directory that is forked into choose the program.
+    # With a relative entry, the forked directory could choose the program.
     path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
     found = shutil.which(wanted, path=path)
     if found is None or not os.path.isabs(found):  # noqa: PTH117
@@ -66,7 +66,7 @@ def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
 
 
 def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
-    """Whether the agent's program is here."""
+    """Return whether the agent's program is installed."""
     try:
         find_program(agent, env)
     except SmartForkError:
@@ -75,7 +75,7 @@ def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
 
 
 def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-    """Whether the agent's program is there and can fork. Never raises; asked once for each version of the program."""
+    """Return the facts about the agent's program. Never raises; runs the program once for each version."""
     try:
         path, command = find_program(agent, env), command_of(agent)
         abilities = [(lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs]
@@ -91,17 +91,17 @@ def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | Non
 
 
 def can_fork(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
-    """Whether `agent` can fork here at all."""
+    """Return whether `agent` can fork here."""
     return look_at(agent, processes, env).can_fork
 
 
 def require_fork(
     agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
 ) -> str:
-    """The path of a program that can fork.
+    """Return the path of a program that can fork.
 
     Raises:
-        ProgramMissing: it is not installed, or too old.
+        ProgramMissing: It is not installed, or too old.
     """
     program = look_at(agent, processes, env)
     if not (program.can_fork_headless if headless else program.can_fork):
@@ -110,11 +110,11 @@ def require_fork(
 
 
 def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-    """Whether the program's help lists what the expression `sign` finds; asked once for each version of the program,
-    or by an earlier process (see `keep`).
+    """Return whether the program's help matches `sign`; runs it once for each version, or uses an earlier process's
+    result (see `keep`).
 
     Raises:
-        ProgramFailed: it does not answer.
+        ProgramFailed: The program does not answer.
     """
     file = Path(path).stat()  # what npm unpacks has the same time in all versions
     key = (path, file.st_ino, file.st_ctime_ns, file.st_size, args, sign)
@@ -131,7 +131,7 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
 
 
 def keep() -> None:
-    """Keep what was found for later processes: a program takes a second to say it. Failing is no matter."""
+    """Save the results for later processes, since a program takes a second. Errors are ignored."""
     found, kept = [key for key, listed in _seen.items() if listed], _kept()
     if new := [key for key in found if key not in kept]:
         with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def keep() -> None:
 
 
 def _kept() -> tuple[Sign, ...]:
-    """What was found before. It says yes alone, and of files that have not been touched since."""
+    """Return the saved results: positive ones, of files unchanged since."""
     try:
         rows = orjson.loads((state_home() / _KEPT).read_bytes())
         return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)

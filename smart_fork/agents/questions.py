@@ -1,7 +1,7 @@
-"""Whether an agent's screen asks something: the text of the question, and what can be answered. Pure.
+"""Finds a question on an agent's screen, with its options. Pure.
 
-What the real programs show (Claude Code 2.1, Codex 0.169): numbered options of which one is marked, below them what the
-keys do, and no line to type in. That line, and what was typed before, begins with the same mark.
+The real programs (Claude Code 2.1, Codex 0.169) show numbered options of which one is marked, a line about keys below,
+and no input line. The input line, and earlier prompts, begin with the same mark.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from indexer.shapes import dataclass
 from smart_fork.text.snippets import printable
 
 MAX_CHARACTERS = 2000
-#: Lines that are looked at above a question's options, or at the screen's end.
+#: The number of lines read above a question's options, or at the screen's end.
 _MOST_ABOVE = 20
-#: What both put before the option that is chosen, and before the line to type in.
+#: The mark before the selected option, and before the input line.
 _MARK = "[\u276f\u203a]"
 _MARKED = re.compile(rf"^\s*{_MARK}\s*(\d)[.)]\s+\S")
 _OPTION = re.compile(rf"^\s*{_MARK}?\s*(\d)[.)]\s+\S")
@@ -24,19 +24,19 @@ _TYPED = re.compile(rf"^\s*{_MARK}(\s|$)")
 _KEYS = re.compile(
     r"\b(esc|enter)\b.*\b(cancel|confirm|continue|back|select|exit|submit|navigate|amend)\b", re.IGNORECASE
 )
-#: A line across the screen, or something that was said before.
+#: A line across the screen, or an earlier message.
 _ABOVE = re.compile(rf"^\s*([─━═▔╌-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
 _BUSY = re.compile("esc to interrupt")
-#: How much of a text tells it from another one, and how both begin the note that stands for a long one.
+#: The characters that identify a text, and the beginning of the note that replaces a long one.
 _ENOUGH, _PASTED = 20, "[Pasted "
 _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign in with ChatGPT\b.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, with its options as they stand there; their numbers, by which each can be chosen.
+    """A question with its options, and the number of each.
 
-    `marked` is the one that Enter would choose.
+    Enter chooses the `marked` one.
     """
 
     text: Masked
@@ -44,41 +44,41 @@ class Question:
     marked: str = ""
 
     def is_also(self, other: Question | None) -> bool:
-        """Whether the other one asks the same, whichever option is marked."""
+        """Return whether the other is the same question, whichever option is marked."""
         return other is not None and _LEADING_MARK.sub("", self.text) == _LEADING_MARK.sub("", other.text)
 
 
 class Screen:
-    """How the screen of an agent is read that marks what is chosen, and the line to type in, as `_MARK` says."""
+    """Reads the screen of an agent that puts `_MARK` before the selected option and the input line."""
 
-    #: The line to type in, and what was typed before where it looks the same.
+    #: The input line, and earlier prompts that look the same.
     typed = _TYPED
-    #: A line below the options of a question, which tells it from a list.
+    #: A line below a question's options, which tells it from a list.
     keys = _KEYS
-    #: What stands above a question and is no part of it.
+    #: A line above a question that is not part of it.
     above = _ABOVE
-    #: What the agent says of itself while it works, and not while it asks.
+    #: A line that the agent shows while it works, and not while it asks.
     busy = _BUSY
 
     def question(self, screen: Masked) -> Question | None:
-        """What the screen asks, or `None`."""
+        """Return the question on the screen, or `None`."""
         return question_on(screen, self)
 
     def works(self, screen: str) -> bool:
-        """Whether the agent says that it works."""
+        """Return whether the screen shows that the agent works."""
         return works_on(screen, self)
 
     def hears(self, screen: str) -> bool:
-        """Whether there is a line to type in."""
+        """Return whether the screen has an input line."""
         return hears_on(screen, self)
 
     def rests(self, screen: str) -> bool:
-        """Whether it shows that nothing is done, of an agent whose log does not tell that an answer was broken off."""
+        """Return whether the screen shows an idle agent, for agents that do not log an interrupted answer."""
         del screen
         return False
 
     def holds(self, screen: str, text: str) -> bool:
-        """Whether `text` stands in the line to type in, and waits for Enter."""
+        """Return whether the input line has `text`, ready for Enter."""
         return holds(screen, text, self)
 
 
@@ -86,7 +86,7 @@ _SCREEN = Screen()
 
 
 def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
-    """What the screen asks, or `None`."""
+    """Return the question on the screen, or `None`."""
     lines = [printable(line).rstrip() for line in screen.splitlines()]
     while lines and not lines[-1].strip():
         lines.pop()
@@ -104,17 +104,17 @@ def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
 
 
 def works_on(screen: str, reading: Screen = _SCREEN) -> bool:
-    """Whether the agent says on its screen that it works: both do, and not while they ask."""
+    """Return whether the screen shows that the agent works. Agents do not show that while they ask."""
     return any(map(reading.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
 
 
 def hears_on(screen: str, reading: Screen = _SCREEN) -> bool:
-    """Whether there is a line to type in."""
+    """Return whether the screen has an input line."""
     return any(reading.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
 
 def holds(screen: str, text: str, reading: Screen = _SCREEN) -> bool:
-    """Whether `text` stands in the line to type in, and waits for Enter. A long one may be shown as a note instead."""
+    """Return whether the input line has `text`, ready for Enter. A note may replace a long text."""
     asked = question_on(mask_screen(screen), reading)
     if asked and asked.options:
         return False
@@ -126,19 +126,19 @@ def holds(screen: str, text: str, reading: Screen = _SCREEN) -> bool:
 
 
 def _words(text: str) -> str:
-    """Without blanks and signs, which a program lays out and draws as it likes."""
+    """Return a text without blanks and signs, which programs lay out as they like."""
     return re.sub(r"\W+", "", text)
 
 
 def _asks(lines: list[str], marked: int, reading: Screen) -> bool:
-    """Nothing to type in below the marked option, and a line that says what the keys do."""
+    """Return whether no input line follows the marked option, but a line about keys does."""
     below = lines[marked + 1 :]
     typing = any(reading.typed.match(line) for line in below)
     return not typing and any(reading.keys.search(line) for line in below)
 
 
 def _above(lines: list[str], first: int, reading: Screen) -> int:
-    """Where the question begins: behind what is not part of it."""
+    """Return the first line of the question."""
     for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
         if reading.above.match(lines[i]):
             return i + 1

@@ -1,4 +1,4 @@
-"""Which agents are meant: one by its name, Claude Code and Codex together, or all."""
+"""A selection of agents: one by its name, Claude Code and Codex together, or all."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.text.snippets import shown
 
 BOTH, ALL = "both", "all"
-#: The two that there were before there were others. The word keeps its meaning.
+#: The agents of the word ``both``, which were the first two.
 _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 
 def readable() -> tuple[AgentName, ...]:
-    """The agents whose sessions are found, listed and read."""
+    """Return the agents whose sessions smart-fork reads."""
     return tuple(agent.name for agent in AGENTS if agent.has("reader"))
 
 
 def startable() -> tuple[AgentName, ...]:
-    """The agents that are started."""
+    """Return the agents that smart-fork starts."""
     return tuple(agent.name for agent in AGENTS if agent.has("starter"))
 
 
 def handed_to() -> tuple[AgentName, ...]:
-    """The agents that are told of other agents' sessions."""
+    """Return the agents that can receive a handed-over session."""
     return tuple(agent.name for agent in AGENTS if agent.is_told())
 
 
 def first() -> AgentName:
-    """The agent that is meant where nobody says which, and none asks."""
+    """Return the default agent, if neither a person nor an agent named one."""
     return startable()[0]
 
 
 def choices() -> tuple[str, ...]:
-    """What `selected` takes."""
+    """Return the words that `selected` accepts."""
     return (*readable(), BOTH, ALL)
 
 
 def selected(value: object) -> tuple[AgentName, ...]:
-    """The agents whose sessions are meant, in their order.
+    """Return the selected agents in their order.
 
     Raises:
-        Usage: there is none of that name whose sessions are read.
+        Usage: There is no agent of that name whose sessions smart-fork reads.
     """
     word = str(value).lower()
     if word == ALL:
@@ -56,16 +56,16 @@ def selected(value: object) -> tuple[AgentName, ...]:
 
 
 def word_for(agents: Iterable[AgentName]) -> str:
-    """The shortest word that `selected` takes for these agents."""
+    """Return the shortest word with which `selected` returns these agents."""
     meant = tuple(agents)
     return meant[0] if len(meant) == 1 else BOTH if meant == _BOTH else ALL
 
 
 def named(name: str) -> AgentName:
-    """The agent of that name, to be started.
+    """Return the agent of that name, to start it.
 
     Raises:
-        SmartForkError: there is none.
+        SmartForkError: There is no such agent.
     """
     if name in startable():
         return name
@@ -75,7 +75,7 @@ def named(name: str) -> AgentName:
 
 
 def one_of(names: Iterable[str], mark: str = "'") -> str:
-    """The names as a choice: ``'a', 'b', or 'c'``."""
+    """Return the names as a choice: ``'a', 'b', or 'c'``."""
     *others, last = (f"{mark}{name}{mark}" for name in names)
     if len(others) < 2:
         return " or ".join((*others, last))
@@ -83,21 +83,21 @@ def one_of(names: Iterable[str], mark: str = "'") -> str:
 
 
 def titles(names: Iterable[AgentName], last: str = "and") -> str:
-    """What people call these agents, in a sentence."""
+    """Return the names of these agents for people, in a sentence."""
     *others, end = (AGENTS[name].title for name in names)
     return f"{', '.join(others)} {last} {end}" if others else end
 
 
 def settable() -> tuple[AgentName, ...]:
-    """The agents that we are made known to, or that tell us what their sessions do."""
+    """Return the agents in which smart-fork registers its server or hooks."""
     return tuple(agent.name for agent in AGENTS if agent.has("registration") or agent.has("hooks"))
 
 
 def to_set_up(words: Sequence[str]) -> tuple[AgentName, ...]:
-    """Those of them that all ``--agent`` together mean; all of them without any.
+    """Return those that all ``--agent`` options name; all without any.
 
     Raises:
-        Usage: one means none.
+        Usage: An option names none.
     """
     known = {ALL: settable(), BOTH: _BOTH} | {name: (name,) for name in settable()}
     if unknown := [word for word in words if word not in known]:

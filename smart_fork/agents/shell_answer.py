@@ -1,4 +1,4 @@
-"""Run inside a person's login shell: says, behind a mark, what the variables are set to whose names it is given."""
+"""Runs inside a person's login shell, and prints the values of the named variables behind a mark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def main(mark: str, *names: str) -> None:
-    """Say it."""
+    """Print the values."""
     sys.stdout.write(mark + json.dumps({name: os.environ[name] for name in names if name in os.environ}))
 
 

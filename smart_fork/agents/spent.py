@@ -1,4 +1,4 @@
-"""How many tokens a worker's model has written, as the agent itself recorded it."""
+"""Counts the tokens that a worker's model wrote, by the agent's log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from smart_fork.agents.facets import tail_of
 
 
 def output_tokens(agent: AgentName, log: Path, since: str) -> int:
-    """The tokens of all answers in `log` from the time `since` on: what a fork has copied is older.
+    """Return the tokens of all answers in `log` since the time `since`. Records that a fork copied are older.
 
     Raises:
-        OSError: the log cannot be read.
+        OSError: The log cannot be read.
     """
     tail = tail_of(agent)
     return tail.written(record for record in tail.records(log) if str(record.get("timestamp") or "") >= since)

@@ -1,4 +1,4 @@
-"""How an agent is started: the command for what is asked for. Pure."""
+"""Makes an agent's command for a request. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from indexer.transcripts.model import AgentName
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
 
-#: What must be on disk before the command works: nothing, the transcript in the target's folder, a copy under the new
-#: id, which the agent's copier writes (of all of the session, or up to a message), or the log under another name as
-#: well, under which it outlives that it is gone on with (see `Storage.lasting`).
+#: The files that the command needs: none; the transcript in the target's folder; a copy under the new id, written by
+#: the agent's copier; or the log under a second name that remains when the agent resumes the session (see
+#: `Storage.lasting`).
 Staging = Literal["nothing", "transcript", "branch", "name"]
-#: How the prompt gets to the agent: among its arguments, on its standard input, or typed once its screen hears.
+#: How the agent gets the prompt: as an argument, on standard input, or typed when its input line appears.
 Delivery = Literal["argument", "input", "typed"]
 
 
 def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
-    """A prompt as one that the agent takes for no command of its own, also where it begins like one of `commands`."""
+    """Return a prompt that the agent does not take for a command, also if it begins like one of `commands`."""
     return f"Prompt: {prompt}" if prompt.lstrip().startswith(commands) else prompt
 
 
 class CommandLine(NamedTuple):
-    """The command of one worker. A prompt that is delivered as an argument is among `argv`.
+    """The command of one worker. `argv` has the prompt if it is an argument.
 
-    `session_id` is that of the worker's session, `None` where it is found by its birth (see `Births`). `writes` says
-    that there will be a log of it before somebody has asked something.
+    `session_id` is the worker's session, `None` if `Births` finds it. `writes` means that the log exists before the
+    first prompt.
     """
 
     argv: tuple[str, ...]
@@ -41,26 +41,26 @@ class CommandLine(NamedTuple):
 
 
 class Starter(ABC):
-    """How one agent is started."""
+    """Makes the commands of one agent."""
 
     name: AgentName
-    #: The form of its sessions' ids, and of as much of one as a person may name it by.
+    #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")
     beginnings: re.Pattern[str] = re.compile(r"[0-9a-fA-F-]{8,36}")
-    #: Whether a fork of no session that is named is taken for a new session.
+    #: `True` if the agent starts a new session for a fork without a session.
     forks_nothing: bool = False
-    #: The options with which it asks before it acts, whatever its settings and the session's records say; none where
-    #: the session's records count for nothing, and only the settings of whoever runs it do.
+    #: The options with which it asks before it acts, whatever its settings and the session's records allow. None if
+    #: records cannot allow anything, and only the settings of the person do.
     asking: tuple[str, ...] = ()
 
     @abstractmethod
     def line(self, request: ForkRequest) -> CommandLine:
-        """The command for `request`, whose ids are checked, and whose prompt and name are plain; both may be empty."""
+        """Return the command for `request`. Its ids are checked; its prompt and name are plain, and may be empty."""
 
     @abstractmethod
     def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """What a person would type by hand to fork that session; for display."""
+        """Return the words of the command with which a person forks that session; for display."""
 
     def new_id(self) -> str:
-        """An id that a new session may have."""
+        """Return an id for a new session."""
         return str(uuid.uuid4())

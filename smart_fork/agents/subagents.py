@@ -1,4 +1,4 @@
-"""The conversations of the sub-agents that a session has set to work, as far as their logs are there."""
+"""The conversations of a session's sub-agents, if their logs exist."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from indexer.transcripts import tree
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.model import AgentName, Session
 
-#: What the files of sub-agents are called.
+#: The prefix of sub-agents' files.
 _PREFIX = "agent-"
 
 
 class SubAgents(ABC):
-    """How one agent files what its sub-agents have said and done.
+    """Finds and reads the sub-agents of one agent.
 
-    What names one comes from a log: it is looked up among the files that are there, and never becomes a path.
+    A sub-agent's name comes from a log. It is looked up among existing files, and never becomes a path.
     """
 
     @abstractmethod
     def begun(self, session: Session) -> Mapping[str, str]:
-        """What those are called that can be read, by the ids of the calls that have begun them.
+        """Return the names of readable sub-agents, by the ids of the calls that started them.
 
         The turns of `session` have their records.
         """
 
     @abstractmethod
     def read(self, session: Session, name: str) -> Session | None:
-        """The conversation of one of them, whose turns have their records; `None` where there is none.
+        """Return a sub-agent's conversation, whose turns have their records; `None` if there is none.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: The log cannot be read.
         """
 
 
 class LoggedSubAgents(SubAgents):
-    """Sub-agents that have a log of their own, a file each."""
+    """Sub-agents with log files of their own."""
 
     agent: AgentName
 
     @abstractmethod
     def tree(self) -> type[tree.Tree]:
-        """What the records of such a log add up to."""
+        """The class that reads such a log."""
 
     @abstractmethod
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
-        """Where the logs of a session's sub-agents may be, also of a sub-agent's own, with how many folders below."""
+        """Return the folders that may have logs of a session's sub-agents, at any level, with their depth."""
 
     def logs(self, session: Session) -> Mapping[str, Path]:
-        """The logs that are there, by what the sub-agents are called."""
+        """Return the existing logs by sub-agent name."""
         files = (file for folder, depth in self.folders(session) for file in self._files(folder, depth))
         return {file.stem.removeprefix(_PREFIX): file for file in files}
 
@@ -65,9 +65,9 @@ class LoggedSubAgents(SubAgents):
 
 
 class SubAgentRecords:
-    """What holds for all records of a sub-agent's log: each says that it is no part of the session's conversation."""
+    """Reads a sub-agent's log. Its records are marked as outside the session's conversation."""
 
     def is_aside(self, record: tree.Record) -> bool:
-        """None is, in a conversation of its own."""
+        """Return `False`: all records belong to this conversation."""
         del record
         return False

@@ -1,4 +1,4 @@
-"""What the records at the end of a log say of what its agent does, whichever agent it is."""
+"""Signs of a worker's state in the records at the end of its log, for all agents."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.codec import dicts_in
 from smart_fork.registry.workers import Status
 
-#: One record, such as a large file that was read, may be longer: then there are fewer signs, not wrong ones.
+#: A record, such as a large file that was read, may be longer. Then there are fewer signs, but no wrong ones.
 TAIL_BYTES = 512 * 1024
-#: What of a task is not its end.
+#: States of a task that has not ended.
 GOING_ON = ("running", "pending", "pending_init", "paused")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """What one record says; nothing at all for most."""
+    """The sign in one record. Most records have none."""
 
     status: Status = ""
     tokens: int = 0
@@ -33,7 +33,7 @@ class RecordSign:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call of a tool whose result has not been read yet."""
+    """A tool call without its result so far."""
 
     tool: str
     given: Mapping[str, Any]
@@ -44,24 +44,24 @@ class OpenCall:
 
 NO_CALL = OpenCall("", {})
 Calls = dict[str, OpenCall]
-#: The id of a task, and what it is called where it begins; `None` where it has ended.
+#: A task's id, and its name at its start; `None` at its end.
 Steps = Iterator[tuple[str, str | None]]
 
 
 def records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The records of a log that is a file of lines, in their order.
+    """Yield the records of a log with one record a line.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The log cannot be read.
     """
     return (line.record for line in LineReader(path))
 
 
 def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The records at the end of such a log, the last one first; what is torn or broken is passed over.
+    """Yield the records at the end of such a log, the last one first, without broken ones.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The log cannot be read.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -77,11 +77,11 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The records of one agent's logs, as they are added. Each has its time as ``timestamp``.
+    """Reads new records of one agent's logs. Each has its time as ``timestamp``.
 
-    `records` are those of a log, `backwards` those at its end, the last one first.
-    `sign` is what a record says of what the agent does. `steps` are the tasks in the background that begin or end with
-    a record, given the calls without a result so far. `written` is how many tokens the model has written in records.
+    `records` are all records of a log, `backwards` those at its end, the last one first. `sign` is a record's sign.
+    `steps` are the background tasks that start or end with a record, given the open calls. `written` counts the tokens
+    that the model wrote in records.
     """
 
     name: AgentName
@@ -93,13 +93,13 @@ class Tail:
 
 
 def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Nothing goes on in the background that the log would tell of."""
+    """Return nothing, for logs that do not tell of background tasks."""
     del record, calls
     yield from ()
 
 
 def object_in(text: object) -> dict[str, Any]:
-    """The object that a text spells; empty where it is none."""
+    """Return the object in a JSON text; empty if it is none."""
     try:
         value = orjson.loads(text) if isinstance(text, str) else text
     except orjson.JSONDecodeError:
@@ -108,12 +108,12 @@ def object_in(text: object) -> dict[str, Any]:
 
 
 def text_in(content: object) -> str:
-    """What a content says."""
+    """Return the text of a message's content."""
     if isinstance(content, str):
         return content
     return "\n".join(text for block in dicts_in(content) if isinstance(text := block.get("text"), str))
 
 
 def number_in(value: object) -> int:
-    """A number of tokens, as a log gives it; 0 where it is none."""
+    """Return a logged number of tokens; 0 if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

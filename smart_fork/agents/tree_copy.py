@@ -1,6 +1,6 @@
-"""Copies of sessions whose records name the one before them: what is copied becomes one line of parents.
+"""Copies of sessions whose records name their parents. The copied records become one chain of parents.
 
-An agent says which of its records are sent to its model, and how a record becomes one of a copy.
+An agent tells which records its model is sent, and how a record becomes one of a copy.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from smart_fork.agents.distilled import Distilled
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, newest_summary
 from smart_fork.text.json_edits import respelled
 
-#: Makes of a record without a place of its own what is copied of it; `None` for one that is not.
+#: Makes the copied form of a record without a place of its own; `None` if it is not copied.
 Beside = Callable[[Entry], Entry | None]
 
 
 def is_no_aside(record: Record) -> bool:
-    """Return whether a record is of the conversation itself, and no sub-agent's."""
+    """Return whether a record belongs to the conversation itself, not to a sub-agent."""
     return record.get("isSidechain") is not True
 
 
 def placed(
     source: Path, order: Sequence[str], has_place: Callable[[Record], bool] = is_no_aside, beside: Beside | None = None
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of these ids in their order, each with its id. What `beside` makes stays where it stands.
+    """Yield the records of these ids in their order, each with its id. Records made by `beside` keep their places.
 
     Raises:
-        ForkRefused: the log was rewritten meanwhile.
+        ForkRefused: The log was rewritten meanwhile.
     """
     return in_order(order, _kept(source, set(order), has_place, beside), source)
 
@@ -42,7 +42,7 @@ def placed(
 def _kept(
     source: Path, missing: set[str], has_place: Callable[[Record], bool], beside: Beside | None
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield what is wanted in the order of the file, with the ids of what has a place. The first of an id counts."""
+    """Yield the wanted records in file order, with the ids of those that have a place. The first of an id counts."""
     for line in LineReader(source):
         record, identity = line.record, line.record.get("uuid")
         if isinstance(identity, str) and identity in missing and has_place(record):
@@ -53,9 +53,9 @@ def _kept(
 
 
 class TreeCopy(Copy):
-    """Records of a session for a new one, as they are but for what says whose they are.
+    """Records of a session in a new one, unchanged except for their identity.
 
-    `chained` makes one line of parents of the records that come with an id. Those without one stay as they are then.
+    `chained` links the records with ids as one chain of parents. Those without an id then keep their form.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TreeCopy(Copy):
         yield from self.titled()
 
     def whole(self, turns: Sequence[Turn], is_sent: Callable[[Record], bool]) -> TreeCopy:
-        """Copy what the model is sent of these turns."""
+        """Copy the records of these turns that the model is sent."""
         order = [turn.id for turn in turns[compacted_at(turns) :]]
         records = placed(self._source.source_path, order, self.has_place, self.beside(turns))
         self._records = ((one, entry) for one, entry in records if not one or is_sent(entry[1]))
@@ -89,11 +89,11 @@ class TreeCopy(Copy):
 
     @staticmethod
     def has_place(record: Record) -> bool:
-        """Return whether a record is of the conversation itself, and no sub-agent's."""
+        """Return whether a record belongs to the conversation itself, not to a sub-agent."""
         return is_no_aside(record)
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
-        """Return what makes of records without a place what is copied with these turns."""
+        """Return the function that makes the copied form of records without a place, for these turns."""
         del turns
         return None
 
@@ -103,31 +103,31 @@ class TreeCopy(Copy):
 
     @abstractmethod
     def titled(self) -> Iterable[bytes]:
-        """Yield the lines with the title, if it gets one."""
+        """Yield the title's lines, if there is a title."""
 
     @abstractmethod
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
-        """Return a record of turn `number` without what was in the context then. Each turn takes so many `tokens`."""
+        """Return a record of turn `number` with the size of the copy's context. `tokens` are the sizes of all turns."""
 
     @abstractmethod
     def left(self, entry: Entry) -> Entry:
-        """Return what a compaction has left as something that is said."""
+        """Return a compaction's summary as a message."""
 
     @abstractmethod
     def added(self, text: str, near: Record) -> Record:
-        """Return a record of our own with that text, beside another one."""
+        """Return a record of our own with that text, beside another record."""
 
     def shown_instead(self, kept: Collection[int]) -> Iterable[bytes]:
-        """Yield the lines with what the model was shown instead of results of these turns."""
+        """Yield the lines that the model was shown instead of these turns' results."""
         del kept
         return ()
 
 
 class TreeCopier(Copier):
-    """Copies of one agent's sessions."""
+    """Copies one agent's sessions."""
 
     codec: ClassVar[MessageCodec]
-    #: How a record becomes one of a copy.
+    #: The class of its copies.
     lines: ClassVar[type[TreeCopy]]
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
@@ -156,7 +156,7 @@ class TreeCopier(Copier):
         return self.codec.changed(record, self.short_part) or record
 
     def as_said(self, record: Record) -> Record:
-        """Return a record as the model is sent it."""
+        """Return a record in the form that the model is sent."""
         return record
 
     @abstractmethod
@@ -165,7 +165,7 @@ class TreeCopier(Copier):
 
     @abstractmethod
     def sums_up(self, record: Record) -> bool:
-        """Return whether a record is what a compaction has left."""
+        """Return whether a record is a compaction's summary."""
 
     @abstractmethod
     def size(self, record: Record) -> int:
@@ -177,7 +177,7 @@ class TreeCopier(Copier):
 
 
 class TreeDistilled(Distilled):
-    """Those turns of a session that an excerpt keeps, as one line of parents."""
+    """The turns of a session that an excerpt keeps, as one chain of parents."""
 
     def __init__(self, copier: TreeCopier, session: Session, excerpt: Excerpt, lines: TreeCopy) -> None:
         newest = newest_summary(copier.live(session), excerpt.end)

@@ -1,4 +1,4 @@
-"""Whose forks sessions are, of agents whose forks copy the records of their parent with the ids that link them."""
+"""Finds a session's parent, for agents whose forks copy the parent's records and ids."""
 
 from __future__ import annotations
 
@@ -18,36 +18,34 @@ from indexer.transcripts.tree import parent_of
 from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
 from smart_fork.agents.distilled import is_aside
 
-#: The first message of a log is among so many records.
+#: The first message of a log is among this many records.
 _HEAD_RECORDS = 500
 
 
 class TreeHeads(Heads):
-    """How logs begin whose records name the one before them."""
+    """Reads the beginnings of logs whose records name their parents."""
 
-    #: The kinds of records that are messages.
+    #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
 
     @abstractmethod
     def is_native(self, record: dict[str, Any]) -> bool:
-        """Whether a record before the first message says that the agent itself began the file."""
+        """Return whether a record before the first message shows that the agent itself began the file."""
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """Whether a record says what a copy is called: it is as old as the copy."""
+        """Return whether a record names a copy, and is as old as the copy."""
 
     @abstractmethod
     def folder(self, directory: str) -> str:
-        """The name of the project's folder of a directory."""
+        """Return the name of a directory's project folder."""
 
     def project(self, log: Path) -> Path:
-        """The project's folder that a log is in."""
+        """Return the project folder of a log."""
         return log.parent
 
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """The project's folders are looked into, and those that a session of the family is in as well; without a
-        `root` all are.
-        """
+        """Look into the project's folder and those of the family's other sessions; without a `root` into all."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         for file in self.reader.discover():
@@ -90,7 +88,9 @@ class TreeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: Kin) -> Iterable[Copied]:
-        """See `Heads.messages`. When a copy that says so was made: its first records are as old as its parent's."""
+        """See `Heads.messages`. A copy's time comes from its own note, since its first records are as old as its
+        parent's.
+        """
         made = ""
         messages = _Messages(self.said)
         for line in LineReader(kin.path):
@@ -104,7 +104,7 @@ class TreeHeads(Heads):
 
 
 def _left_after(kin: Kin, parent: Kin) -> list[str]:
-    """The ids of the messages that `kin` has from `parent`, in order."""
+    """Return the ids of the messages that `kin` has from `parent`, in order."""
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -118,7 +118,7 @@ def _left_after(kin: Kin, parent: Kin) -> list[str]:
 
 
 class _Messages:
-    """The messages of a log in the order of the indexer, which is not always that of the file."""
+    """A log's messages in the indexer's order, which can differ from the file's."""
 
     def __init__(self, said: Collection[str]) -> None:
         self._said = said
@@ -126,7 +126,7 @@ class _Messages:
         self._copied: dict[str, Copied] = {}
 
     def add(self, record: dict[str, Any]) -> Copied | None:
-        """The next record of the file, as a message if it is one."""
+        """Add the next record of the file; return it if it is a message."""
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
             return None
@@ -139,7 +139,7 @@ class _Messages:
 
     @property
     def begin(self) -> bool:
-        """Whether the first of them all is known by now."""
+        """Return whether the first message is known."""
         return self._chain.beginning() is not None
 
     def __len__(self) -> int:
@@ -161,6 +161,6 @@ def _copied(identity: str, origin: object) -> Copied:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """When a record was written; of what was tracked before a prompt, when that was."""
+    """Return a record's time; for a snapshot before a prompt, the snapshot's."""
     snapshot = record.get("snapshot")
     return utc(record.get("timestamp")) or (utc(snapshot.get("timestamp")) if isinstance(snapshot, dict) else "")

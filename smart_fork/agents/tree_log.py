@@ -1,6 +1,6 @@
-"""Where the sessions of agents are that keep a folder for each project, one file a session, its records linked.
+"""Finds the sessions of agents with a folder for each project, one file a session, and records with parents.
 
-What is needed to read one is imported where one is read.
+Modules that only reading needs are imported there.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class TreeAdapter(AgentAdapter):
     """Reads ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
 
-    #: How many folders below ``projects`` the logs are.
+    #: The depth of logs below ``projects``.
     depth: ClassVar[int]
 
     @property
     @abstractmethod
     def tree(self) -> type[Tree]:
-        """What the records of a log add up to."""
+        """The class that reads a log."""
 
     @abstractmethod
     def slug(self, directory: str) -> str:
-        """The name of the folder of the sessions of a directory."""
+        """Return the folder name of a directory's sessions."""
 
     @abstractmethod
     def is_session(self, location: str, projects: str) -> bool:
-        """Whether a file is where a project's conversations are, and no sub-agent's."""
+        """Return whether a file's location is a session's, not a sub-agent's."""
 
     @property
     def projects(self) -> Path:

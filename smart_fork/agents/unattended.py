@@ -1,4 +1,4 @@
-"""Finds sessions that a worker without a terminal began, for agents whose logs do not tell them from a person's."""
+"""Finds sessions that a worker without a terminal began, for agents whose logs do not tell."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from smart_fork.errors import RegistryUnavailable
 from smart_fork.registry.file import has_registry, registry_file
 from smart_fork.registry.workers import Registry
 
-#: The place without a terminal, as the registry calls it.
+#: The registry's name of the place without a terminal.
 _PLACE = "process"
 
 
 def origin_of(session_id: str, *, named: bool = False) -> Origin:
-    """Return "automated" where such a worker began the session, or forked one that was. A `named` one is a person's."""
+    """Return "automated" if such a worker began the session, or forked one that was. A `named` one is a person's."""
     if named or not has_registry():
         return "person"
     path = registry_file()
@@ -25,7 +25,7 @@ def origin_of(session_id: str, *, named: bool = False) -> Origin:
 
 @lru_cache(maxsize=1)
 def _begun(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
-    """The sessions, as the registry had them at that `stamp`."""
+    """Return the sessions in the registry at that `stamp`."""
     del stamp
     try:
         with Registry(path) as registry:

@@ -1,4 +1,4 @@
-"""What can be done with each agent, told from the parts that there are of it: said nowhere else."""
+"""What smart-fork can do with each agent, derived from the agent's facets."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from smart_fork.agents.agent import Agent
 
 
 class Ability(NamedTuple):
-    """Something that can be done with an agent, in words for a person, and whether there is what it takes."""
+    """An ability in words for people, and whether an agent has it."""
 
     words: str
     has: Callable[[Agent], bool]
 
 
 def _leaves_out(agent: Agent) -> bool:
-    """Whether copies of its sessions can leave something out."""
+    """Return whether copies of its sessions can drop turns."""
     from smart_fork.agents.copier import Copier
 
     return agent.copier is not None and type(agent.copier).live is not Copier.live
 
 
-#: By what they are called in JSON.
+#: The abilities by their JSON keys.
 ABILITIES: Mapping[str, Ability] = {
     "found": Ability("search", lambda agent: agent.has("reader")),
     "started": Ability("fork", lambda agent: agent.has("starter")),
@@ -37,5 +37,5 @@ ABILITIES: Mapping[str, Ability] = {
 
 
 def abilities_of(agent: Agent) -> dict[str, bool]:
-    """What of it can be done with an agent."""
+    """Return the abilities of an agent."""
     return {name: ability.has(agent) for name, ability in ABILITIES.items()}

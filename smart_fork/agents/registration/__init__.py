@@ -1,4 +1,4 @@
-"""How each agent is told of our MCP server: where its settings are, and one entry in them."""
+"""Registers smart-fork's MCP server in each agent's settings."""
 
 from __future__ import annotations
 

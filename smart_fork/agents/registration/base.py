@@ -1,4 +1,4 @@
-"""What is common to all agents' registrations."""
+"""The common part of all agents' registrations."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any, NamedTuple, Protocol
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import SmartForkError
 
-#: Under which the agents know our server.
+#: The name of our server in the agents' settings.
 NAME = "smart-fork"
 ARGUMENTS = ("mcp",)
 
 
 class UnsuitableError(SmartForkError):
-    """Settings that cannot be edited safely, and why."""
+    """Settings that cannot be edited safely, with the reason."""
 
     code = "unsuitable_settings"
     usual_hint = "Correct the file by hand."
 
 
 class Allowing(NamedTuple):
-    """Rules by which an agent runs tools without asking, and the file that has them."""
+    """Rules that allow tools without asking, and the file with them."""
 
     path: Path
     rules: tuple[str, ...]
 
 
 class Registration(Protocol):
-    """The entry of our server in an agent's settings. Texts go in and out; nothing here writes a file."""
+    """The entry of our server in an agent's settings. It converts texts; nothing here writes a file."""
 
     agent: AgentName
     title: str
-    #: What the agent calls itself to a server, and the version of the protocol that it speaks.
+    #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
 
     def path(self) -> Path:
-        """The file that has the entry."""
+        """The file with the entry."""
         ...
 
     def home(self) -> Path:
@@ -46,74 +46,76 @@ class Registration(Protocol):
         ...
 
     def skills(self) -> Path | None:
-        """The folder of a person's skills that the agent reads; `None` where it reads none."""
+        """The folder of a person's skills that the agent reads, or `None`."""
         ...
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
-        """The rules by which it runs these reading tools without asking; `None` where it does so by itself."""
+        """Return the rules that allow these reading tools without asking; `None` if none are needed."""
         ...
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """What an entry starts; nothing for one of an address, or of another form."""
+        """Return the command of an entry; empty for an address, or another form."""
         ...
 
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """The entry of our name, whoever has made it; `None` without one.
+        """Return the entry of our name, whoever made it; `None` without one.
 
         Raises:
-            UnsuitableError: the settings are not understood.
+            UnsuitableError: The settings are not understood.
         """
         ...
 
     def raw(self, text: str | None) -> str | None:
-        """The same as it is written."""
+        """Return the entry as written."""
         ...
 
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """`text` with `entry` as the entry of our name. All other bytes stay, but for a line's end before it.
+        """Return `text` with `entry` as ours. All other bytes stay, except for a line end before it.
 
         Raises:
-            UnsuitableError: it cannot be put there safely.
+            UnsuitableError: The entry cannot be put there safely.
         """
         ...
 
     def has_servers(self, text: str | None) -> bool:
-        """Whether the settings have a place for servers, be it empty."""
+        """Return whether the settings have a place for servers, even an empty one."""
         ...
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """`text` with what `raw` has said instead of the entry; with `None`, without any.
+        """Return `text` with `raw` instead of our entry; with `None`, without any entry.
 
-        Without `had_servers` the place for servers goes as well, where nothing is left in it.
+        Without `had_servers`, the place for servers is removed too if it is empty.
 
         Raises:
-            UnsuitableError: that cannot be done safely.
+            UnsuitableError: The entry cannot be removed safely.
         """
         ...
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The entry that starts `program`; of one that is there, `before`, what a person has chosen stays."""
+        """Return the entry that starts `program`, with a person's choices from the entry `before`."""
         ...
 
     def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
-        """What the agent, run with `env`, starts the server of `entry` with."""
+        """Return the environment with which the agent, run with `env`, starts the server of `entry`."""
         ...
 
     def holders(self) -> tuple[Path, ...]:
-        """Files that may have an entry of the service's address, with its token. They need not exist."""
+        """Files that can have an entry with the service's address and token. They need not exist."""
         ...
 
     def over_http(self, url: str, token: str) -> str:
-        """A command for a shell that registers the service at `url`, whose token the file `token` has; or nothing."""
+        """Return a shell command that registers the service at `url`, with the token in the file `token`; or an empty
+        text.
+        """
         ...
 
     def lock(self) -> AbstractContextManager[None]:
-        """Held while the file is written, so that the agent does not write at the same time."""
+        """Return the lock that keeps the agent from writing the file at the same time."""
         ...
 
 
 def argv(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """What an entry with a ``command`` and its ``args`` starts; nothing for any other."""
+    """Return the command of an entry with ``command`` and ``args``; empty for any other."""
     command, arguments = entry.get("command"), entry.get("args", [])
     if not isinstance(command, str) or not isinstance(arguments, list):
         return ()
@@ -121,5 +123,5 @@ def argv(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def is_ours(words: Sequence[str]) -> bool:
-    """Whether an entry of our name that starts these words starts smart-fork, from wherever."""
+    """Return whether these words start smart-fork, wherever it is installed."""
     return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])

@@ -1,7 +1,7 @@
-"""An entry in JSON settings that have their servers in one object, each by its name.
+"""An entry in JSON settings with all servers in one object, by name.
 
-Other programs keep much else in the same file. So the entry is put in as text, which can be taken out again to the byte
-where the agent has not written the file meanwhile.
+Other programs keep other settings in the same file. So the entry is inserted as text, and can be removed to the byte if
+the agent has not written the file meanwhile.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from smart_fork.text import json_text
 
 
 class JsonRegistration(ABC):
-    """See `Registration`. An agent says where its file is, and what is not as it is here."""
+    """See `Registration`. An agent overrides its file, and what differs."""
 
     agent: AgentName
     title: str
     client: tuple[str, str]
-    #: Under which its settings have the servers, and an entry the variables for its server.
+    #: The key of the servers in the settings, and the key of a server's variables in an entry.
     servers = "mcpServers"
     variables = "env"
-    #: What a session tells its own servers of itself: a server that a person starts has none of it. And what all have.
+    #: Variables that a session sets for its servers, which a server started by a person lacks; and those that all have.
     of_a_session: tuple[str, ...] = ("SMART_FORK_WORKER_ID",)
     said: Mapping[str, str] = {}
 
@@ -108,7 +108,7 @@ class JsonRegistration(ABC):
         return {**ours, **(before or {}), **ours}
 
     def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
-        """See `Registration.environment`: all that it has itself."""
+        """See `Registration.environment`: the agent's whole environment."""
         own = entry.get(self.variables)
         more = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
         return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said) | more
@@ -124,11 +124,11 @@ class JsonRegistration(ABC):
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """See `Registration.lock`: none is known."""
+        """See `Registration.lock`: no lock is known."""
         yield
 
     def _entry(self, text: str) -> tuple[json_text.Item | None, json_text.Item | None]:
-        """Where the servers are, and among them ours."""
+        """Return the items of the servers and of our entry."""
         servers = json_text.member(text, json_text.root(text), self.servers)
         return servers, json_text.member(text, servers.value, NAME) if servers else None
 

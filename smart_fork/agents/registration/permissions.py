@@ -1,4 +1,4 @@
-"""Rules in an agent's settings (``permissions.allow``) by which it runs some tools without asking: text to text."""
+"""Rules in an agent's settings (``permissions.allow``) that allow some tools without asking: text to text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """The rules that were put in, the containers `made` for them, and what was in those that were `empty`."""
+    """The added rules, the containers `made` for them, and the text inside those that were `empty`."""
 
     rules: tuple[str, ...]
     made: tuple[str, ...] = ()
@@ -21,20 +21,20 @@ class Added(NamedTuple):
 
 
 def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
-    """Those of `rules` that are not in the settings.
+    """Return the rules that the settings lack.
 
     Raises:
-        UnsuitableError: the settings are not understood.
+        UnsuitableError: The settings are not understood.
     """
     there = _list(text)
     return tuple(rule for rule in rules if rule not in there)
 
 
 def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
-    """`text` with these rules behind those that it has.
+    """Return `text` with these rules after the existing ones.
 
     Raises:
-        UnsuitableError: the settings are not understood.
+        UnsuitableError: The settings are not understood.
     """
     new = missing(text, rules)
     outer, inner = _WAY
@@ -56,10 +56,10 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
 
 
 def restore(text: str, added: Added) -> str:
-    """`text` without what was added, and without the containers that were made for it and hold nothing else.
+    """Return `text` without the added rules, and without containers made for them that are empty now.
 
     Raises:
-        UnsuitableError: the settings are not understood.
+        UnsuitableError: The settings are not understood.
     """
     outer, inner = _WAY
     empty = dict(added.empty)
@@ -91,7 +91,7 @@ def _list(text: str | None) -> list[object]:
 
 
 def _search(text: str, name: str) -> json_text.Item | None:
-    """One of the two containers."""
+    """Return one of the two containers."""
     outer, inner = _WAY
     permissions = json_text.member(text, json_text.root(text), outer)
     return permissions if name == outer or permissions is None else json_text.member(text, permissions.value, inner)

@@ -1,6 +1,6 @@
-"""A TOML text as its statements, so that one table can be edited with all else left as it is: comments, line ends.
+"""Splits a TOML text into statements, so that one table can be edited without changes to comments and line ends.
 
-The library that reads TOML decides where a statement ends: at the first line that makes it complete.
+Python's TOML parser decides where a statement ends: at the first line that completes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """All of `text`, which is TOML: joined they are `text` again."""
+    """Return the statements of `text`. Joined, they are `text` again."""
     return list(_statements(text))
 
 
@@ -62,5 +62,5 @@ def _names(read: Any) -> Iterator[str]:
 
 
 def line_end(text: str) -> str:
-    """What ends a line in it."""
+    """Return the line end used in a text."""
     return "\r\n" if "\r\n" in text else "\n"
