@@ -1,27 +1,21 @@
-"""What the records of a log add up to that name the one before them in ``parentUuid``, whichever agent wrote them."""
+"""Folds logs whose records name the one before them in ``parentUuid``, whichever agent wrote them."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from abc import abstractmethod
+from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from indexer.masking import Masked, mask
-from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
-from indexer.transcripts.doings import Doings
+from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
-from indexer.transcripts.model import AgentName, Origin, Role, Session, Turn, estimate_tokens
-from indexer.transcripts.model_names import shown, with_model
+from indexer.transcripts.lines import Line, first_lines
+from indexer.transcripts.model import Inferred, Role, Turn, estimate_tokens
 from indexer.transcripts.state import is_path, pack, utc
-from indexer.transcripts.titles import also_called
 
 #: Different working directories remembered a session.
 MAX_CWDS = 50
@@ -30,7 +24,6 @@ ID_CHARACTERS = 32
 _ASIDE = f"<{LEFT_OUT_TAG}>".encode()
 #: What the first record of a copy that leaves out its beginning calls the first of its family.
 ROOT = "smartForkRoot"
-Record = dict[str, Any]
 
 
 def rooted(record: Record, root: str) -> Record:
@@ -38,53 +31,26 @@ def rooted(record: Record, root: str) -> Record:
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
-Kept = tuple[dict[str, Any], list[Turn]] | None
+class Tree(LineFold):
+    """What the records of one file add up to."""
 
-
-class Tree(ABC):
-    """What the records of one file add up to. Fed line by line; `pack` is what can be kept and gone on with."""
-
-    agent: ClassVar[AgentName]
     #: Whether the agent goes on with what stands before a record whose parent is missing.
     bridged: ClassVar[bool] = True
     #: Fields of nearly every record of which the last one counts.
     noted: ClassVar[tuple[str, ...]] = ("gitBranch", "version")
-    #: Words of which a record that names the session has one.
-    naming: ClassVar[tuple[bytes, ...]] = ()
-    #: The names of its tools in descriptions of calls, where they differ from its own.
-    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    #: The tool that runs a shell's command lines.
-    shell: ClassVar[str]
-    #: How it begins the answer of a call that was not carried out.
-    not_run: ClassVar[tuple[str, ...]]
 
     def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
-        self.path = path
-        self.keep_raw = keep_raw
+        super().__init__(path, kept, keep_raw=keep_raw)
         self._place: tuple[object, ...] = ()
-        self._model: object = None
         self._moment = ""
-        self.facts, turns = kept or ({}, [])
+
+    def begin(self, turns: list[Turn]) -> None:
+        """See `Fold.begin`."""
         self.chain = Chain(turns, self.facts.pop("links", None), bridged=self.bridged)
-        self.doings = Doings(
-            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.opens_a_session, tools=self.tools
-        )
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         """A record as a turn of the conversation; `None` where it is none, but only stands between two."""
-
-    @abstractmethod
-    def note_title(self, record: Record) -> None:
-        """Note what a record says that the session is called, if it does."""
-
-    @abstractmethod
-    def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """What the session is called."""
-
-    @abstractmethod
-    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        """All that it is or was called."""
 
     @abstractmethod
     def folder(self) -> str:
@@ -93,18 +59,6 @@ class Tree(ABC):
     @abstractmethod
     def folder_for(self, directory: str) -> str:
         """The name of the project's folder of a working directory."""
-
-    @abstractmethod
-    def opens_a_session(self, action: str) -> bool:
-        """Whether the line of an action names a log of any agent: who opens it reads more of our answer."""
-
-    def named(self) -> bool:
-        """Whether a person gave it its title."""
-        return False
-
-    def origin(self) -> Origin:
-        """Who started it."""
-        return "person"
 
     def is_name(self, record: Record) -> bool:
         """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
@@ -120,9 +74,11 @@ class Tree(ABC):
         return ""
 
     def pack(self) -> bytes:
+        """See `LineFold.pack`."""
         return pack(self.facts | {"links": self.chain.links} | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
+        """See `LineFold.feed`."""
         record = line.record
         self._note_facts(record)
         identity = record.get("uuid")
@@ -155,11 +111,7 @@ class Tree(ABC):
             self._place = place
             self._note_place(*place)
         self._moment = moment = utc(get("timestamp"))
-        if moment:
-            if moment < facts.setdefault("started", moment):
-                facts["started"] = moment
-            if moment > facts.get("last", "") and not self.is_name(record):
-                facts["last"] = moment
+        self.note_moment(moment, done=not self.is_name(record))
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
             facts["parent"] = forked["sessionId"]
@@ -190,48 +142,28 @@ class Tree(ABC):
             group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded,
         )  # fmt: skip
 
-    def note_model(self, name: object) -> None:
-        """Note which model has answered."""
-        if name != self._model:  # nearly all answers are of the same again
-            self._model = name
-            self.facts["models"] = with_model(self.facts.get("models", ()), name)
+    def excluded(self) -> str:
+        """See `Fold.excluded`."""
+        return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
-    def session(self) -> tuple[Session | None, str]:
-        """The session, or why there is none."""
-        facts = self.facts
-        turns = self.chain.active()
-        if not turns:
-            return None, "only sub-agent records" if facts.get("sidechain") else "no conversation"
-        if not any(turn.prompt for turn in turns):
-            return None, "it has no prompt"
-        cwd, title = self._cwd(), self.title(turns)
-        begun, root = facts.get("root") or ("", "")
-        begins_aside = turns[0].id == facts.get("aside") and len(turns) > 1  # on what is left out: nobody else's
-        return Session(
-            agent=self.agent,
-            session_id=self._session_id(),
-            source_path=self.path,
-            turns=turns,
-            cwd=cwd,
-            git_branch=mask(facts.get("gitBranch", "")),
-            title=title,
-            also_called=also_called(title, self.names(turns)),
-            version=facts.get("version", ""),
-            started=facts.get("started", ""),
-            last_activity=facts.get("last", ""),
-            origin=self.origin(),
-            parent_id=facts.get("parent"),
-            root_id=root if turns[0].id == begun else turns[1 if begins_aside else 0].id,
-            compactions=facts.get("compactions", 0),
-            symbols=tuple(self.doings.symbols),
-            wrote=tuple(self.doings.wrote),
-            copied=self.is_copy(),
-            named=self.named(),
-            circular=self.chain.circular,
-            interrupted=_is_last(facts.get("interrupted"), turns),
-            inferred_from="folder" if not facts.get("cwds") and cwd else "",
-            models=shown(facts.get("models", ())),
-        ), ""
+    def active(self) -> tuple[Turn, ...]:
+        """See `Fold.active`."""
+        return self.chain.active()
+
+    def family(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.family`. A beginning that says what is left out is no other session's."""
+        begun, root = self.facts.get("root") or ("", "")
+        begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
+        return root if turns[0].id == begun else turns[1 if begins_aside else 0].id
+
+    def is_circular(self) -> bool:
+        """See `Fold.is_circular`."""
+        return self.chain.circular
+
+    def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
+        """See `Fold.is_interrupted`: nothing was said or done after the record that says so."""
+        after = takewhile(lambda turn: not turn.speaks, reversed(turns))
+        return any(turn.id == self.facts.get("interrupted") for turn in after)
 
     def is_copy(self) -> bool:
         """Whether the directory of its first record has another folder, or the session another name than the file.
@@ -240,33 +172,23 @@ class Tree(ABC):
         that it was in their own.
         """
         first: str = next(iter(self.facts.get("cwds", ())), "")
-        return self._session_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
+        return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
 
-    def _session_id(self) -> str:
+    def own_id(self) -> str:
+        """See `Fold.own_id`."""
         stem = self.path.stem
         return stem if len(stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
 
-    def _cwd(self) -> str:
-        """Where the session was started.
+    def directory(self) -> tuple[str, Inferred]:
+        """See `Fold.directory`.
 
         The records' ``cwd`` drifts, and a fork's begin with its parent's: the folder's name, which cannot be decoded,
         tells which of them it is; failing that the first. A log that states no path of a system is of no project.
         """
-        known = self.facts.get("cwds", [])
-        own = next((cwd for cwd in known if self.folder_for(cwd) == self.folder()), None)
-        return own or (known[0] if known else "" if self.facts.get("no_path") else self.guessed())
-
-
-def read(tree: type[Tree], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """See `AgentAdapter.read`."""
-    reader, kept = resume(path, None if keep_raw else checkpoint)
-    grown = tree(path, kept, keep_raw=keep_raw)
-    for line in reader:
-        grown.feed(line)
-    state = grown.pack() if reader.worth_resuming and not keep_raw else b""
-    after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
-    session, skipped = grown.session()
-    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+        if known := self.facts.get("cwds"):
+            return next((cwd for cwd in known if self.folder_for(cwd) == self.folder()), known[0]), ""
+        guessed = "" if self.facts.get("no_path") else self.guessed()
+        return guessed, "folder" if guessed else ""
 
 
 def is_copy(tree: type[Tree], path: Path) -> bool:
@@ -279,24 +201,7 @@ def is_copy(tree: type[Tree], path: Path) -> bool:
     return begun.is_copy()
 
 
-def glance(tree: type[Tree], path: Path) -> Session | None:
-    """See `AgentAdapter.glance`."""
-    begun = tree(path, None, keep_raw=False)
-    for line in first_lines(path):
-        begun.feed(line)
-    for record in last_records(path, tree.naming):
-        begun.note_title(record)
-    session, _ = begun.session()
-    return replace(session, last_activity=changed_at(path)) if session else None
-
-
 def parent_of(record: Record) -> str | None:
     """The record before this one: after a compaction only the logical parent leads on to what was before."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None
-
-
-def _is_last(interruption: object, turns: tuple[Turn, ...]) -> bool:
-    """Whether the record of this id is there, and nothing was said or done after it."""
-    after = takewhile(lambda turn: not turn.speaks, reversed(turns))
-    return any(turn.id == interruption for turn in after)

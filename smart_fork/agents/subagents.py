@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from indexer.transcripts import tree
 from indexer.transcripts.files import regular_files
+from indexer.transcripts.fold import Record, read
 from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.tree import Tree
 
 #: The prefix of sub-agents' files.
 _PREFIX = "agent-"
@@ -42,7 +43,7 @@ class LoggedSubAgents(SubAgents):
     agent: AgentName
 
     @abstractmethod
-    def tree(self) -> type[tree.Tree]:
+    def tree(self) -> type[Tree]:
         """The class that reads such a log."""
 
     @abstractmethod
@@ -56,7 +57,7 @@ class LoggedSubAgents(SubAgents):
 
     def read(self, session: Session, name: str) -> Session | None:
         log = self.logs(session).get(name)
-        return None if log is None else tree.read(self.tree(), log, None, keep_raw=True).session
+        return None if log is None else read(self.tree(), log, None, keep_raw=True).session
 
     def _files(self, folder: Path, depth: int) -> Iterable[Path]:
         if folder.is_symlink():
@@ -67,7 +68,7 @@ class LoggedSubAgents(SubAgents):
 class SubAgentRecords:
     """Reads a sub-agent's log. Its records are marked as outside the session's conversation."""
 
-    def is_aside(self, record: tree.Record) -> bool:
+    def is_aside(self, record: Record) -> bool:
         """Return `False`: all records belong to this conversation."""
         del record
         return False

@@ -57,9 +57,9 @@ class TreeAdapter(AgentAdapter):
         return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from indexer.transcripts import tree
+        from indexer.transcripts import fold
 
-        return tree.read(self.tree, path, checkpoint, keep_raw=keep_raw)
+        return fold.read(self.tree, path, checkpoint, keep_raw=keep_raw)
 
     def id_of(self, path: Path) -> str:
         return path.stem
@@ -70,9 +70,9 @@ class TreeAdapter(AgentAdapter):
         return tree.is_copy(self.tree, path)
 
     def glance(self, path: Path) -> Session | None:
-        from indexer.transcripts import tree
+        from indexer.transcripts import fold
 
-        return tree.glance(self.tree, path)
+        return fold.glance(self.tree, path)
 
     def place_of(self, directory: str) -> str:
         return f"{self.projects}/{self.slug(directory)}"

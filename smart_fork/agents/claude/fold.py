@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from indexer.masking import Masked
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
+from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Role, Turn, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import title_of, with_name
-from indexer.transcripts.tree import ID_CHARACTERS, Record, Tree
+from indexer.transcripts.titles import with_name
+from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.codec import ClaudeCodec, text_of
 from smart_fork.agents.claude.slugs import slug, unslugged
@@ -34,15 +34,16 @@ class ClaudeTree(Tree):
     agent = "claude"
     noted = ("gitBranch", "version", "teamName")
     naming = _NAMING
+    readers = READERS
     shell = "Bash"
     not_run = _NOT_RUN
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""
-        return record.get("type") in _TITLES
+        return isinstance(kind := record.get("type"), str) and kind in _TITLES
 
     def note_title(self, record: Record) -> None:
-        """See `Tree.note_title`."""
+        """See `LineFold.note_title`."""
         facts, kind = self.facts, record.get("type")
         title = _TITLES.get(kind) if isinstance(kind, str) else None
         if title and isinstance(record.get(title), str) and self._is_own(record):
@@ -74,7 +75,7 @@ class ClaudeTree(Tree):
                 text = strip_boilerplate(text_of(attachment.get("prompt")))
                 return self.make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
-            self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+            self.note_compaction()
         return None
 
     def _user(self, record: Record, identity: str, line: Line) -> Turn:
@@ -91,10 +92,6 @@ class ClaudeTree(Tree):
         role: Role = "tool" if results and not text else "user"
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
 
-    def opens_a_session(self, action: str) -> bool:
-        """See `Tree.opens_a_session`."""
-        return READERS.opens_a_session(action)
-
     def folder(self) -> str:
         """See `Tree.folder`."""
         return self.path.parent.name
@@ -107,19 +104,16 @@ class ClaudeTree(Tree):
         """See `Tree.guessed`."""
         return unslugged(self.path.parent.name)
 
-    def named(self) -> bool:
-        """See `Tree.named`."""
-        return bool(self.facts.get("customTitle") or self.facts.get("agentName"))
+    def given_name(self) -> str:
+        """See `Fold.given_name`."""
+        return self.facts.get("customTitle") or self.facts.get("agentName") or ""
 
-    def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """See `Tree.title`."""
-        facts = self.facts
-        by_agent = facts.get("aiTitle") or self._summary(turns)
-        named = facts.get("customTitle") or facts.get("agentName") or ""
-        return title_of(named, (turn.text for turn in turns if turn.prompt), by_agent=by_agent)
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.own_name`."""
+        return self.facts.get("aiTitle") or self._summary(turns)
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
-        """See `Tree.names`. Summaries of what has been gone on from tell some as well."""
+        """See `Fold.names`. Summaries of what has been gone on from tell some as well."""
         summaries = self.facts.get("summaries", {})
         yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
         yield from self.facts.get("names", ())
@@ -135,7 +129,7 @@ class ClaudeTree(Tree):
         return ""
 
     def origin(self) -> Origin:
-        """See `Tree.origin`.
+        """See `Fold.origin`.
 
         Several signs, since each alone has been wrong: a team's name, who typed the prompts, a name given to it.
         """

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from sys import intern
 from typing import Any
 
-from indexer.masking import NOTHING, Masked, mask
+from indexer.masking import NOTHING, Masked
 from indexer.objects import NAME
+from indexer.transcripts import fold
 from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running, writes
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.directories import Directories
-from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, last_records, probe, resume
+from indexer.transcripts.lines import Line, LineReader, changed_at
 from indexer.transcripts.model import (
     Inferred,
     Origin,
@@ -30,11 +31,10 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
-from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
-from indexer.transcripts.titles import also_called, title_of, with_name
+from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.base import base_of
@@ -47,8 +47,6 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
 )
-#: How the answer of a call begins that was not carried out.
-_NOT_RUN = ("failed in sandbox", "exec_command failed for", "exec command rejected")
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -58,120 +56,114 @@ Locate = Callable[[str], Sequence[Path]]
 
 def read(path: Path, checkpoint: Checkpoint | None, locate: Locate, *, keep_raw: bool) -> ReadResult:
     """See `AgentAdapter.read`."""
-    reader, kept = resume(path, None if keep_raw else checkpoint)
-    fold = _Fold(path, kept, keep_raw=keep_raw)
-    for line in reader:
-        fold.feed(line)
-    _inherit(fold, locate, ())
-    # What was inherited is kept: the parent may be gone when this log has grown.
-    state = fold.pack() if (fold.inherited or reader.worth_resuming) and not keep_raw else b""
-    after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
-    session, skipped = fold.session()
-    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
-
-
-def read_subagent(path: Path) -> Session | None:
-    """The conversation of a sub-agent, whose turns have their records; `None` where there is none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    fold = _Fold(path, None, keep_raw=True)
-    for line in LineReader(path):
-        fold.feed(line)
-    fold.facts["source"] = ""  # it is looked for as what it is
-    return fold.session()[0]
+    return fold.read(partial(_Fold, locate=locate), path, checkpoint, keep_raw=keep_raw)
 
 
 def glance(path: Path, locate: Locate) -> Session | None:
     """See `AgentAdapter.glance`."""
-    fold = _Fold(path, None, keep_raw=False)
-    for line in first_lines(path):
-        fold.feed(line)
-    for record in last_records(path, (b'"thread_name_updated"',)):
-        fold.note_name(record.get("payload"))
-    _inherit(fold, locate, (), turns=False)
-    session, _ = fold.session()
-    return replace(session, last_activity=changed_at(path)) if session else None
+    return fold.glance(partial(_Fold, locate=locate), path)
 
 
-def _inherit(fold: _Fold, locate: Locate, below: tuple[str, ...], *, turns: bool = True) -> None:
-    """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person
-    started it, and the `turns` that it shares.
+def read_subagent(path: Path) -> Session | None:
+    """Return the conversation of a sub-agent, whose turns have their records; `None` without one.
 
-    A parent that is not there may come back: it is looked for at the next reading again.
+    Raises:
+        OSError: it cannot be read.
     """
-    facts = fold.facts
-    parent = facts.get("parent")
-    if parent is None or "root" in facts or facts["source"] == "subagent":
-        return
-    below = (*below, fold.own_id())
-    if parent in below or len(below) > MAX_FORK_DEPTH:
-        return
-    end = facts.get("base_end") if turns else None
-    above = _parent_fold(next(iter(locate(parent)), None), end, keep_raw=fold.keep_raw)
-    if above is None:
-        return
-    _inherit(above, locate, below, turns=end is not None)
-    facts["root"] = above.root_id()
-    facts["by_hand"] = above.origin() == "person"
-    if end is not None:
-        fold.inherit([turn for turn in above.all_turns() if int(turn.id) < end], above)
-        facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *facts.get("models", ())))]
+    found = _Fold(path, None, keep_raw=True, locate=lambda _: ()).take(LineReader(path))
+    found.facts["source"] = ""  # as a sub-agent's it would be no session
+    return found.session()[0]
 
 
-def _parent_fold(path: Path | None, end: int | None, *, keep_raw: bool) -> _Fold | None:
-    """What a parent was up to record `end`, where its fork left it; without it, what its first lines say of it."""
-    if path is None:
-        return None
-    fold = _Fold(path, None, keep_raw=keep_raw)
-    try:
-        for line in LineReader(path):
-            if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:
-                break
-            fold.feed(line)
-    except OSError:
-        return None
-    return fold
+class _Fold(fold.LineFold):
+    """What the records of one rollout add up to."""
 
+    agent = "codex"
+    readers = READERS
+    shell = ""  # it has several: their command lines are noted here
+    not_run = ("failed in sandbox", "exec_command failed for", "exec command rejected")
+    empty = "it has no prompt"
+    naming = (b'"thread_name_updated"',)
 
-class _Fold:
-    """What the records of one rollout add up to. Fed line by line; `state` can be kept and gone on with."""
+    def __init__(self, path: Path, kept: fold.Kept, *, keep_raw: bool, locate: Locate) -> None:
+        self._locate = locate
+        super().__init__(path, kept, keep_raw=keep_raw)
 
-    def __init__(self, path: Path, kept: tuple[dict[str, Any], list[Turn]] | None, *, keep_raw: bool) -> None:
-        self.path = path
-        self.keep_raw = keep_raw
-        self.facts, turns = kept or ({}, [])
+    def begin(self, turns: list[Turn]) -> None:
+        """See `Fold.begin`."""
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
-        self.symbols, self.wrote = Symbols(self.facts.pop("symbols", ())), Symbols(self.facts.pop("wrote", ()))
-        self.ours: set[str] = set(self.facts.pop("ours", ()))
-        self.deeds = Deeds(self.facts.pop("deeds", None), not_run=_NOT_RUN)
         self.directories = Directories(self.facts.pop("directories", None))
 
     def pack(self) -> bytes:
-        parts = {"inherited": len(self.inherited), "symbols": list(self.symbols), "ours": sorted(self.ours)}
-        parts |= {"deeds": self.deeds.kept(), "wrote": list(self.wrote)}
-        parts["directories"] = self.directories.packed
-        return pack(self.facts | parts, self.all_turns())
+        """See `LineFold.pack`."""
+        parts = {"inherited": len(self.inherited), "directories": self.directories.packed}
+        return pack(self.facts | parts | self.doings.kept(), self.all_turns())
+
+    def finish(self, *, turns: bool) -> bool:
+        """See `LineFold.finish`. What was inherited is kept: the parent may be gone when this log has grown."""
+        self.inherit((), turns=turns)
+        return bool(self.inherited)
+
+    def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
+        """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person
+        started it, and the `turns` that it shares.
+
+        A parent that is not there may come back: it is looked for at the next reading again.
+        """
+        facts = self.facts
+        parent = facts.get("parent")
+        if parent is None or "root" in facts or facts["source"] == "subagent":
+            return
+        below = (*below, self.own_id())
+        if parent in below or len(below) > MAX_FORK_DEPTH:
+            return
+        end = facts.get("base_end") if turns else None
+        above = self._above(next(iter(self._locate(parent)), None), end)
+        if above is None:
+            return
+        above.inherit(below, turns=end is not None)
+        facts["root"] = above.family()
+        facts["by_hand"] = above.origin() == "person"
+        if end is not None:
+            self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
+
+    def _above(self, path: Path | None, end: int | None) -> _Fold | None:
+        """Return what a parent was up to record `end`, where its fork left it; without it, what its first lines say."""
+        if path is None:
+            return None
+        above = _Fold(path, None, keep_raw=self.keep_raw, locate=self._locate)
+        try:
+            for line in LineReader(path):
+                if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:
+                    break
+                above.feed(line)
+        except OSError:
+            return None
+        return above
 
     def own_id(self) -> str:
+        """See `Fold.own_id`."""
         return id_in(self.path) or str(self.facts.get("id") or self.path.stem)
 
-    def root_id(self) -> str:
-        """Of a fork whose parent is gone, the parent: its siblings are still of one family."""
+    def family(self, turns: tuple[Turn, ...] = ()) -> str:
+        """See `Fold.family`. Of a fork whose parent is gone, the parent: its siblings are still of one family."""
+        del turns
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
-    def inherit(self, turns: list[Turn], above: _Fold) -> None:
+    def _share(self, turns: list[Turn], above: _Fold) -> None:
         roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
-        self.symbols = Symbols(islice(chain(above.symbols, self.symbols), MAX_SYMBOLS))
-        self.wrote = Symbols(islice(chain(above.wrote, self.wrote), MAX_SYMBOLS))
+        self.facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *self.facts.get("models", ())))]
+        mine, theirs = self.doings, above.doings
+        mine.symbols = Symbols(islice(chain(theirs.symbols, mine.symbols), MAX_SYMBOLS))
+        mine.wrote = Symbols(islice(chain(theirs.wrote, mine.wrote), MAX_SYMBOLS))
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
 
     def feed(self, line: Line) -> None:
+        """See `LineFold.feed`."""
         record = line.record
         payload = record.get("payload")
         kind = record.get("type")
@@ -180,23 +172,18 @@ class _Fold:
             if "record_type" in record or (kind == "session_meta" and "id" not in record):
                 return
         moment = utc(record.get("timestamp"))
-        if moment:
-            facts = self.facts
-            if moment < facts.setdefault("started", moment):
-                facts["started"] = moment
-            # A header's is the only time in old versions; and a name says nothing of when something was done.
-            named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
-            if kind != "session_meta" and not named and moment > facts.setdefault("last", moment):
-                facts["last"] = moment
+        # A header's is the only time in old versions; and a name says nothing of when something was done.
+        named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
+        self.note_moment(moment, done=kind != "session_meta" and not named)
         identity = str(ordinal_of(line))
         raw = line.raw if self.keep_raw else b""
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
             self._cwd(payload.get("cwd"))
-            self.facts["models"] = with_model(self.facts.get("models", ()), payload.get("model"))
+            self.note_model(payload.get("model"))
         elif kind == "compacted":
-            self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+            self.note_compaction()
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
@@ -222,7 +209,7 @@ class _Fold:
         git = meta.get("git")
         if isinstance(git, dict):
             if isinstance(git.get("branch"), str):
-                facts["branch"] = git["branch"]
+                facts["gitBranch"] = git["branch"]
             if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
                 facts["head"] = git["commit_hash"]
         if isinstance(meta.get("forked_from_id"), str):
@@ -248,20 +235,20 @@ class _Fold:
             action = NOTHING if is_ours(name, namespace) else _action(name, arguments)
             ours, edits = is_ours(name, namespace) or runs_ours(arguments), edited_by(name, arguments)
             if ours or READERS.opens_a_session(action):
-                self.ours.add(call_id)
+                self.doings.ours.add(call_id)
             else:
-                self.symbols.add_all(arguments)
+                self.doings.symbols.add_all(arguments)
                 if writes(edits, arguments):
-                    self.wrote.add_all(arguments)
+                    self.doings.wrote.add_all(arguments)
             if not ours:
                 self._begin(call_id, name, arguments)
             call = ToolCall(call_id, name, action, ours, edits, read_by(name, arguments))
             self._add(identity, "assistant", moment, raw, calls=(call,))
         elif kind in OUTPUTS:
             note, proof = NOTHING, Proof.NOTHING
-            if call_id not in self.ours:
+            if call_id not in self.doings.ours:
                 text = unwrapped(text_of(item.get("output")))
-                self.symbols.add(text)
+                self.doings.symbols.add(text)
                 note = failure_of(text)
                 proof = self._end(call_id, text)
             self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note, proof),))
@@ -270,14 +257,14 @@ class _Fold:
         if isinstance(arguments, str):
             return
         if name == "write_stdin":  # asks how a command that still runs has gone
-            self.deeds.rename(f"session {arguments.get('session_id')}", call_id)
+            self.doings.deeds.rename(f"session {arguments.get('session_id')}", call_id)
         else:
-            self.deeds.begin(call_id, command_of(arguments))
+            self.doings.deeds.begin(call_id, command_of(arguments))
 
     def _end(self, call_id: str, output: str) -> Proof:
-        if call_id in self.deeds and (running := still_running(output)):
-            self.deeds.rename(call_id, f"session {running}")
-        return self.deeds.end(call_id, output)
+        if call_id in self.doings.deeds and (running := still_running(output)):
+            self.doings.deeds.rename(call_id, f"session {running}")
+        return self.doings.deeds.end(call_id, output)
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = text_of(item.get("content"))
@@ -304,7 +291,7 @@ class _Fold:
             if text:
                 self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=EVENT)
         elif kind == "thread_name_updated":
-            self.note_name(event)
+            self._note_name(event)
         elif kind == "token_count":
             self._tokens(event.get("info"))
         elif kind == "thread_rolled_back":
@@ -314,13 +301,16 @@ class _Fold:
             elif missing:
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
 
-    def note_name(self, event: object) -> None:
-        """What a record says that the thread is called, if it does."""
+    def note_title(self, record: fold.Record) -> None:
+        """See `LineFold.note_title`."""
+        event = record.get("payload")
         if isinstance(event, dict) and event.get("type") == "thread_name_updated":
-            name = event.get("thread_name")
-            if isinstance(name, str):
-                self.facts["names"] = with_name(self.facts.get("names", ()), name)
-            self.facts["name"] = name if isinstance(name, str) else self.facts.get("name", "")
+            self._note_name(event)
+
+    def _note_name(self, event: fold.Record) -> None:
+        if isinstance(name := event.get("thread_name"), str):
+            self.facts["names"] = with_name(self.facts.get("names", ()), name)
+            self.facts["name"] = name
 
     def _tokens(self, info: object) -> None:
         usage = info.get("last_token_usage") if isinstance(info, dict) else None
@@ -344,52 +334,39 @@ class _Fold:
             Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, raw, loaded)
         )
 
-    def session(self) -> tuple[Session | None, str]:
-        facts = self.facts
-        if facts.get("source") == "subagent":
-            return None, "a sub-agent's"
-        turns = told_once(self.all_turns())
-        if not any(turn.prompt for turn in turns):
-            return None, "it has no prompt"
-        cwd, inferred_from = self._where()
-        name = thread_name(codex_home(), self.own_id()) or facts.get("name", "")
-        title = title_of("", (turn.text for turn in turns if turn.prompt), by_agent=name)
-        return Session(
-            agent="codex",
-            session_id=self.own_id(),
-            source_path=self.path,
-            turns=turns,
-            cwd=cwd,
-            git_branch=mask(facts.get("branch", "")),
-            title=title,
-            also_called=also_called(title, facts.get("names", ())),
-            version=facts.get("version", ""),
-            started=facts.get("started", ""),
-            # Records of old versions have no times: the file's own is the best there is.
-            last_activity=facts.get("last") or changed_at(self.path),
-            origin=self.origin(),
-            parent_id=facts.get("parent"),
-            root_id=self.root_id(),
-            compactions=facts.get("compactions", 0),
-            symbols=tuple(self.symbols),
-            wrote=tuple(self.wrote),
-            copied=is_moved(self.path),
-            interrupted="interrupted" in facts,
-            inferred_from=inferred_from,
-            head=facts.get("head", "") if not cwd or inferred_from == "commands" else "",
-            begun_at=facts.get("head", ""),
-            models=shown(facts.get("models", ())),
-        ), ""
+    def excluded(self) -> str:
+        """See `Fold.excluded`."""
+        return "a sub-agent's" if self.facts.get("source") == "subagent" else ""
 
-    def _where(self) -> tuple[str, Inferred]:
-        """The directory, and what it was taken from where the log does not state it."""
+    def active(self) -> tuple[Turn, ...]:
+        """See `Fold.active`."""
+        return told_once(self.all_turns())
+
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.own_name`. Codex makes names of its own from the first prompt."""
+        del turns
+        return thread_name(codex_home(), self.own_id()) or self.facts.get("name", "")
+
+    def last_activity(self) -> str:
+        """See `Fold.last_activity`. Records of old versions have no times: the file's own is the best there is."""
+        return super().last_activity() or changed_at(self.path)
+
+    def is_copy(self) -> bool:
+        """See `Fold.is_copy`."""
+        return is_moved(self.path)
+
+    def directory(self) -> tuple[str, Inferred]:
+        """See `Fold.directory`."""
         if "cwd" in self.facts:
             return self.facts["cwd"], self.facts["inferred_from"]
         agreed = self.directories.agreed()
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """By how it was started, or how the session was that it was forked from: forks inherit the ``originator``."""
+        """See `Fold.origin`.
+
+        It is told by how the session was started, or its parent: forks inherit the ``originator``.
+        """
         facts = self.facts
         automated = facts.get("source") in ("exec", "mcp") or (
             not facts.get("source") and "exec" in facts.get("originator", "")

@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import Origin, Turn
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import title_of
-from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Record, Tree
+from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE
@@ -39,11 +38,12 @@ class CopilotTree(Tree):
 
     agent = "copilot"
     tools = CopilotCodec.tools
+    readers = READERS
     shell = "bash"
     not_run = _NOT_RUN
 
     def feed(self, line: Line) -> None:
-        """See `Tree.feed`: an event in the words of a chain."""
+        """See `LineFold.feed`: an event in the words of a chain."""
         record = line.record
         data = data_of(record)
         context = data.get("context") if record.get("type") == "session.start" else None
@@ -67,7 +67,7 @@ class CopilotTree(Tree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """See `Tree.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
+        """See `LineFold.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
         if parent := forked_from(record):
             self.facts["parent"] = parent
 
@@ -93,7 +93,7 @@ class CopilotTree(Tree):
             self.facts["interrupted"] = identity
             return self.make(record, identity, line, "system", "")
         elif kind == "session.compaction_complete" and data.get("success") is True:
-            self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+            self.note_compaction()
             left = max(1, count(data.get("postCompactionTokens")))
             return self.make(record, identity, line, "system", "", loaded=left)
         return None
@@ -106,25 +106,17 @@ class CopilotTree(Tree):
         """Whether a ``user.message`` is what was asked."""
         return is_typed(data)
 
-    def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """See `Tree.title`."""
-        return title_of(self._named(), (turn.text for turn in turns if turn.prompt))
-
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        """See `Tree.names`."""
+        """See `Fold.names`."""
         del turns
-        return filter(None, (self._named(),))
+        return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """See `Tree.origin`. Nothing in the log tells a script's prompts from a person's."""
-        return origin_of(self._session_id(), named=self.named())
+        """See `Fold.origin`. Nothing in the log tells a script's prompts from a person's."""
+        return origin_of(self.own_id(), named=bool(self.given_name()))
 
-    def named(self) -> bool:
-        """See `Tree.named`."""
-        return bool(self._named())
-
-    def _named(self) -> str:
-        """The name that a person gave the session; empty where none is known."""
+    def given_name(self) -> str:
+        """See `Fold.given_name`. The name is in a file beside the log."""
         try:
             with open_regular(self.path.with_name(WORKSPACE)) as file:
                 said = file.read(_MOST).decode("utf-8", "replace")
@@ -132,10 +124,6 @@ class CopilotTree(Tree):
             return ""
         name = _NAME.search(said) if _NAMED.search(said) else None
         return _scalar(name[1].strip()) if name else ""
-
-    def opens_a_session(self, action: str) -> bool:
-        """See `Tree.opens_a_session`."""
-        return READERS.opens_a_session(action)
 
     def folder(self) -> str:
         """See `Tree.folder`: sessions of all directories are in one."""
@@ -147,10 +135,11 @@ class CopilotTree(Tree):
         return ""
 
     def is_copy(self) -> bool:
-        """See `Tree.is_copy`: the log of one session in the folder of another."""
-        return str(self.facts.get("first_session_id", self._session_id())) != self._session_id()
+        """See `Fold.is_copy`: the log of one session in the folder of another."""
+        return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
 
-    def _session_id(self) -> str:
+    def own_id(self) -> str:
+        """See `Fold.own_id`."""
         name = self.path.parent.name
         return name if len(name) >= ID_CHARACTERS else str(self.facts.get("first_session_id", name))
 

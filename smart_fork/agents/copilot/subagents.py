@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 
 from indexer.masking import Masked
-from indexer.transcripts import tree
+from indexer.transcripts.fold import Record, read
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
@@ -38,7 +38,7 @@ class CopilotSubAgents(SubAgents):
         class Named(_SubAgentTree):
             agent_id = name
 
-        return tree.read(Named, session.source_path, None, keep_raw=True).session
+        return read(Named, session.source_path, None, keep_raw=True).session
 
 
 class _SubAgentTree(CopilotTree):
@@ -54,7 +54,7 @@ class _SubAgentTree(CopilotTree):
             parent = record.get("parentId")
             self.chain.link(intern(identity), parent if isinstance(parent, str) else None)
 
-    def is_another(self, record: tree.Record) -> bool:
+    def is_another(self, record: Record) -> bool:
         return record.get("agentId") != self.agent_id
 
     def is_asked(self, data: Mapping[str, object]) -> bool:

@@ -11,15 +11,22 @@ from typing import NamedTuple
 
 import orjson
 
-from indexer.masking import Masked
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.doings import Doings
+from indexer.transcripts.fold import Fold
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.model import BrokenLine, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
-from indexer.transcripts.model_names import shown, with_model
+from indexer.transcripts.model import (
+    BrokenLine,
+    Inferred,
+    Origin,
+    Role,
+    Session,
+    ToolCall,
+    ToolResult,
+    Turn,
+    estimate_tokens,
+)
 from indexer.transcripts.state import count, is_path, utc
-from indexer.transcripts.titles import title_of
 from smart_fork.agents import READERS
 from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in, text_of
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
@@ -31,11 +38,10 @@ _GLANCE_MESSAGES = 20
 CODEC = OpenCodeCodec()
 #: How a session is called before it has a name.
 _NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
-#: What a person's stopping of an answer is called, and how the answers of calls that were not carried out begin.
+#: The name of the error that is noted if a person stops an answer.
 ABORTED = "MessageAbortedError"
 #: Beside a line on what a copy leaves out: of which session it is, and of whose family.
 LEFT_OUT = "smart-fork"
-_NOT_RUN = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
 _NOTHING = Checkpoint(0, 0, "", b"")
 
 
@@ -134,56 +140,58 @@ class _Message(NamedTuple):
     parts: Sequence[Json]
 
 
-class _Fold:
+class _Fold(Fold):
     """One document, message by message."""
 
+    agent = "opencode"
+    readers = READERS
+    shell = "Bash"
+    not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
+
     def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:
-        self._path, self._info, self._keep_raw = path, found["info"], keep_raw
-        self._messages = list(conversation(found["messages"], self._info.get("revert")))
-        self._doings = Doings({}, runs="Bash", not_run=_NOT_RUN, opens_a_session=READERS.opens_a_session)
-        self._turns: list[Turn] = []
-        self._last, self._compactions, self._interrupted = "", 0, False
-        self._models: list[str] = []
+        super().__init__(path, None, keep_raw=keep_raw)
+        self._info = info = found["info"]
+        self._messages = list(conversation(found["messages"], info.get("revert")))
+        when = dict_in(info.get("time"))
+        self.facts["version"], self.facts["root"] = text_in(info.get("version")), root_of(self._messages)
+        self.facts["started"] = utc(when.get("created"))
+        for one, parts in () if self.excluded() else self._messages:
+            self._add(one, parts)
+        self.facts["last"] = self.facts.get("last") or utc(when.get("updated"))
 
-    def session(self) -> tuple[Session | None, str]:
-        """The session; `None` and why, where it is none."""
-        if self._info.get("parentID"):
-            return None, "only sub-agent records"
-        for info, parts in self._messages:
-            self._add(info, parts)
-        turns, info = tuple(self._turns), self._info
-        if not turns:
-            return None, "no conversation"
-        if not any(turn.prompt for turn in turns):
-            return None, "it has no prompt"
-        cwd, when = info.get("directory"), dict_in(info.get("time"))
-        return Session(
-            agent="opencode",
-            session_id=self._path.name.removesuffix(".json"),
-            source_path=self._path,
-            turns=turns,
-            cwd=cwd if is_path(cwd) else "",
-            title=self._title(turns),
-            version=text_in(info.get("version")),
-            started=utc(when.get("created")),
-            last_activity=self._last or utc(when.get("updated")),
-            origin=self._origin(),
-            root_id=root_of(self._messages),
-            compactions=self._compactions,
-            symbols=tuple(self._doings.symbols),
-            wrote=tuple(self._doings.wrote),
-            copied=not self._path.parent.is_file(),
-            interrupted=self._interrupted,
-            models=shown(self._models),
-        ), ""
+    def begin(self, turns: list[Turn]) -> None:
+        """See `Fold.begin`."""
+        self._turns = turns
 
-    def _title(self, turns: Sequence[Turn]) -> Masked:
+    def excluded(self) -> str:
+        """See `Fold.excluded`."""
+        return "only sub-agent records" if self._info.get("parentID") else ""
+
+    def active(self) -> tuple[Turn, ...]:
+        """See `Fold.active`."""
+        return tuple(self._turns)
+
+    def own_id(self) -> str:
+        """See `Fold.own_id`."""
+        return self.path.name.removesuffix(".json")
+
+    def directory(self) -> tuple[str, Inferred]:
+        """See `Fold.directory`."""
+        cwd = self._info.get("directory")
+        return (cwd if is_path(cwd) else ""), ""
+
+    def is_copy(self) -> bool:
+        """See `Fold.is_copy`: exports are files of their own."""
+        return not self.path.parent.is_file()
+
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.own_name`."""
+        del turns
         called = text_in(self._info.get("title"))
-        by_agent = "" if _NAMELESS.fullmatch(called) else called
-        return title_of(by_agent, (turn.text for turn in turns if turn.prompt))
+        return "" if _NAMELESS.fullmatch(called) else called
 
-    def _origin(self) -> Origin:
-        """A session that ``opencode run`` begins is one in which nobody can be asked anything."""
+    def origin(self) -> Origin:
+        """See `Fold.origin`. A session that ``opencode run`` begins is one in which nobody can be asked anything."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -194,7 +202,7 @@ class _Fold:
             return
         when = dict_in(info.get("time"))
         begun, ended = utc(when.get("created")), utc(when.get("completed"))
-        self._last = max(self._last, begun, ended)
+        self.facts["last"] = max(self.facts.get("last", ""), begun, ended)
         said = _Message(intern(identity), begun, info, parts)
         if info.get("role") == "user":
             self._user(said)
@@ -203,22 +211,22 @@ class _Fold:
 
     def _user(self, said: _Message) -> None:
         if any(part.get("type") == "compaction" for part in said.parts):
-            self._compactions += 1
+            self.note_compaction()
             self._make(said, "system", "")
             return
         text = strip_boilerplate(text_of(said.parts))
         self._make(said, "user" if text else "system", text, prompt=bool(text))
         if text:
-            self._interrupted = False
+            self.facts["interrupted"] = False
 
     def _assistant(self, said: _Message) -> None:
         if said.info.get("summary") is True:  # of what was before it, which is sent no more
             self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
             return
         item = CODEC.decode({"parts": said.parts})
-        calls, results = self._doings.calls(item.calls), self._doings.results(item.results)
-        self._models = with_model(self._models, said.info.get("modelID"))
-        self._interrupted = dict_in(said.info.get("error")).get("name") == ABORTED
+        calls, results = self.doings.calls(item.calls), self.doings.results(item.results)
+        self.note_model(said.info.get("modelID"))
+        self.facts["interrupted"] = dict_in(said.info.get("error")).get("name") == ABORTED
         text, loaded = strip_recall(item.text), loaded_after(said.info)
         self._make(said, "assistant", text, calls=calls, results=results, loaded=loaded)
 
@@ -227,7 +235,7 @@ class _Fold:
         results: tuple[ToolResult, ...] = (), prompt: bool = False, loaded: int = 0,
     ) -> None:  # fmt: skip
         before = self._turns[-1].id if self._turns else None
-        raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self._keep_raw else b""
+        raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self.keep_raw else b""
         tokens = estimate_tokens(text, len(calls))
         turn = Turn(said.id, before, role, said.moment, text, tokens, calls, results, prompt, raw=raw, loaded=loaded)
         self._turns.append(turn)

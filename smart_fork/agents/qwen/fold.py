@@ -6,15 +6,13 @@ are links of the chain and no conversation, whatever text they repeat: telemetry
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Turn, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import title_of, with_name
-from indexer.transcripts.tree import Record, Tree
+from indexer.transcripts.titles import with_name
+from indexer.transcripts.tree import Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
 from smart_fork.agents.qwen.slugs import slug
@@ -34,6 +32,7 @@ class QwenTree(Tree):
     bridged = False
     naming = (b'"custom_title"',)
     tools = QwenCodec.tools
+    readers = READERS
     shell = "run_shell_command"
     not_run = _NOT_RUN
 
@@ -42,7 +41,7 @@ class QwenTree(Tree):
         return record.get("subtype") == "custom_title"
 
     def note_title(self, record: Record) -> None:
-        """See `Tree.note_title`."""
+        """See `LineFold.note_title`."""
         given = record.get("systemPayload")
         if record.get("subtype") != "custom_title" or not isinstance(given, dict):
             return
@@ -77,7 +76,7 @@ class QwenTree(Tree):
         left = loaded_by_compaction(record)
         if not left:
             return None
-        self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+        self.note_compaction()
         return self.make(record, identity, line, "system", "", loaded=left)
 
     def _user(self, record: Record, said: str, identity: str, line: Line) -> Turn:
@@ -86,28 +85,21 @@ class QwenTree(Tree):
         text = strip_boilerplate(typed_in(record, said))
         return self.make(record, identity, line, "user", text, prompt=bool(text))
 
-    def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """See `Tree.title`."""
-        named, by_agent = self.facts.get("custom_title", ""), self.facts.get("ai_title", "")
-        return title_of(named, (turn.text for turn in turns if turn.prompt), by_agent=by_agent)
+    def given_name(self) -> str:
+        """See `Fold.given_name`."""
+        name: str = self.facts.get("custom_title", "")
+        return name
 
-    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        """See `Tree.names`."""
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.own_name`."""
         del turns
-        names: list[str] = self.facts.get("names", [])
-        return names
-
-    def named(self) -> bool:
-        """See `Tree.named`."""
-        return bool(self.facts.get("custom_title"))
+        name: str = self.facts.get("ai_title", "")
+        return name
 
     def origin(self) -> Origin:
-        """See `Tree.origin`. Nothing in the log tells a script's prompts from a person's."""
-        return "subagent" if self.facts.get("begun_by_another") else origin_of(self._session_id(), named=self.named())
-
-    def opens_a_session(self, action: str) -> bool:
-        """See `Tree.opens_a_session`."""
-        return READERS.opens_a_session(action)
+        """See `Fold.origin`. Nothing in the log tells a script's prompts from a person's."""
+        named = bool(self.given_name())
+        return "subagent" if self.facts.get("begun_by_another") else origin_of(self.own_id(), named=named)
 
     def folder(self) -> str:
         """See `Tree.folder`."""

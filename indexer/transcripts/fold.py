@@ -1,0 +1,230 @@
+"""What the records of a log add up to, whichever agent wrote it, and the session that is built from that."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
+
+from indexer.masking import Masked, mask
+from indexer.transcripts.base import Agents, Checkpoint, ReadResult
+from indexer.transcripts.doings import Doings
+from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
+from indexer.transcripts.model import AgentName, Inferred, Origin, Session, Turn
+from indexer.transcripts.model_names import shown, with_model
+from indexer.transcripts.titles import also_called, title_of
+
+Record = dict[str, Any]
+#: The facts and turns of an earlier reading.
+Kept = tuple[dict[str, Any], list[Turn]] | None
+
+
+class Fold(ABC):
+    """Collects what records say of one session. Most `facts` are the agent's own. These have one meaning for all.
+
+    `started` and `last` are the first and last time, `parent` is the session that it was forked from, `root` is its
+    family, `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in `Session`,
+    `interrupted` is true if the person stopped the agent last.
+    """
+
+    agent: ClassVar[AgentName]
+    #: The agents whose logs are read: a command that opens one reads more of our answer.
+    readers: ClassVar[Agents]
+    #: The names of its tools in descriptions of calls, where they differ from its own.
+    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    #: The tool that runs a shell's command lines.
+    shell: ClassVar[str]
+    #: The beginnings of results of calls that were not carried out.
+    not_run: ClassVar[tuple[str, ...]]
+    #: The reason why a log without turns is no session.
+    empty: ClassVar[str] = "no conversation"
+
+    def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+        self.path, self.keep_raw = path, keep_raw
+        self._model: object = None
+        self.facts, turns = kept or ({}, [])
+        self.doings = Doings(
+            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.readers.opens_a_session,
+            tools=self.tools,
+        )  # fmt: skip
+        self.begin(turns)
+
+    @abstractmethod
+    def begin(self, turns: list[Turn]) -> None:
+        """Continue from the turns of an earlier reading."""
+
+    @abstractmethod
+    def active(self) -> tuple[Turn, ...]:
+        """Return the turns of the conversation."""
+
+    @abstractmethod
+    def own_id(self) -> str:
+        """Return the session's id."""
+
+    @abstractmethod
+    def directory(self) -> tuple[str, Inferred]:
+        """Return the session's directory, and what it was taken from if the log does not state it."""
+
+    @abstractmethod
+    def is_copy(self) -> bool:
+        """Tell if the file is elsewhere than where the session was begun."""
+
+    def excluded(self) -> str:
+        """Return why these records are no session, whatever their turns are; empty if nothing is against it."""
+        return ""
+
+    def given_name(self) -> str:
+        """Return the name that a person gave the session; empty without one."""
+        return ""
+
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """Return the name that the agent made up; empty without one."""
+        del turns
+        return ""
+
+    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
+        """Return all present and former names."""
+        del turns
+        names: list[str] = self.facts.get("names", [])
+        return names
+
+    def title(self, turns: tuple[Turn, ...]) -> Masked:
+        """Return the session's title."""
+        return title_of(
+            self.given_name(), (turn.text for turn in turns if turn.prompt), by_agent=self.own_name(turns)
+        )  # fmt: skip
+
+    def origin(self) -> Origin:
+        """Return who started the session."""
+        return "person"
+
+    def family(self, turns: tuple[Turn, ...]) -> str:
+        """Return the name of the family that the session shares with its forks."""
+        del turns
+        root: str = self.facts.get("root", "")
+        return root
+
+    def last_activity(self) -> str:
+        """Return the last time."""
+        last: str = self.facts.get("last", "")
+        return last
+
+    def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
+        """Tell if the person has stopped the agent in what it did last."""
+        del turns
+        return bool(self.facts.get("interrupted"))
+
+    def is_circular(self) -> bool:
+        """Tell if records name each other as parents."""
+        return False
+
+    def note_moment(self, moment: str, *, done: bool = True) -> None:
+        """Note the time of a record, empty if it has none; `done` if anything was said or done then."""
+        if moment:
+            facts = self.facts
+            if moment < facts.setdefault("started", moment):
+                facts["started"] = moment
+            if done and moment > facts.get("last", ""):
+                facts["last"] = moment
+
+    def note_model(self, name: object) -> None:
+        """Note which model has answered."""
+        if name != self._model:  # nearly all answers are of the same again
+            self._model = name
+            self.facts["models"] = with_model(self.facts.get("models", ()), name)
+
+    def note_compaction(self) -> None:
+        """Note that the conversation was compacted."""
+        self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+
+    def session(self) -> tuple[Session | None, str]:
+        """Return (session, "") or (None, reason)."""
+        if reason := self.excluded():
+            return None, reason
+        facts, turns = self.facts, self.active()
+        if not turns:
+            return None, self.empty
+        if not any(turn.prompt for turn in turns):
+            return None, "it has no prompt"
+        (cwd, inferred_from), title, head = self.directory(), self.title(turns), facts.get("head", "")
+        return Session(
+            agent=self.agent,
+            session_id=self.own_id(),
+            source_path=self.path,
+            turns=turns,
+            cwd=cwd,
+            git_branch=mask(facts.get("gitBranch", "")),
+            title=title,
+            also_called=also_called(title, self.names(turns)),
+            version=facts.get("version", ""),
+            started=facts.get("started", ""),
+            last_activity=self.last_activity(),
+            origin=self.origin(),
+            parent_id=facts.get("parent"),
+            root_id=self.family(turns),
+            compactions=facts.get("compactions", 0),
+            symbols=tuple(self.doings.symbols),
+            wrote=tuple(self.doings.wrote),
+            copied=self.is_copy(),
+            named=bool(self.given_name()),
+            circular=self.is_circular(),
+            interrupted=self.is_interrupted(turns),
+            inferred_from=inferred_from,
+            head=head if not cwd or inferred_from == "commands" else "",
+            begun_at=head,
+            models=shown(facts.get("models", ())),
+        ), ""
+
+
+class LineFold(Fold):
+    """A fold of a log of lines."""
+
+    #: Words of which a record that names the session has one.
+    naming: ClassVar[tuple[bytes, ...]] = ()
+
+    @abstractmethod
+    def feed(self, line: Line) -> None:
+        """Take the next line."""
+
+    @abstractmethod
+    def pack(self) -> bytes:
+        """Return what a later reading continues from."""
+
+    def take(self, lines: Iterable[Line]) -> Self:
+        """Take these lines, and return the fold."""
+        for line in lines:
+            self.feed(line)
+        return self
+
+    def note_title(self, record: Record) -> None:
+        """Note what the session is called, if a record says it."""
+
+    def finish(self, *, turns: bool) -> bool:
+        """Add what other logs say, with their `turns` if those are asked for. Return True if it must be kept."""
+        del turns
+        return False
+
+
+def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
+    """See `AgentAdapter.read`."""
+    reader, kept = resume(path, None if keep_raw else checkpoint)
+    fold = begun(path, kept, keep_raw=keep_raw).take(reader)
+    keeps = fold.finish(turns=True) or reader.worth_resuming
+    after = Checkpoint(
+        reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and not keep_raw else b""
+    )
+    session, skipped = fold.session()
+    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+
+
+def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
+    """See `AgentAdapter.glance`."""
+    fold = begun(path, None, keep_raw=False).take(first_lines(path))
+    for record in last_records(path, fold.naming):
+        fold.note_title(record)
+    fold.finish(turns=False)
+    session, _ = fold.session()
+    return replace(session, last_activity=changed_at(path)) if session else None
