@@ -27,7 +27,7 @@ from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork.agent_roster import version_of
-from smart_fork.agents import READERS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
@@ -159,9 +159,11 @@ def _project() -> Iterator[Check]:
 
 
 def _here() -> list[AgentAdapter]:
-    """The agents that have been here; all of them where none has."""
-    found = [agent for agent in READERS if agent.home().is_dir() or is_found(agent.name)]
-    return found or list(READERS)
+    """The agents that have been here; all that are started where none has. Those that are only read need logs."""
+    started = [agent for agent in READERS if AGENTS[agent.name].command]
+    read = [agent for agent in READERS if not AGENTS[agent.name].command and any(agent.discover())]
+    found = [agent for agent in started if agent.home().is_dir() or is_found(agent.name)]
+    return [*found, *read] or started
 
 
 def _logs() -> Iterator[Check]:
@@ -309,6 +311,8 @@ def _query(embedder: Embedder) -> Iterator[Check]:
 
 def _programs(processes: Processes) -> Iterator[Check]:
     for agent in _here():
+        if not AGENTS[agent.name].command:
+            continue
         program = look_at(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
         said = version_of(program.path, processes) if program.path else ""

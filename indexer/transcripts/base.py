@@ -71,6 +71,8 @@ class ReadResult:
     """What reading a log gave: the session, or `None` with the reason why it is not one; and where to go on next time.
 
     `resumed` says that only what was added since the checkpoint was read; `broken` and `bytes_read` speak of that.
+    `unknown` counts the records of the whole log that the reader skipped because it does not know them, of `records`.
+    Both are 0 for agents that do not count.
     """
 
     session: Session | None
@@ -79,6 +81,8 @@ class ReadResult:
     broken: tuple[BrokenLine, ...]
     bytes_read: int
     resumed: bool = False
+    records: int = 0
+    unknown: int = 0
 
 
 class AgentAdapter(Protocol):

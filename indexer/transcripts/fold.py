@@ -30,15 +30,15 @@ class Fold(ABC):
     `interrupted` is true if the person stopped the agent last.
     """
 
-    agent: ClassVar[AgentName]
+    agent: AgentName
     #: The agents whose logs are read: a command that opens one reads more of our answer.
     readers: ClassVar[Agents]
     #: The names of its tools in descriptions of calls, where they differ from its own.
-    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    tools: Mapping[str, str] = MappingProxyType({})
     #: The tool that runs a shell's command lines.
-    shell: ClassVar[str]
+    shell: str
     #: The beginnings of results of calls that were not carried out.
-    not_run: ClassVar[tuple[str, ...]]
+    not_run: tuple[str, ...]
     #: The reason why a log without turns is no session.
     empty: ClassVar[str] = "no conversation"
 
@@ -140,6 +140,10 @@ class Fold(ABC):
         """Note that the conversation was compacted."""
         self.facts["compactions"] = self.facts.get("compactions", 0) + 1
 
+    def counts(self) -> tuple[int, int]:
+        """Return the numbers of records and of unknown records, for agents that count them."""
+        return self.facts.get("records", 0), self.facts.get("unknown", 0)
+
     def session(self) -> tuple[Session | None, str]:
         """Return (session, "") or (None, reason)."""
         if reason := self.excluded():
@@ -217,7 +221,9 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
         reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and not keep_raw else b""
     )
     session, skipped = fold.session()
-    return ReadResult(session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+    return ReadResult(
+        session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None, *fold.counts()
+    )
 
 
 def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:

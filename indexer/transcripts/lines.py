@@ -257,10 +257,26 @@ def decode_file(path: Path) -> Iterator[Line]:
         if not is_long(data):
             yield from (Line(1, source, record) for source, record in decode_line(data)[0][:1])
             return
-        made = abridged(chain([data], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES)))
+        made = abridged(_rest(data, file))
         size = os.fstat(file.fileno()).st_size
     for _, record in decode_line(made or b"")[0][:1]:
         yield Line(1, Stretch(path, 0, size), record)
+
+
+def decode_document(path: Path) -> tuple[Any, int]:
+    """The JSON value in a file, and the file's size; `None` without one. Long texts of a large file are cut."""
+    with open_regular(path) as file:
+        data = file.read(MAX_LINE_BYTES + 1)
+        size = os.fstat(file.fileno()).st_size
+        within = chain([b'{"document":'], _rest(data, file), [b"}"])
+        made = abridged(within) if is_long(data) else b"".join(within)
+    found = decode_line(made or b"")[0][:1]
+    return (found[0][1].get("document") if found else None), size
+
+
+def _rest(begun: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    """A file that has `begun`, in pieces; not more of it than a record may have."""
+    return chain([begun], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES))
 
 
 def as_read(source: bytes) -> _Objects:

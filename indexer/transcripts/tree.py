@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
@@ -191,7 +191,7 @@ class Tree(LineFold):
         return guessed, "folder" if guessed else ""
 
 
-def is_copy(tree: type[Tree], path: Path) -> bool:
+def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
     """See `AgentAdapter.is_copy`."""
     begun = tree(path, None, keep_raw=False)
     for line in first_lines(path):

@@ -9,6 +9,7 @@ from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
+from smart_fork.agents.droid import Droid
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
@@ -26,6 +27,7 @@ AGENTS = Known(
     OpenCode(),
     Gemini(),
     Copilot(),
+    Droid(),
 )
 
 

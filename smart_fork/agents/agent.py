@@ -53,6 +53,19 @@ class Home(NamedTuple):
         return f"~/{self.default}"
 
 
+class InHome(Home):
+    """A folder in the home, or in the one that a variable names in its place."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`."""
+        named = os.environ.get(self.variable)
+        return (Path(named).expanduser() if named else Path.home()) / self.default
+
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~"
+
+
 class Sign(NamedTuple):
     """A regular expression that a program's help matches if the program can do what smart-fork needs.
 
@@ -98,7 +111,8 @@ class Agent:
     seen: str = ""
     #: An estimate of its model's context window in tokens, if the agent does not tell.
     window: int = 128_000
-    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is absolute.
+    #: Its facets by name: a class or a value, as ``module:name`` in its folder, or ``:name`` in the file of its class.
+    #: A module with a dot is absolute.
     facets: Mapping[str, str] = MappingProxyType({})
     #: Finds and reads its logs.
     reader: AgentAdapter | None
@@ -146,7 +160,7 @@ class Agent:
             if row := self.facets.get(name):
                 module, _, value = row.partition(":")
                 folder = next(one.__module__ for one in type(self).__mro__ if "facets" in vars(one))
-                found = getattr(import_module(module if "." in module else f"{folder}.{module}"), value)
+                found = getattr(import_module(module if "." in module else f"{folder}.{module}".rstrip(".")), value)
             else:
                 found = self.forms if name == "teller" else None
             self.__dict__[name] = facet = found() if isinstance(found, type) else found
@@ -165,6 +179,17 @@ class Agent:
     def is_told(cls) -> bool:
         """Return whether it can receive a handed-over session, without importing a facet."""
         return cls.has("teller") or cls.has("forms")
+
+
+class ReadOnlyAgent(Agent):
+    """An agent whose sessions are found, shown and handed over, and whose program smart-fork does not start."""
+
+    lacks = MappingProxyType(
+        dict.fromkeys(
+            ("started", "branched", "budgeted", "told", "cut", "shared", "tells", "set_up"),
+            "smart-fork only reads its sessions",
+        )
+    )
 
 
 class Known:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import Origin, Session
 
 Record = dict[str, Any]
 
@@ -72,6 +72,52 @@ class Codec(ABC):
         return value.get("type") in self.thoughts
 
 
+class Header(NamedTuple):
+    """Where a record is in its session, and the facts that it states. Values are as the record has them, unchecked.
+
+    Without a `role` it says nothing, and only states facts. Without an `id` its number is its id. The `parent` of most
+    records is the one before, which is said with an empty text; `None` is a beginning. A user's record is a prompt if a
+    person has `asked` it. `loaded` is the number of tokens in the context after it. `named` says that a person chose
+    the `title`.
+    """
+
+    role: Literal["user", "assistant", "system", ""] = ""
+    id: object = None
+    parent: object = ""
+    moment: object = None
+    asked: bool = True
+    group: str = ""
+    loaded: object = 0
+    compacts: bool = False
+    interrupts: bool = False
+    session_id: object = None
+    cwd: object = None
+    branch: object = None
+    version: object = None
+    model: object = None
+    title: object = None
+    named: bool = False
+    parent_session: object = None
+    origin: Origin | None = None
+
+
+class ReadCodec(Codec):
+    """Records of an agent that is only read: each is a message, or states facts about the session."""
+
+    #: The tool that runs a shell's command lines, by the agent's own name.
+    shell: ClassVar[str] = ""
+    #: How the result of a call begins that was not carried out.
+    not_run: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def header(self, record: Record) -> Header | None:
+        """Return what a record is; `None` if this codec does not know such records."""
+
+    def records(self, document: object) -> Iterable[object]:
+        """Return the records in a log that is one JSON document."""
+        return document if isinstance(document, list) else (document,)
+
+
 class MessageCodec(Codec):
     """Records whose message has a list of parts, each a text, a call, a result or a thought."""
 
@@ -104,6 +150,34 @@ def dicts_in(content: object) -> list[Record]:
 def only(record: Record, names: Collection[str]) -> Record:
     """Return the fields of a record with these names."""
     return {name: value for name, value in record.items() if name in names}
+
+
+def text_of(content: object, joint: str = "\n\n") -> str:
+    """Return a text, or the texts of the parts in a list that have type ``text``."""
+    if isinstance(content, str):
+        return content
+    texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
+    return joint.join(text for text in texts if isinstance(text, str))
+
+
+def item_of(content: object) -> Item:
+    """Return what a message's content says in Anthropic's form: texts, calls, results, thoughts and images."""
+    parts = dicts_in(content)
+    calls = [
+        UsedTool(str(one.get("id") or ""), str(one.get("name") or ""), one.get("input"))
+        for one in parts
+        if one.get("type") == "tool_use"
+    ]
+    results, thoughts = [], []
+    images = sum(one.get("type") == "image" for one in parts)
+    for one in parts:
+        if one.get("type") == "tool_result":
+            inside = one.get("content")
+            results.append(GivenBack(str(one.get("tool_use_id") or ""), text_of(inside), one.get("is_error") is True))
+            images += sum(part.get("type") == "image" for part in dicts_in(inside))
+        elif one.get("type") in ("thinking", "redacted_thinking"):
+            thoughts.append(str(one.get("thinking") or ""))
+    return Item(text_of(content), tuple(calls), tuple(results), tuple(thoughts), images)
 
 
 def patch_shown(display: object) -> str:

@@ -56,12 +56,12 @@ def overrides() -> tuple[str, ...]:
 
 def command_of(agent: str) -> ProgramSpec:
     """Return the agent's program. Raise `Usage` if it has none."""
-    return _needed(AGENTS[agent].command, f"smart-fork cannot start {title_of(agent)}")
+    return _needed(AGENTS[agent].command, f"smart-fork cannot start {title_of(agent)}", _handed_over())
 
 
 def starter_of(agent: str) -> Starter:
     """Return the agent's starter. Raise `Usage` if it has none."""
-    return _needed(AGENTS[agent].starter, f"smart-fork cannot start {title_of(agent)}")
+    return _needed(AGENTS[agent].starter, f"smart-fork cannot start {title_of(agent)}", _handed_over())
 
 
 def screen_of(agent: str) -> Screen:
@@ -76,7 +76,7 @@ def storage_of(agent: str) -> Storage:
 
 def copier(agent: str) -> Copier:
     """Return the agent's copier. Raise `Usage` if it has none."""
-    return _needed(AGENTS[agent].copier, f"smart-fork cannot branch {title_of(agent)} sessions")
+    return _needed(AGENTS[agent].copier, f"smart-fork cannot branch {title_of(agent)} sessions", _handed_over())
 
 
 def forms_of(agent: str) -> Forms:
@@ -169,6 +169,11 @@ def why_not(agent: str, ability: str) -> str:
     """Return the reason why an agent lacks an ability, as a sentence; empty if none is given."""
     why = AGENTS[agent].lacks.get(ability, "")
     return f"{why[:1].upper()}{why[1:]}." if why else ""
+
+
+def _handed_over() -> str:
+    other = next(agent.name for agent in AGENTS if agent.has("starter"))
+    return f"Hand the whole session over to another agent: `smart-fork fork ID --as {other}`."
 
 
 def _needed(facet: F | None, refusal: str, hint: str = "") -> F:

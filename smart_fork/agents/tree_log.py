@@ -6,7 +6,7 @@ Modules that only reading needs are imported there.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -26,7 +26,7 @@ class TreeAdapter(AgentAdapter):
 
     @property
     @abstractmethod
-    def tree(self) -> type[Tree]:
+    def tree(self) -> Callable[..., Tree]:
         """The class that reads a log."""
 
     @abstractmethod
@@ -46,10 +46,10 @@ class TreeAdapter(AgentAdapter):
         return ((self.projects, self.depth),)
 
     def discover(self) -> Iterator[LogFile]:
-        return self._logs(".jsonl")
+        return self._logs(self.endings[0])
 
     def log_at(self, location: str) -> LogFile | None:
-        file = regular_file(location, self.name, self.folders())
+        file = regular_file(location, self.name, self.folders(), suffix=self.endings[0])
         return file if file and self.is_session(location, str(self.projects)) else None
 
     def locate(self, session_id: str) -> tuple[Path, ...]:

@@ -31,7 +31,7 @@ def agents() -> None:
 
 
 def _standing(one: AgentAtAGlance) -> str:
-    where = one.path if one.installed else "not installed"
+    where = one.path if one.installed else "not installed" if one.problem else "only read"
     version = one.version or ("of an unknown version" if one.installed else "")
     seen = f"{one.against_seen} than {one.seen}, which was tried" if one.against_seen else ""
     count = f"{one.sessions:,} session{'s' * (one.sessions != 1)}" if one.can["found"] else ""

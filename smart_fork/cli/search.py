@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
+from smart_fork.agents import AGENTS
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_passed_over, wants_json
 from smart_fork.cli.progress import progress_bar
@@ -207,6 +208,8 @@ def _print_next(answer: Found) -> None:
         name = short(best.session_id)
         say(f'Next: {suggested_fork(best, name)} "PROMPT"')
         say(f"      smart-fork show {name} reads it first")
+    elif fitting and not AGENTS[fitting[0].agent_type].has("starter"):
+        say(f'Next: {suggested_fork(fitting[0], short(fitting[0].session_id))} "PROMPT"')
     elif fitting:
         say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
 

@@ -106,12 +106,18 @@ def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
         agent, session_id = waiting.pop()
         if session_id in known:
             continue
-        own = heads_of(agent).family(session_id, root, found.forks) if AGENTS[agent].heads else []
+        own = heads_of(agent).family(session_id, root, found.forks) if AGENTS[agent].heads else _logs(agent, session_id)
         family += own
         known |= {kin.session_id: agent for kin in own} | {session_id: agent}
         known |= found.same_agent(known)
         waiting += found.neighbours(known)
     return family
+
+
+def _logs(agent: AgentName, session_id: str) -> list[Kin]:
+    """The logs of a session whose agent's families are not known."""
+    paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
+    return [Kin(agent, session_id, path) for path in paths]
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:

@@ -16,6 +16,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import starter_of
+from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import ABILITIES
 from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
@@ -128,6 +129,8 @@ def inferred(how: str) -> str:
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
     """What a person would type by hand to get the same fork, for display."""
+    if not AGENTS[agent].has("starter"):
+        return shlex.join(("smart-fork", "fork", session_id, "--as", first()))
     starter = starter_of(agent)
     words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
@@ -149,7 +152,8 @@ def suggested_budget(hit: Hit) -> str | None:
 
 def suggested_fork(hit: Hit, name: str = "") -> str:
     """The command of ours for the fork that is suggested; `name` stands for the session's id."""
-    said = (("--at", suggested_at(hit)), ("--budget", suggested_budget(hit)))
+    other = None if AGENTS[hit.agent_type].has("starter") else first()
+    said = (("--at", suggested_at(hit)), ("--budget", suggested_budget(hit)), ("--as", other))
     options = [word for option, value in said if value is not None for word in (option, str(value))]
     return shlex.join(("smart-fork", "fork", name or hit.session_id, *options))
 

@@ -10,6 +10,7 @@ import pytest
 from indexer.paths import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import READERS
+from smart_fork.agents.selection import startable
 from smart_fork.doctor import Check, healthy, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
 
@@ -72,7 +73,7 @@ def test_an_agent_that_has_never_been_here_is_not_spoken_of(settled):
     (settled.home / "bin/codex").unlink()
     rmtree(READERS["codex"].home())
     everyone = {name for name in checks(settled) if name.endswith((" program", " sessions"))}
-    assert everyone == {f"{agent.name} {what}" for agent in READERS for what in ("program", "sessions")}
+    assert everyone == {f"{agent} {what}" for agent in startable() for what in ("program", "sessions")}
 
 
 def test_a_damaged_index(settled):

@@ -154,12 +154,13 @@ def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
     able = abilities_of(AGENTS[agent])
 
     assert set(AGENTS[agent].lacks) == {ability for ability in ABILITIES if not able[ability]}
-    assert [] == [verb for verb, (ability, cells) in TRIED.items() if able[ability] != (agent in cells)]
+    if AGENTS[agent].starter or not AGENTS[agent].reader:  # the programs of others are not run
+        assert [] == [verb for verb, (ability, cells) in TRIED.items() if able[ability] != (agent in cells)]
     assert {ability for ability, _ in TRIED.values()} == set(ABILITIES)
 
 
 def test_the_table_of_what_was_tried_is_in_the_docs():
-    agents = [agent for agent in AGENTS if agent.reader]
+    agents = [agent for agent in AGENTS if agent.starter]
     rows = [["", *(agent.title for agent in agents)], ["---"] * (len(agents) + 1)]
     rows += [[verb, *(cell_of(agent.name, verb) for agent in agents)] for verb in TRIED]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)

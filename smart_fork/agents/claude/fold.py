@@ -13,8 +13,9 @@ from indexer.transcripts.state import count
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.codec import ClaudeCodec, text_of
+from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.slugs import slug, unslugged
+from smart_fork.agents.codec import text_of
 
 _USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 #: Records that name the session, and the field that has the name.

@@ -7,7 +7,8 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
-from smart_fork.agents.claude.codec import ClaudeCodec, text_of
+from smart_fork.agents.claude.codec import ClaudeCodec
+from smart_fork.agents.codec import text_of
 from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn

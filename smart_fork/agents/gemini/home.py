@@ -13,24 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.transcripts.state import is_path
-from smart_fork.agents.agent import Home
+from smart_fork.agents.agent import InHome
 
 _OWN = ".gemini"
-
-
-class InHome(Home):
-    """A folder in the home, or in the one that a variable names in its place."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`."""
-        named = os.environ.get(self.variable)
-        return (Path(named).expanduser() if named else Path.home()) / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~"
-
-
 HOME = InHome("GEMINI_CLI_HOME", _OWN)
 gemini_home = HOME.folder
 #: The variable in which it tells its session to what it starts.

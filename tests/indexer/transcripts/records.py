@@ -227,6 +227,35 @@ def read_copilot(path: Path) -> Session:
     return said(CopilotAdapter().read(path))
 
 
+# Agents that are only read: their fixtures lie as they would in a home
+
+#: The log of each agent's fixture, below its home.
+READ_LOGS = {
+    agent: next(path for path in sorted((FIXTURES / agent / "home").rglob(name)) if path.is_file())
+    for agent, name in {"droid": "*.jsonl"}.items()
+}
+
+
+def read_records(agent: str) -> list[dict[str, object]]:
+    """The records of an agent's fixture."""
+    return [json.loads(line) for line in READ_LOGS[agent].read_text().splitlines()]
+
+
+def below_home(agent: str) -> Path:
+    """Where the log of an agent's fixture is, below a home."""
+    return READ_LOGS[agent].relative_to(FIXTURES / agent / "home")
+
+
+def said_in(agent: str, **record: object) -> Callable[[Path, str], Path]:
+    """How an agent writes down a prompt: as this record, with the prompt in the place of PROMPT."""
+
+    def written(home: Path, text: str) -> Path:
+        made = json.loads(json.dumps(record).replace('"PROMPT"', json.dumps(text)))
+        return write(home / below_home(agent), made)
+
+    return written
+
+
 #: How each agent writes down that somebody has asked something, as the only record of a log.
 ASKED: dict[str, Callable[[Path, str], Path]] = {
     "claude": lambda home, text: claude_log(home, user("u1", None, text)),
@@ -234,6 +263,7 @@ ASKED: dict[str, Callable[[Path, str], Path]] = {
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
     "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
     "copilot": lambda home, text: copilot_log(home, happened("user.message", "u1", content=text)),
+    "droid": said_in("droid", type="message", id="m1", message={"role": "user", "content": "PROMPT"}),
 }
 
 

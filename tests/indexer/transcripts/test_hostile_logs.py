@@ -21,6 +21,7 @@ from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     ASKED,
     FIXTURES,
+    READ_LOGS,
     SESSION,
     calling,
     claude_log,
@@ -34,6 +35,7 @@ from tests.indexer.transcripts.records import (
     meta,
     qwen_log,
     ran,
+    read_records,
     requested,
     spoken,
     texts,
@@ -75,6 +77,7 @@ RECORDS = {
         *COPILOT,
         *(json.loads(line) for line in (FIXTURES / "copilot/compacted.jsonl").read_text().splitlines()),
     ],
+    **{agent: read_records(agent) for agent in READ_LOGS},
     "opencode": [
         {
             "info": {

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint
+from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
+    READ_LOGS,
     SESSION,
     answering,
     assistant,
+    below_home,
     calling,
     chained,
     codex_path,
@@ -35,6 +38,7 @@ from tests.indexer.transcripts.records import (
     message,
     meta,
     ran,
+    read_records,
     requested,
     result,
     spoken,
@@ -132,6 +136,7 @@ AGENTS = [
     (QwenAdapter(), f".qwen/projects/-srv-shop/chats/{SESSION}.jsonl", QWEN),
     (GeminiAdapter(), ".gemini/tmp/shop/chats/session-2026-07-01T10-00-00000000.jsonl", GEMINI),
     (CopilotAdapter(), f".copilot/session-state/{SESSION}/events.jsonl", COPILOT),
+    *((READERS[agent], str(below_home(agent)), read_records(agent)) for agent in READ_LOGS),
 ]
 
 

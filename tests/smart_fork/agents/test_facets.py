@@ -2,15 +2,16 @@
 
 import pytest
 
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.base import ForkBase, base_of
 from smart_fork.agents.facets import command_of, copier, forms_of, heads_of, login_of, registration_of, tail_of
+from smart_fork.agents.selection import startable
 from smart_fork.errors import Usage
 
 
 @pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
 def test_each_agent_has_its_own(facet):
-    assert list(READERS.names) == [facet(name).name for name in READERS.names]
+    assert list(startable()) == [facet(name).name for name in startable()]
 
 
 @pytest.mark.parametrize("name", ["", "Claude", "unknown"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned
 from smart_fork.registry.workers import Registry
+from tests.indexer.transcripts.records import FIXTURES, READ_LOGS, below_home, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, snapshot
@@ -364,3 +366,23 @@ def test_a_tool_hands_over_what_it_is_asked_to(world, shop):
 
     assert ("codex", 3) == (done["forked_session"]["agent_type"], done["forked_session"]["handed"]["exchanges"])
     assert "Unknown adapter: emacs" in refused
+
+
+@pytest.mark.parametrize("agent", READ_LOGS)
+def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, played, agent):
+    shutil.copytree(FIXTURES / agent / "home", home, dirs_exist_ok=True)
+    path = home / below_home(agent)
+    for file in path.parent.iterdir():
+        file.write_text(file.read_text().replace("/home/ada/shop", str(shop)))
+    session_id = READERS[agent].id_of(path)
+
+    with pytest.raises(ProgramMissing, match=f"cannot start {AGENTS[agent].title}") as error:
+        fork_session(ForkRequest(session_id))
+    forked = handed(session_id, "claude")
+
+    assert "--as claude" in error.value.hint
+    told = "\n".join(words(read(forked.new_session_id)))
+    assert ("claude", agent) == (forked.agent_type, forked.handed.from_agent)
+    assert all(prompt in told for prompt in prompts(read(session_id)))
+    assert "upload.py" in told
+    assert "1 failed, 3 passed" in told

@@ -1,0 +1,78 @@
+"""Droid, Factory's agent: sessions in ``~/.factory/sessions/<slug>/<session-id>.jsonl``, messages in Anthropic's form.
+
+Its form is known from public sources only: ``tests/fixtures/droid/README.md`` names them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+
+from indexer.transcripts.items import Item
+from smart_fork.agents.agent import InHome, ReadOnlyAgent
+from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
+from smart_fork.agents.read_log import ReadAdapter
+
+HOME = InHome("FACTORY_HOME_OVERRIDE", ".factory")
+#: How the title of a sub-agent's session begins.
+_SUBAGENT = "# Task Tool Invocation"
+#: Who speaks in a message, and the records that say nothing of the conversation.
+_ROLES, _ASIDE = ("user", "assistant"), ("todo_state", "agent_turn_outcome", "session_end")
+
+
+class DroidCodec(ReadCodec):
+    """See `ReadCodec`."""
+
+    tools = MappingProxyType({"Execute": "Bash", "Create": "Write", "ApplyPatch": "apply_patch"})
+    starting = ("Task",)
+    shell = "Execute"
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        message = record.get("message")
+        return item_of(message.get("content") if isinstance(message, dict) else None)
+
+    def header(self, record: Record) -> Header | None:
+        """See `ReadCodec.header`. The first message's parent may be the session."""
+        kind, message = record.get("type"), record.get("message")
+        if kind == "session_start":
+            title = record.get("sessionTitle") or record.get("title")
+            return Header(
+                id=record.get("id"), parent=None, session_id=record.get("id"), cwd=record.get("cwd"), title=title,
+                version=record.get("version"),
+                origin="subagent" if isinstance(title, str) and title.startswith(_SUBAGENT) else None,
+            )  # fmt: skip
+        if kind == "compaction_state":
+            loaded = record.get("summaryTokens")
+            return Header("system", record.get("id"), moment=record.get("timestamp"), loaded=loaded, compacts=True)
+        if kind in _ASIDE:
+            return Header(moment=record.get("timestamp"))
+        if kind != "message" or not isinstance(message, dict) or (role := message.get("role")) not in _ROLES:
+            return None
+        return Header(
+            role, record.get("id"), record.get("parentId", ""), record.get("timestamp"), model=message.get("model")
+        )
+
+
+class DroidAdapter(ReadAdapter):
+    """Finds Droid's sessions; beside each stand its settings, with the model."""
+
+    name = "droid"
+    own, codec = HOME, DroidCodec()
+    variable, places, depth = HOME.variable, (".factory/sessions",), 1
+
+    def beside(self, path: Path) -> Header:
+        """See `ReadAdapter.beside`."""
+        return Header(model=self.stated(path.with_suffix(".settings.json")).get("model"))
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("droid", "--resume", session_id)
+
+
+class Droid(ReadOnlyAgent):
+    """See `Agent`."""
+
+    name = "droid"
+    title = "Droid"
+    home = HOME
+    facets = MappingProxyType({"reader": ":DroidAdapter", "codec": ":DroidCodec"})

@@ -1,0 +1,164 @@
+"""The sessions of agents that smart-fork only reads, made of the headers and items of their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+
+from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.fold import Kept, Record
+from indexer.transcripts.lines import Line, changed_at, decode_document, probe
+from indexer.transcripts.model import Origin, Role, Session, Turn
+from indexer.transcripts.state import count, is_path
+from indexer.transcripts.titles import with_name
+from indexer.transcripts.tree import Tree
+from smart_fork.agents import READERS
+from smart_fork.agents.codec import Header
+from smart_fork.agents.read_log import ReadAdapter
+
+#: Where a record of the chain has the header and the record that it was made of.
+_HEADER, _RECORD = "header", "record"
+
+
+class ReadTree(Tree):
+    """See `Tree`. Records without a parent follow the one before them."""
+
+    readers = READERS
+
+    def __init__(self, adapter: ReadAdapter, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+        self.adapter, codec = adapter, adapter.codec
+        self.codec, self.agent = codec, adapter.name
+        self.tools, self.shell, self.not_run = codec.tools, codec.shell, codec.not_run
+        super().__init__(path, kept, keep_raw=keep_raw)
+
+    def feed(self, line: Line) -> None:
+        """See `Tree.feed`: a record in the words of a chain. Unknown records are counted."""
+        header, facts = self.codec.header(line.record), self.facts
+        facts["records"] = number = facts.get("records", 0) + 1
+        if header is None:
+            facts["unknown"] = facts.get("unknown", 0) + 1
+            return
+        said: Record = {
+            "timestamp": header.moment, "cwd": header.cwd, "sessionId": header.session_id, "gitBranch": header.branch,
+            "version": header.version, _HEADER: header, _RECORD: line.record,
+        }  # fmt: skip
+        if header.role or header.id:
+            named = isinstance(header.id, str) and header.id != ""
+            said["uuid"] = header.id if named else f"record-{number}"
+            said["parentUuid"] = facts.get("before") if header.parent == "" else header.parent
+            facts["before"] = said["uuid"]
+        super().feed(line._replace(record=said))
+
+    def is_name(self, record: Record) -> bool:
+        """See `Tree.is_name`: a record that only states facts."""
+        return not _header(record).role
+
+    def note_title(self, record: Record) -> None:
+        """See `Tree.note_title`. Other facts that are stated once are noted as well."""
+        self._note(_header(record))
+
+    def _note(self, header: Header) -> None:
+        facts = self.facts
+        if isinstance(header.title, str) and header.title.strip():
+            facts["title"], facts["named"] = header.title.strip(), header.named
+            facts["names"] = with_name(facts.get("names", ()), facts["title"])
+        if isinstance(header.parent_session, str) and header.parent_session:
+            facts.setdefault("parent", header.parent_session)
+        if header.origin:
+            facts["origin"] = header.origin
+        if header.model:
+            self.note_model(header.model)
+
+    def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
+        """See `Tree.turn`."""
+        header, facts = _header(record), self.facts
+        if header.compacts:
+            self.note_compaction()
+        if header.interrupts:
+            facts["interrupted"] = identity
+        if not header.role:
+            return None
+        item, role, prompt = self.codec.decode(record[_RECORD]), header.role, False
+        text = strip_recall(item.text) if role == "assistant" else strip_boilerplate(item.text)
+        who: Role = role
+        if role != "assistant" and not (role == "user" and header.asked):
+            text = ""
+        if role == "user":
+            prompt = bool(text) and not item.results
+            who = "user" if text else "tool" if item.results else "system"
+        return self.make(
+            record, identity, line, who, text, calls=item.calls, results=item.results, prompt=prompt,
+            group=header.group, loaded=count(header.loaded),
+        )  # fmt: skip
+
+    def session(self) -> tuple[Session | None, str]:
+        """See `Fold.session`. The facts in other files are read each time."""
+        beside = self.adapter.beside(self.path)
+        self._note(beside)
+        if is_path(beside.cwd):
+            self.facts["cwds"] = [beside.cwd, *self.facts.get("cwds", ())]
+        if isinstance(beside.version, str):
+            self.facts["version"] = beside.version
+        return super().session()
+
+    def last_activity(self) -> str:
+        """See `Fold.last_activity`. Without times in the log it is the file's."""
+        return super().last_activity() or changed_at(self.path)
+
+    def given_name(self) -> str:
+        """See `Fold.given_name`."""
+        return self._title() if self.facts.get("named") else ""
+
+    def own_name(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.own_name`."""
+        del turns
+        return self._title()
+
+    def origin(self) -> Origin:
+        """See `Fold.origin`."""
+        found: Origin = self.facts.get("origin", "person")
+        return found
+
+    def guessed(self) -> str:
+        """See `Tree.guessed`."""
+        return self.adapter.guessed(self.path)
+
+    def folder(self) -> str:
+        """See `Tree.folder`. The folders of logs are not compared."""
+        return ""
+
+    def folder_for(self, directory: str) -> str:
+        """See `Tree.folder_for`."""
+        del directory
+        return ""
+
+    def is_copy(self) -> bool:
+        """See `Fold.is_copy`: a log that is named after another session."""
+        return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
+
+    def own_id(self) -> str:
+        """See `Fold.own_id`."""
+        return self.adapter.id_of(self.path)
+
+    def _title(self) -> str:
+        return str(self.facts.get("title", ""))
+
+
+def read_document(adapter: ReadAdapter, path: Path, *, keep_raw: bool) -> ReadResult:
+    """Read a log that is one JSON document. It is read again when it has changed."""
+    fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
+    value, size = decode_document(path)
+    for number, record in enumerate(adapter.codec.records(value), 1):
+        if isinstance(record, dict):
+            fold.feed(Line(number, orjson.dumps(record) if keep_raw else b"", record))
+    session, skipped = fold.session()
+    after = Checkpoint(size, 0, probe(path, size), b"")
+    records, unknown = fold.counts()
+    return ReadResult(session, skipped, after, (), size, records=records, unknown=unknown)
+
+
+def _header(record: Record) -> Header:
+    header: Header = record[_HEADER]
+    return header

@@ -1,0 +1,92 @@
+"""Where the logs of agents are that smart-fork only reads: one file a session, described by an `ReadCodec`.
+
+What is needed to read one is imported where one is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from indexer.transcripts.base import Checkpoint, ReadResult
+from smart_fork.agents.agent import Home
+from smart_fork.agents.codec import Header, ReadCodec, Record
+from smart_fork.agents.tree_log import TreeAdapter
+
+if TYPE_CHECKING:
+    from indexer.transcripts.tree import Tree
+
+
+#: A file beside a log is not larger.
+_MOST = 1 << 20
+
+
+class ReadAdapter(TreeAdapter):
+    """Reads ``<home>/<below>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
+
+    own: ClassVar[Home]
+    codec: ClassVar[ReadCodec]
+    #: The folder of all sessions, below the agent's own.
+    below: ClassVar[str] = "sessions"
+    #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
+    document: ClassVar[bool] = False
+
+    @property
+    def tree(self) -> Callable[..., Tree]:
+        from smart_fork.agents.read_fold import ReadTree
+
+        return partial(ReadTree, self)
+
+    @property
+    def projects(self) -> Path:
+        return self.home() / self.below
+
+    def home(self) -> Path:
+        return self.own.folder()
+
+    def slug(self, directory: str) -> str:
+        del directory
+        return ""
+
+    def place_of(self, directory: str) -> str:
+        del directory
+        return ""
+
+    def is_session(self, location: str, projects: str) -> bool:
+        del location, projects
+        return True
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        found = [file for file in self.discover() if self.id_of(file.path) == session_id]
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        if not self.document:
+            return super().read(path, checkpoint, keep_raw=keep_raw)
+        from smart_fork.agents.read_fold import read_document
+
+        return read_document(self, path, keep_raw=keep_raw)
+
+    def beside(self, path: Path) -> Header:
+        """Return the facts that other files state about the session in `path`."""
+        del path
+        return Header()
+
+    def stated(self, path: Path) -> Record:
+        """Return the JSON object in a small file beside a log; empty if there is none."""
+        try:
+            from indexer.transcripts.lines import open_regular
+
+            with open_regular(path) as file:
+                found = json.loads(file.read(_MOST))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def guessed(self, path: Path) -> str:
+        """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""
+        del path
+        return ""
