@@ -20,6 +20,8 @@ from smart_fork.agents.read_log import ReadAdapter
 
 #: Where a record of the chain has the header and the record that it was made of.
 _HEADER, _RECORD = "header", "record"
+#: How the ids begin that records without one get. Those of two sessions are the same.
+_NUMBERED = "record-"
 
 
 class ReadTree(Tree):
@@ -46,7 +48,7 @@ class ReadTree(Tree):
         }  # fmt: skip
         if header.role or header.id:
             named = isinstance(header.id, str) and header.id != ""
-            said["uuid"] = header.id if named else f"record-{number}"
+            said["uuid"] = header.id if named else f"{_NUMBERED}{number}"
             said["parentUuid"] = facts.get("before") if header.parent == "" else header.parent
             facts["before"] = said["uuid"]
         super().feed(line._replace(record=said))
@@ -102,6 +104,11 @@ class ReadTree(Tree):
         if isinstance(beside.version, str):
             self.facts["version"] = beside.version
         return super().session()
+
+    def family(self, turns: tuple[Turn, ...]) -> str:
+        """See `Fold.family`."""
+        found = super().family(turns)
+        return self.own_id() if found.startswith(_NUMBERED) else found
 
     def last_activity(self) -> str:
         """See `Fold.last_activity`. Without times in the log it is the file's."""

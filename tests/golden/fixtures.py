@@ -9,7 +9,7 @@ from pathlib import Path
 from indexer.outcome import outcome_of
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import READERS
-from tests.indexer.transcripts.records import FIXTURES, codex_path
+from tests.indexer.transcripts.records import FIXTURES, codex_path, lay_out
 from tests.smart_fork.agents.opencode import database
 
 #: How much of a text is kept.
@@ -31,6 +31,10 @@ def logs(agent: str) -> Iterator[tuple[str, Path]]:
         for file in sorted(READERS[agent].discover(), key=lambda file: names[file.path.name]):
             yield names[file.path.name].lower(), file.path
         return
+    if (FIXTURES / agent / "home").is_dir():
+        for file in lay_out(agent):
+            yield str(file.relative_to(Path.home())), file
+        return
     files = sorted(path for path in (FIXTURES / agent).rglob("*") if path.is_file() and path.suffix != ".md")
     places = {path: path for path in files}
     if agent == "codex":  # forks have their parents' records from the parents' logs
@@ -47,6 +51,8 @@ def _of_log(agent: str, name: str, path: Path) -> str:
     if result.session is None:
         return f"# {name}\nno session: {result.skipped}\n\n"
     lines = [f"# {name}", *_facts(result.session)]
+    if result.records:
+        lines.append(f"{result.unknown} of {result.records} records are not known")
     for turn in result.session.turns:
         lines += _turn(turn)
     return "\n".join(lines) + "\n\n"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
 from indexer.transcripts.model import Session
+from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
@@ -244,6 +247,16 @@ def read_records(agent: str) -> list[dict[str, object]]:
 def below_home(agent: str) -> Path:
     """Where the log of an agent's fixture is, below a home."""
     return READ_LOGS[agent].relative_to(FIXTURES / agent / "home")
+
+
+def lay_out(agent: str, cwd: str = "") -> list[Path]:
+    """Put the fixtures of an agent into the home, and return its logs. They were last written at one time."""
+    shutil.copytree(FIXTURES / agent / "home", Path.home(), dirs_exist_ok=True)
+    for file in READERS[agent].discover():
+        if cwd:
+            file.path.write_text(file.path.read_text().replace("/home/ada/shop", cwd))
+        os.utime(file.path, (1_790_000_000, 1_790_000_000))
+    return [file.path for file in READERS[agent].discover()]
 
 
 def said_in(agent: str, **record: object) -> Callable[[Path, str], Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned
 from smart_fork.registry.workers import Registry
-from tests.indexer.transcripts.records import FIXTURES, READ_LOGS, below_home, prompts
+from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, snapshot
@@ -370,10 +369,8 @@ def test_a_tool_hands_over_what_it_is_asked_to(world, shop):
 
 @pytest.mark.parametrize("agent", READ_LOGS)
 def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, played, agent):
-    shutil.copytree(FIXTURES / agent / "home", home, dirs_exist_ok=True)
+    lay_out(agent, str(shop))
     path = home / below_home(agent)
-    for file in path.parent.iterdir():
-        file.write_text(file.read_text().replace("/home/ada/shop", str(shop)))
     session_id = READERS[agent].id_of(path)
 
     with pytest.raises(ProgramMissing, match=f"cannot start {AGENTS[agent].title}") as error:
