@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from sys import intern
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from indexer.masking import NOTHING
+from indexer.masking import NOTHING, Masked
 from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by, writes
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
@@ -20,12 +20,16 @@ from indexer.transcripts.symbols import Symbols
 class Doings:
     """Calls and results as they are read. `facts` are those of an earlier reading; what is kept here leaves them.
 
-    `runs` is the tool that runs command lines, `not_run` are beginnings of results of calls that were not carried
-    out. `opens_a_session` tells if the line of an action names a log: its reader reads more of our answer.
+    `runs` is the tool that runs command lines, `None` if several do. `not_run` are beginnings of results of calls that
+    were not carried out. `opens_a_session` tells if the line of an action names a log: its reader reads more of our
+    answer.
     """
 
+    #: `True` if names are noted of all calls, also of those without an action.
+    thorough: ClassVar[bool] = False
+
     def __init__(
-        self, facts: dict[str, Any], *, runs: str, not_run: tuple[str, ...],
+        self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
         opens_a_session: Callable[[str], bool], tools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._runs, self._opens, self._tools = runs, opens_a_session, tools
@@ -42,23 +46,27 @@ class Doings:
         """Note these calls."""
         return tuple(map(self.call, made))
 
-    def call(self, made: UsedTool) -> ToolCall:
-        """Note a call. A text that a tool is given is known if it is a patch."""
+    def described(self, name: str, given: object) -> Masked:
+        """Return the action line of a call. A text that a tool is given is known if it is a patch."""
+        if isinstance(given, str):
+            return describe_raw(name, given) if edited_by(name, given) else NOTHING
+        return describe(name, given) if given and isinstance(given, dict) else NOTHING
+
+    def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
+        """Note a call; `ours` if it asks smart-fork, whatever its tool is called."""
         identity, name, arguments = intern(made.id), intern(made.name), made.given
         known_as = self._tools.get(name, name)
-        given = arguments if isinstance(arguments, dict) else {}
+        given = arguments if isinstance(arguments, dict | str) else {}
         edits, reads = edited_by(known_as, given), read_by(known_as, given)
-        action = describe(known_as, given) if given else NOTHING
-        if isinstance(arguments, str) and (edits := edited_by(name, arguments)):
-            action = describe_raw(name, arguments)
-        ours = is_ours(name) or runs_ours(arguments)
+        action = NOTHING if ours else self.described(known_as, given)
+        ours = ours or is_ours(name) or runs_ours(arguments)
         if ours or self._opens(action):
             self.ours.add(identity)
-        elif action:
+        elif action or self.thorough:
             self.symbols.add_all(arguments)
             if writes(edits, given):
                 self.wrote.add_all(arguments)
-        if name == self._runs and not ours:
+        if not ours and self._runs in (name, None):
             self.begin(made)
         return ToolCall(identity, name, action, ours, edits, reads)
 
@@ -66,6 +74,10 @@ class Doings:
         """Note the command line of a call."""
         if isinstance(made.given, dict):
             self.deeds.begin(made.id, command_of(made.given))
+
+    def end(self, back: GivenBack) -> Proof:
+        """Return what the result of a call proves."""
+        return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
         """Note these results."""
@@ -77,5 +89,5 @@ class Doings:
         if identity not in self.ours:
             self.symbols.add(back.output)
             note = error_note(back.output) if back.failed else NOTHING
-            proof = self.deeds.end(identity, back.output, said=not back.failed)
+            proof = self.end(back)
         return ToolResult(identity, back.failed, note, proof)

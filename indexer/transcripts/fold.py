@@ -35,10 +35,12 @@ class Fold(ABC):
     readers: ClassVar[Agents]
     #: The names of its tools in descriptions of calls, where they differ from its own.
     tools: Mapping[str, str] = MappingProxyType({})
-    #: The tool that runs a shell's command lines.
-    shell: str
+    #: The tool that runs a shell's command lines; `None` if several do.
+    shell: str | None
     #: The beginnings of results of calls that were not carried out.
     not_run: tuple[str, ...]
+    #: The class that notes its calls and results.
+    notes: ClassVar[type[Doings]] = Doings
     #: The reason why a log without turns is no session.
     empty: ClassVar[str] = "no conversation"
 
@@ -46,7 +48,7 @@ class Fold(ABC):
         self.path, self.keep_raw = path, keep_raw
         self._model: object = None
         self.facts, turns = kept or ({}, [])
-        self.doings = Doings(
+        self.doings = self.notes(
             self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.readers.opens_a_session,
             tools=self.tools,
         )  # fmt: skip

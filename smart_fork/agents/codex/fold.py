@@ -8,17 +8,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from sys import intern
 from typing import Any
 
-from indexer.masking import NOTHING, Masked
+from indexer.masking import Masked
 from indexer.objects import NAME
 from indexer.transcripts import fold
-from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running, writes
+from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.commands import command_of
 from indexer.transcripts.directories import Directories
+from indexer.transcripts.doings import Doings
+from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, LineReader, changed_at
 from indexer.transcripts.model import (
     Inferred,
@@ -31,14 +31,14 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
-from indexer.transcripts.ours import is_ours, runs_ours
+from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.base import base_of
-from smart_fork.agents.codex.codec import CALLS, OUTPUTS, arguments_of, ordinal_of, text_of, unwrapped
+from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ordinal_of, text_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
@@ -47,6 +47,7 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
 )
+CODEC = CodexCodec()
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -75,12 +76,36 @@ def read_subagent(path: Path) -> Session | None:
     return found.session()[0]
 
 
+class _Doings(Doings):
+    """See `Doings`. A command that still runs has a number, by which a later call asks how it has gone."""
+
+    thorough = True
+
+    def described(self, name: str, given: object) -> Masked:
+        """See `Doings.described`: what else is a text is a script."""
+        return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
+
+    def begin(self, made: UsedTool) -> None:
+        """See `Doings.begin`."""
+        if made.name == "write_stdin" and isinstance(made.given, dict):
+            self.deeds.rename(f"session {made.given.get('session_id')}", made.id)
+        else:
+            super().begin(made)
+
+    def end(self, back: GivenBack) -> Proof:
+        """See `Doings.end`. Only an exit status says that a command succeeded."""
+        if back.id in self.deeds and (running := still_running(back.output)):
+            self.deeds.rename(back.id, f"session {running}")
+        return self.deeds.end(back.id, back.output)
+
+
 class _Fold(fold.LineFold):
     """What the records of one rollout add up to."""
 
     agent = "codex"
     readers = READERS
-    shell = ""  # it has several: their command lines are noted here
+    shell = None
+    notes = _Doings
     not_run = ("failed in sandbox", "exec_command failed for", "exec command rejected")
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
@@ -224,47 +249,16 @@ class _Fold(fold.LineFold):
 
     def _item(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         kind = item.get("type")
-        call_id = intern(str(item.get("call_id") or item.get("id") or ""))
         if kind == "message":
             self._message(item, identity, moment, raw)
         elif kind in CALLS:
-            name, arguments = intern(str(item.get("name") or kind)), arguments_of(item)
+            [made] = CODEC.decode(item).calls
             if "cwd" not in self.facts:
-                self.directories.note(name, arguments)
-            namespace = str(item.get("namespace") or "")
-            action = NOTHING if is_ours(name, namespace) else _action(name, arguments)
-            ours, edits = is_ours(name, namespace) or runs_ours(arguments), edited_by(name, arguments)
-            if ours or READERS.opens_a_session(action):
-                self.doings.ours.add(call_id)
-            else:
-                self.doings.symbols.add_all(arguments)
-                if writes(edits, arguments):
-                    self.doings.wrote.add_all(arguments)
-            if not ours:
-                self._begin(call_id, name, arguments)
-            call = ToolCall(call_id, name, action, ours, edits, read_by(name, arguments))
-            self._add(identity, "assistant", moment, raw, calls=(call,))
+                self.directories.note(made.name, made.given)
+            ours = is_ours(made.name, str(item.get("namespace") or ""))
+            self._add(identity, "assistant", moment, raw, calls=(self.doings.call(made, ours=ours),))
         elif kind in OUTPUTS:
-            note, proof = NOTHING, Proof.NOTHING
-            if call_id not in self.doings.ours:
-                text = unwrapped(text_of(item.get("output")))
-                self.doings.symbols.add(text)
-                note = failure_of(text)
-                proof = self._end(call_id, text)
-            self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note, proof),))
-
-    def _begin(self, call_id: str, name: str, arguments: dict[str, Any] | str) -> None:
-        if isinstance(arguments, str):
-            return
-        if name == "write_stdin":  # asks how a command that still runs has gone
-            self.doings.deeds.rename(f"session {arguments.get('session_id')}", call_id)
-        else:
-            self.doings.deeds.begin(call_id, command_of(arguments))
-
-    def _end(self, call_id: str, output: str) -> Proof:
-        if call_id in self.doings.deeds and (running := still_running(output)):
-            self.doings.deeds.rename(call_id, f"session {running}")
-        return self.doings.deeds.end(call_id, output)
+            self._add(identity, "tool", moment, raw, results=self.doings.results(CODEC.decode(item).results))
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = text_of(item.get("content"))
@@ -379,7 +373,3 @@ def _typed(item: dict[str, Any]) -> bool:
     about = item.get("internal_chat_message_metadata_passthrough")
     kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
-
-
-def _action(name: str, arguments: dict[str, Any] | str) -> Masked:
-    return describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
