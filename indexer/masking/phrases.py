@@ -9,20 +9,13 @@ from indexer.masking.phrase import IDENTITY, QUOTE, VALUE, Phrase, by_sign, foun
 from indexer.masking.printed import PRINTED
 from indexer.masking.prose import PROSE
 from indexer.masking.spans import HIDDEN, Span
-from indexer.masking.vendors import VENDORS, Vendor
+from indexer.masking.vendors import VENDORS
 
 _CHARACTER = "[A-Za-z0-9_-]"
 #: A line end, with what says that a line or a string goes on, and what quotes, diffs and indents put before the next.
 _BREAK = r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4})\r?\n[ \t>+|#-]{0,12}[\"']?|%0[aA])"
 #: Two halves of a longer token have one that is long by itself.
 _LONG, _LEAST_BEGINNING = 40, 4
-_COUNTED = re.compile(r"\[[A-Z0-9a-z]+\]\{(\d+)\}")
-
-
-def _length(vendor: Vendor) -> int:
-    """How many characters follow at least; 0 where that is not known."""
-    counted = _COUNTED.fullmatch(vendor.follows) if isinstance(vendor.follows, str) else None
-    return int(counted[1]) if counted else vendor.follows if isinstance(vendor.follows, int) else 0
 
 
 def _phrase(kind: str, beginning: str, length: int) -> Phrase:
@@ -38,13 +31,13 @@ def _phrase(kind: str, beginning: str, length: int) -> Phrase:
 
 WRAPPED = by_sign(
     *(
-        _phrase(vendor.kind, beginning, length)
+        _phrase(vendor.kind, beginning, vendor.length)
         for vendor in VENDORS
-        for beginning in vendor.beginnings.split()
-        if (length := _length(vendor))
+        for beginning in vendor.beginnings
+        if vendor.length
         and len(beginning) >= _LEAST_BEGINNING
-        and len(beginning) + length < _LONG
-        and (not beginning.isalpha() or beginning == "AKIA")
+        and len(beginning) + vendor.length < _LONG
+        and not beginning.isalpha()
         and beginning[0].isalpha()
     )
 )

@@ -47,7 +47,7 @@ class Sample:
 def samples(path: Path, seed: int) -> Iterator[Sample]:
     """The samples of a file, with values of `seed`."""
     for number, (context, template) in enumerate(_templates(path.read_text(encoding="utf-8"))):
-        yield _filled(context, template, random.Random(f"{seed} {number} {template}"))  # noqa: S311
+        yield filled(template, random.Random(f"{seed} {number} {template}"), context)  # noqa: S311
 
 
 def _templates(text: str) -> Iterator[tuple[str, str]]:
@@ -59,7 +59,8 @@ def _templates(text: str) -> Iterator[tuple[str, str]]:
                 yield context, template.strip("\n")
 
 
-def _filled(context: str, template: str, chance: random.Random) -> Sample:
+def filled(template: str, chance: random.Random, context: str = "") -> Sample:
+    """A template with values in its holes."""
     secrets: list[str] = []
 
     def value(hole: re.Match[str]) -> str:

@@ -1,0 +1,57 @@
+"""Reads the rules for masking: text files in this directory that hold each rule beside its samples.
+
+They are no TOML: its parser would take longer than all imports of this package, in each command that masks something.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from indexer.masking.spans import HIDDEN
+
+Rule = dict[str, str]
+#: What `let` names, in all files that were read.
+_NAMED = {"hidden": HIDDEN}
+_NAME = re.compile(r"\{([a-z_]+)\}")
+
+
+def rules_in(name: str) -> list[Rule]:
+    """Return the rules of a file, each by the words that begin its lines."""
+    rules = list[Rule]()
+    for line in lines_of(name, "       "):
+        key, value = line[:7].rstrip(), line[7:]
+        if key == "let":
+            called, _, pattern = value.partition(" ")
+            _NAMED[called] = pattern
+        elif key == "rule":
+            rules.append({key: value})
+        else:
+            rules[-1][key] = value
+    return rules
+
+
+def lines_of(name: str, continued: str) -> list[str]:
+    """Return the lines of a file without comments, each with the lines that continue it, which begin with blanks."""
+    text = Path(__file__).with_name(f"{name}.rules").read_text(encoding="utf-8")
+    whole = text.replace(f"\n{continued}", " " if continued == "    " else "")
+    return [line for line in whole.splitlines() if line and not line.startswith("#")]
+
+
+def literals(rule: Rule, key: str) -> tuple[str, ...]:
+    """Return the literals of a rule, with the blanks at their edges."""
+    return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern in which names stand for others."""
+    return re.compile(expanded(pattern))
+
+
+def expanded(pattern: str) -> str:
+    """Return a pattern with what its names stand for."""
+    while (longer := _NAME.sub(lambda name: _NAMED[name[1]], pattern)) != pattern:
+        pattern = longer
+    return pattern
