@@ -1,15 +1,30 @@
-"""Texts that are made to be slow end."""
+"""Texts that are made to be slow take time in proportion to their length."""
+
+import time
 
 import pytest
 
 from indexer.masking import mask as redact
+from tests.drilled import drilled
 from tests.indexer.masking.invented import EVERY_TOKEN, KEY_BEGIN
 
 token_ids = [f"{kind}-{number}" for number, (kind, _) in enumerate(EVERY_TOKEN)]
+#: Characters of a text, and of one of a quarter of its length. `SMART_FORK_DRILLS=all` tries longer ones.
+LONG = drilled(100_000, 16_000)
+SHORT = LONG // 4
+#: Four times the text may take this many times as long: 16 where time grows with the square of the length.
+MOST_TIMES = 10
+#: Processor time below which a measurement says too little.
+MEASURABLE_SECONDS = 0.2
 
 
-def filled(piece: str) -> str:
-    return piece * (100_000 // len(piece))
+def filled(piece: str, length: int = LONG) -> str:
+    return piece * (length // len(piece))
+
+
+def masked_and_seconds(text: str) -> tuple[str, float]:
+    before = time.process_time()
+    return redact(text), time.process_time() - before
 
 
 ADVERSARIAL = [
@@ -94,10 +109,13 @@ ADVERSARIAL = [
 
 
 @pytest.mark.parametrize("piece", ADVERSARIAL)
-def test_a_long_text_made_to_backtrack_ends(piece):
-    for text in (filled(piece), piece + filled("a1"), piece + filled(" "), "token" + filled(piece) + "!"):
-        once = redact(text)
+def test_a_long_text_made_to_backtrack_takes_time_in_proportion_to_its_length(piece):
+    for first, repeated, last in (("", piece, ""), (piece, "a1", ""), (piece, " ", ""), ("token", piece, "!")):
+        _, quarter = masked_and_seconds(first + filled(repeated, SHORT) + last)
+        text = first + filled(repeated) + last
+        once, seconds = masked_and_seconds(text)
         assert len(once) <= 20 * len(text)
+        assert seconds <= max(MEASURABLE_SECONDS, MOST_TIMES * quarter)
 
 
 @pytest.mark.parametrize("token", [token for _, token in EVERY_TOKEN], ids=token_ids)
