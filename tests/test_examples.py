@@ -18,12 +18,14 @@ from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.demo import write_demo_home
 from smart_fork.terminal.commands import COMMANDS
+from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,9 +157,12 @@ def test_what_is_not_run_is_on_a_page():
 
 
 class Shell:
-    """The demo's home with an index, and scripted agents that answer and end; the directory is that of the last `cd`."""
+    """The demo's home with an index, and scripted agents that answer and end; the directory is that of the last `cd`.
 
-    def __init__(self, home: Path) -> None:
+    `again` makes home and directory what they were at first. Commands that have a preloader use it.
+    """
+
+    def __init__(self, home: Path, kept: Path) -> None:
         demo = write_demo_home(home)
         self.home, self.folder, programs = demo.home, demo.project, demo.home / "bin"
         programs.mkdir()
@@ -175,6 +180,22 @@ class Shell:
             "SMART_FORK_CHECK_LOGIN": "false", "TMPDIR": str(demo.home),
         }  # fmt: skip
         self.run("smart-fork index run")
+        self._first, self._kept = self.folder, kept
+        shutil.copytree(home, kept, symlinks=True)
+        preload = (sys.executable, "-P", "-m", "smart_fork.preload.server")
+        self._preloader = subprocess.Popen(preload, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL)
+        eventually(lambda: len(psutil.Process(self._preloader.pid).children()) == 2)
+
+    def again(self) -> None:
+        for path in (self.home / "ran").glob("[!.]*"):
+            with suppress(ProcessLookupError):
+                os.kill(json.loads(path.read_text())[3], signal.SIGKILL)
+        state = self.home / ".smart-fork"
+        for path in (*self.home.iterdir(), *state.glob("*")):
+            if path not in (state, state / "preload"):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.copytree(self._kept, self.home, symlinks=True, dirs_exist_ok=True)
+        self.folder = self._first
 
     def run(self, command: str) -> list[str]:
         if command.startswith("cd ~/"):
@@ -192,21 +213,30 @@ class Shell:
         return said.replace(str(self.home.resolve()), "~").rstrip().splitlines()
 
     def end(self) -> None:
-        for path in (self.home / "ran").glob("[!.]*"):
-            with suppress(ProcessLookupError):
-                os.kill(json.loads(path.read_text())[3], signal.SIGKILL)
+        self._preloader.kill()
+        self._preloader.wait()
 
 
-def test_the_examples_of_the_help_pages_work_on_the_demo(tmp_path):
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory) -> Iterator[Shell]:
+    folder = tmp_path_factory.mktemp("machine")
+    started = Shell(folder / "home", folder / "kept")
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def shell(machine) -> Iterator[Shell]:
+    yield machine
+    machine.again()
+
+
+def test_the_examples_of_the_help_pages_work_on_the_demo(shell):
     said = [example for pair in EXAMPLES.values() for example in pair if " 70f1a07f" in example]
-    shell = Shell(tmp_path)
-    try:
-        for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):
-            asks = example.startswith(("forget", "excise cut", "excise discard")) and "--undo" not in example
-            if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server
-                shell.run(f"smart-fork {example}{' --yes' if asks else ''}")
-    finally:
-        shell.end()
+    for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):
+        asks = example.startswith(("forget", "excise cut", "excise discard")) and "--undo" not in example
+        if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server
+            shell.run(f"smart-fork {example}{' --yes' if asks else ''}")
 
 
 def alike(line: str) -> str:
@@ -216,13 +246,9 @@ def alike(line: str) -> str:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(is_run, examples(page)))], ids=name)
-def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, tmp_path):
-    shell = Shell(tmp_path)
-    try:
-        for example in filter(is_run, examples(page)):
-            printed = "\n".join(map(alike, shell.run(example.command)))
-            if example.prints is not None:
-                wanted = r"\s*".join(".*" if line == "..." else re.escape(alike(line)) for line in example.prints)
-                assert re.fullmatch(wanted, printed, re.DOTALL), f"{example.command}\n{printed}"
-    finally:
-        shell.end()
+def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, shell):
+    for example in filter(is_run, examples(page)):
+        printed = "\n".join(map(alike, shell.run(example.command)))
+        if example.prints is not None:
+            wanted = r"\s*".join(".*" if line == "..." else re.escape(alike(line)) for line in example.prints)
+            assert re.fullmatch(wanted, printed, re.DOTALL), f"{example.command}\n{printed}"
