@@ -39,8 +39,8 @@ def unsigned(part: Record) -> Record:
 def withheld(part: Record, ids: Collection[str], mark: str) -> Record:
     """Return the part with `mark` in the place of these calls' inputs and outputs."""
     call, answer = part.get("functionCall"), part.get("functionResponse")
-    if isinstance(call, dict) and call.get("id") in ids:
+    if isinstance(call, dict) and str(call.get("id")) in ids:
         return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}
-    if isinstance(answer, dict) and answer.get("id") in ids:
+    if isinstance(answer, dict) and str(answer.get("id")) in ids:
         return part | {"functionResponse": answer | {"response": {"output": mark}}}
     return part

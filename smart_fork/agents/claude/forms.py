@@ -82,9 +82,9 @@ class ClaudeForms(ClaudeCodec, Forms):
         """See `Forms.withheld`. Beside a result stands what the program shows of it."""
 
         def change(block: Record) -> Record:
-            if block.get("type") == "tool_use" and block.get("id") in ids:
+            if block.get("type") == "tool_use" and str(block.get("id")) in ids:
                 return block | {"input": all_texts(block.get("input"), mark)}
-            hidden = block.get("type") == "tool_result" and block.get("tool_use_id") in ids
+            hidden = block.get("type") == "tool_result" and str(block.get("tool_use_id")) in ids
             return block | {"content": mark} if hidden else block
 
         new = self.changed(record, change) or record

@@ -9,10 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-import orjson
-
 from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.lines import first_lines
+from indexer.transcripts.lines import decode_line, first_lines
 from indexer.transcripts.state import count
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.home import codex_home
@@ -48,8 +46,8 @@ class CodexCutter(Cutter):
         heads = set()
         for turn in session.turns:
             if turn.id in gone and turn.role in ("user", "assistant") and not turn.tool_calls:
-                said = text_of(orjson.loads(turn.raw))
-                heads |= {head(said), head(strip_boilerplate(said))}
+                for said in (text_of(record) for _, record in decode_line(turn.raw)[0]):
+                    heads |= {head(said), head(strip_boilerplate(said))}
         heads.discard("")
         return _without(session, gone, frozenset(heads)) if heads else {}
 

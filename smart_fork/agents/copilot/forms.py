@@ -127,8 +127,11 @@ class CopilotForms(CopilotCodec, Forms):
         data = data_of(record)
         new = dict(data)
         if requests := requests_in(data):
-            new["toolRequests"] = [_without(one, mark) if one.get("toolCallId") in ids else one for one in requests]
-        if data.get("toolCallId") in ids:
+            hidden = (str(one.get("toolCallId")) in ids for one in requests)
+            new["toolRequests"] = [
+                _without(one, mark) if gone else one for one, gone in zip(requests, hidden, strict=True)
+            ]
+        if str(data.get("toolCallId")) in ids:
             new = _without(new, mark)
             new |= {"result": {"content": mark}} if "result" in data else {}
             new |= {"error": {"message": mark}} if "error" in data else {}

@@ -211,7 +211,7 @@ def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
     new = dict(message)
     if isinstance(told := message.get("toolCalls"), list):
         new["toolCalls"] = [
-            _hidden(one, mark) if isinstance(one, dict) and one.get("id") in ids else one for one in told
+            _hidden(one, mark) if isinstance(one, dict) and str(one.get("id")) in ids else one for one in told
         ]
     if isinstance(content := message.get("content"), list):
         new["content"] = [withheld(one, ids, mark) if isinstance(one, dict) else one for one in content]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -105,9 +106,9 @@ def _source(path: Path, most: int = -1, *, whole: bool = False) -> _Source:
             found, broken = document(db, path.name, most, whole=whole)
         return _Source(found, broken, len(orjson.dumps(found)) if found else 0)
     with open_regular(path) as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise OSError(f"larger than any session: {path}")
+        if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+            raise OSError(f"larger than any session: {path}")
+        data = file.read()
     found, lost = in_file(data)
     return _Source(found, lost, len(data))
 

@@ -65,7 +65,7 @@ def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     said, outputs = _said(record), [output_of(answer)[0] for answer in answers]
     size = len(said) + sum(map(len, outputs)) + sum(len(str(call.get("args") or "")) for call in made)
     turn_id = identity or f"line-{line.number}"
-    role = _ROLES.get(record.get("type"), "system")
+    role = _ROLES.get(str(record.get("type")), "system")
     prompt = role == "user" and is_typed(record) and record.get("isSidechain") is not True and bool(said.strip())
     return TranscriptTurn(
         id=turn_id,
