@@ -203,7 +203,10 @@ def _read_log(
     report.bytes_read += result.bytes_read
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
-    reading = Reading(file, versions.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
+    reading = Reading(
+        file, versions.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed, result.records,
+        result.unknown,
+    )  # fmt: skip
     session = result.session
     if session is None:
         _pass_over(store, reading, report)

@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from indexer.paths import index_db
+from indexer.store.base import Understood
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, record, value
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import look_at
 from smart_fork.agents.verbs import abilities_of
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.retrieval.index_access import opened
 from smart_fork.system.processes import Processes, SystemProcesses
 
 #: How long a program may take to say its version.
@@ -27,7 +30,8 @@ class AgentAtAGlance(Value):
     """One agent. `version` is empty where it does not say it, `seen` is the one that its part here was tried with.
 
     `sessions` counts its logs, `can` says by name what can be done with it, and `why_not` why something cannot.
-    `problem` is why it cannot fork, and `unread` why none of its sessions can be read.
+    `problem` is why it cannot fork, and `unread` why none of its sessions can be read. `records` counts those in its
+    indexed logs, `unknown_records` those among them of a type that smart-fork does not know.
     """
 
     name: AgentName
@@ -42,14 +46,13 @@ class AgentAtAGlance(Value):
     problem: str = ""
     hint: str = ""
     unread: str = ""
+    records: int = 0
+    unknown_records: int = 0
 
     @property
     def against_seen(self) -> str:
         """How its version stands to the one that was seen, in a word; empty where they are of one minor version."""
-        own, seen = _numbers(self.version), _numbers(self.seen)
-        if not own or not seen or own[:2] == seen[:2]:
-            return ""
-        return "newer" if own > seen else "older"
+        return compared(self.version, self.seen)
 
 
 @value
@@ -59,12 +62,31 @@ class AgentsAtAGlance(Value):
     agents: tuple[AgentAtAGlance, ...]
 
 
+def compared(version: str, seen: str) -> str:
+    """Return "newer" or "older" than the version that was seen; empty if both are of one minor version or not known."""
+    own, tried = _numbers(version), _numbers(seen)
+    if not own or not tried or own[:2] == tried[:2]:
+        return ""
+    return "newer" if own > tried else "older"
+
+
+def understood() -> Mapping[AgentName, Understood]:
+    """Return how much of each agent's logs was understood, as far as they are in the index."""
+    if not index_db().exists():
+        return {}
+    try:
+        with opened() as store:
+            return store.understood()
+    except IndexUnavailable:
+        return {}
+
+
 def roster(processes: Processes | None = None, env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
     """All agents. Programs are asked for their versions at the same time."""
     known = processes or SystemProcesses()
-    agents = list(AGENTS)
+    agents, logs = list(AGENTS), understood()
     with ThreadPoolExecutor(max_workers=4, thread_name_prefix="agents") as pool:
-        return AgentsAtAGlance(tuple(pool.map(lambda agent: _glance(agent, known, env), agents)))
+        return AgentsAtAGlance(tuple(pool.map(lambda agent: _glance(agent, known, env, logs), agents)))
 
 
 def version_of(path: str, processes: Processes, env: Mapping[str, str] | None = None) -> str:
@@ -77,7 +99,9 @@ def version_of(path: str, processes: Processes, env: Mapping[str, str] | None = 
     return said[0] if done.ok and said else ""
 
 
-def _glance(agent: Agent, processes: Processes, env: Mapping[str, str] | None) -> AgentAtAGlance:
+def _glance(
+    agent: Agent, processes: Processes, env: Mapping[str, str] | None, logs: Mapping[AgentName, Understood]
+) -> AgentAtAGlance:
     program = look_at(agent.name, processes, env) if agent.command else None
     path = program.path if program else ""
     return AgentAtAGlance(
@@ -93,6 +117,8 @@ def _glance(agent: Agent, processes: Processes, env: Mapping[str, str] | None) -
         problem=program.problem if program else "",
         hint=program.hint if program else "",
         unread=agent.reader.unread() if agent.reader else "",
+        records=logs[agent.name].records if agent.name in logs else 0,
+        unknown_records=logs[agent.name].unknown if agent.name in logs else 0,
     )
 
 
@@ -107,4 +133,4 @@ def _sessions(agent: AgentName) -> int:
 
 def _numbers(version: str) -> tuple[int, ...]:
     plain = version.split("-", maxsplit=1)[0].split("+", maxsplit=1)[0]
-    return tuple(int(part) for part in plain.split(".")) if plain else ()
+    return tuple(int(part) for part in plain.split(".")) if _VERSION.fullmatch(plain) else ()

@@ -26,7 +26,7 @@ from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
-from smart_fork.agent_roster import version_of
+from smart_fork.agent_roster import compared, understood, version_of
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.programs import is_found, look_at
@@ -80,6 +80,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "deleted logs": _deleted_logs,
         "index": _database,
         "odd logs": _odd_logs,
+        "log formats": _formats,
         "vectors": _vectors,
         "install": _install,
         "model": lambda: _model(embedder),
@@ -199,6 +200,20 @@ def _odd_logs() -> Iterator[Check]:
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         step = "They contain none of your sessions: move them away, or leave them."
         yield Check("odd logs", ok=False, detail=f"{detail}{more}", next_step=step, optional=True)
+
+
+def _formats() -> Iterator[Check]:
+    """Say which logs a newer version of an agent wrote, and how much of the logs was not understood."""
+    found = {AGENTS[name]: logs for name, logs in understood().items() if name in AGENTS}
+    step = "Update smart-fork. Until then, it skips the records that it does not know."
+    for agent, logs in found.items():
+        newer = [version for version in logs.versions if compared(version, agent.seen) == "newer"]
+        wrote = f"version {', '.join(newer[:_NAMED])} is newer than {agent.seen}, which was tried" if newer else ""
+        share = f"{logs.unknown:,} of {logs.records:,} records ({logs.unknown / max(1, logs.records):.1%}) are unknown"
+        if detail := "; ".join(filter(None, (wrote, share if logs.unknown else ""))):
+            yield Check(f"{agent.name} log format", ok=False, detail=printable(detail), next_step=step, optional=True)
+    if known := sum(logs.records - logs.unknown for logs in found.values()):
+        yield Check("log formats", ok=True, detail=f"{known:,} records have a known type", optional=True)
 
 
 def _database() -> Iterator[Check]:

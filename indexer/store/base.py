@@ -52,7 +52,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A log as it was read, by which version of the readers, and with what outcome."""
+    """A log as it was read, by which version of the readers, and with what outcome. The rest is as in `ReadResult`."""
 
     file: LogFile
     version: str
@@ -60,6 +60,8 @@ class Reading:
     skipped: str = ""
     broken: tuple[BrokenLine, ...] = ()
     resumed: bool = False
+    records: int = 0
+    unknown: int = 0
 
 
 class SeenFile(NamedTuple):
@@ -186,6 +188,14 @@ class Counts:
 
 #: Why the log of a forgotten session is not read.
 FORGOTTEN = "forgotten"
+
+
+class Understood(NamedTuple):
+    """How many records there are of an agent, how many are of an unknown type, and the versions that wrote them."""
+
+    records: int
+    unknown: int
+    versions: tuple[str, ...]
 
 
 class Holding(NamedTuple):
@@ -324,6 +334,10 @@ class Store(Searchable, Protocol):
 
     def owe_erasing(self) -> None:
         """Something is about to be taken out: what goes is to be erased. Noted before, a kill changes nothing."""
+        ...
+
+    def understood(self) -> dict[AgentName, Understood]:
+        """Return how much of each agent's logs was understood."""
         ...
 
     def odd_logs(self) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ from indexer.store.base import (
     Scored,
     SessionRow,
     Similarities,
+    Understood,
     WordTable,
 )
 from indexer.store.connection import with_vectors
@@ -311,6 +312,14 @@ class StoreReading:
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
+
+    def understood(self) -> dict[AgentName, Understood]:
+        """See `Store.understood`."""
+        versions: dict[AgentName, list[str]] = {}
+        for agent, version in self._all("SELECT DISTINCT agent, version FROM sessions WHERE version <> ''"):
+            versions.setdefault(agent, []).append(version)
+        rows = self._all("SELECT agent, sum(records), sum(unknown) FROM files GROUP BY agent")
+        return {agent: Understood(records, unknown, tuple(versions.get(agent, ()))) for agent, records, unknown in rows}
 
     def odd_logs(self) -> list[tuple[str, str]]:
         """Files among the logs that hold no record: path and why."""

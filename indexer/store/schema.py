@@ -9,7 +9,7 @@ from indexer.errors import IndexerError
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Changes with the tables. An index of another form is not read.
-FORM = 11
+FORM = 12
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -52,7 +52,8 @@ CREATE TABLE files(
     version TEXT NOT NULL,         -- of the reader, the chunker and the masking
     offset INTEGER NOT NULL, lines INTEGER NOT NULL, probe TEXT NOT NULL, state BLOB NOT NULL,
     session INTEGER REFERENCES sessions(id), rank TEXT NOT NULL,
-    skipped TEXT NOT NULL, broken INTEGER NOT NULL, broken_lines TEXT NOT NULL
+    skipped TEXT NOT NULL, broken INTEGER NOT NULL, broken_lines TEXT NOT NULL,
+    records INTEGER NOT NULL, unknown INTEGER NOT NULL -- records of which the reader does not know the type
 );
 CREATE INDEX files_session ON files(session);
 

@@ -41,6 +41,8 @@ class Fold(ABC):
     not_run: tuple[str, ...]
     #: The class that notes its calls and results.
     notes: ClassVar[type[Doings]] = Doings
+    #: The types of its records that are known; a later version of the agent may write others.
+    known: ClassVar[frozenset[str]] = frozenset()
     #: The reason why a log without turns is no session.
     empty: ClassVar[str] = "no conversation"
 
@@ -142,6 +144,17 @@ class Fold(ABC):
         """Note that the conversation was compacted."""
         self.facts["compactions"] = self.facts.get("compactions", 0) + 1
 
+    def is_known(self, record: Record) -> bool:
+        """Tell if the type of a record is a known one, whether or not it says anything."""
+        return isinstance(kind := record.get("type"), str) and kind in self.known
+
+    def count(self, record: Record) -> None:
+        """Count a record, and whether it is an unknown one."""
+        facts = self.facts
+        facts["records"] = facts.get("records", 0) + 1
+        if not self.is_known(record):
+            facts["unknown"] = facts.get("unknown", 0) + 1
+
     def counts(self) -> tuple[int, int]:
         """Return the numbers of records and of unknown records, for agents that count them."""
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
@@ -202,6 +215,8 @@ class LineFold(Fold):
     def take(self, lines: Iterable[Line]) -> Self:
         """Take these lines, and return the fold."""
         for line in lines:
+            if self.known:
+                self.count(line.record)
             self.feed(line)
         return self
 

@@ -24,6 +24,9 @@ def agents() -> None:
         out.print(plain(f"{'':<14}{_abilities(one)}"))
         for said in _reasons(one) if one.installed else ():
             out.print(plain(f"{'':<14}{said}", "dim"))
+        if one.unknown_records:
+            share = f"{one.unknown_records:,} of {one.records:,} records in its logs"
+            out.print(plain(f"{'':<14}{share} are of a type that smart-fork does not know"))
         if one.unread:
             out.print(plain(f"{'':<14}Its sessions cannot be read: {one.unread}"))
         if one.problem and one.installed:

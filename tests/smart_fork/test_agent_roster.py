@@ -69,6 +69,18 @@ def test_what_is_not_there_or_too_old_is_said_with_what_to_do(installed, world, 
     assert found["qwen"].problem
 
 
+def test_unknown_records_are_counted_once_they_are_indexed(run, world, shop):  # noqa: F811
+    log = world.log_of(world.claude(shop, "add retry", "done"))
+    log.write_text(log.read_text() + '{"type": "hologram"}\n' * 2)
+    assert 0 == by_name()["claude"].unknown_records
+    world.find("retry", shop)
+
+    (told,) = [one for one in json.loads(run("agents", "--json").out)["agents"] if one["name"] == "claude"]
+
+    assert 2 == told["unknown_records"] < told["records"]
+    assert f"2 of {told['records']} records in its logs" in " ".join(run("agents").out.split())
+
+
 def test_what_can_be_done_with_each_is_what_there_is_of_it():
     for agent in AGENTS:
         able = abilities_of(agent)

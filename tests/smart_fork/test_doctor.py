@@ -76,6 +76,21 @@ def test_an_agent_that_has_never_been_here_is_not_spoken_of(settled):
     assert everyone == {f"{agent} {what}" for agent in startable() for what in ("program", "sessions")}
 
 
+def test_logs_of_a_newer_version_and_unknown_records_are_named(settled, shop):
+    log = settled.log_of(settled.claude(shop, "add a cache", "done", version="9.0.0"))
+    log.write_text(log.read_text() + '{"type": "hologram"}\n')
+    settled.find("cache", shop)
+
+    found = checks(settled)
+
+    assert not found["claude log format"].ok
+    assert found["claude log format"].detail.startswith("version 9.0.0 is newer than 2.1.197")
+    assert "; 1 of " in found["claude log format"].detail
+    assert "codex log format" not in found
+    assert found["log formats"].ok
+    assert healthy(list(found.values()))
+
+
 def test_a_damaged_index(settled):
     data = bytearray(index_db().read_bytes())
     data[100:4000] = b"\xff" * 3900

@@ -26,6 +26,11 @@ _NOT_RUN = (
     INTERRUPTED, "Claude requested permissions",
 )  # fmt: skip
 CODEC = ClaudeCodec()
+#: The records that say nothing of the conversation.
+_ASIDE = (
+    "progress", "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode", "pr-link",
+    "bridge-session",
+)  # fmt: skip
 _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
@@ -33,6 +38,7 @@ class ClaudeTree(Tree):
     """See `Tree`."""
 
     agent = "claude"
+    known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
     noted = ("gitBranch", "version", "teamName")
     naming = _NAMING
     readers = READERS

@@ -48,6 +48,11 @@ _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
 )
 CODEC = CodexCodec()
+#: The types of items.
+_ITEMS = frozenset({
+    *CALLS, *OUTPUTS, "message", "reasoning", "web_search_call", "image_generation_call", "ghost_snapshot",
+    "compaction", "compaction_summary",
+})  # fmt: skip
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -103,6 +108,7 @@ class _Fold(fold.LineFold):
     """What the records of one rollout add up to."""
 
     agent = "codex"
+    known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
     readers = READERS
     shell = None
     notes = _Doings
@@ -113,6 +119,12 @@ class _Fold(fold.LineFold):
     def __init__(self, path: Path, kept: fold.Kept, *, keep_raw: bool, locate: Locate) -> None:
         self._locate = locate
         super().__init__(path, kept, keep_raw=keep_raw)
+
+    def is_known(self, record: fold.Record) -> bool:
+        """See `Fold.is_known`. An item is known by its own type; the record that begins an old log has none."""
+        item = record.get("payload") if record.get("type") == "response_item" else record
+        kind = item.get("type") if isinstance(item, dict) else None
+        return str(kind) in _ITEMS or "record_type" in record or super().is_known(record) or "type" not in record
 
     def begin(self, turns: list[Turn]) -> None:
         """See `Fold.begin`."""

@@ -33,14 +33,35 @@ _MOST = 64 * 1024
 _NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
 
 
+#: The events that say nothing of the conversation.
+_ASIDE = (
+    "session.resume", "session.shutdown", "session.error", "session.idle", "session.warning", "session.handoff",
+    "session.usage_info", "session.usage_checkpoint", "session.compaction_start", "session.model_change",
+    "session.mode_changed", "session.plan_changed", "session.permissions_changed", "session.title_changed",
+    "session.truncation", "session.workspace_file_changed", "assistant.turn_start", "assistant.turn_end",
+    "assistant.intent", "assistant.usage", "tool.execution_start", "tool.execution_progress",
+    "tool.execution_partial_result", "subagent.started", "subagent.configured", "subagent.selected",
+    "subagent.completed", "subagent.failed", "permission.requested", "permission.completed", "hook.start", "hook.end",
+    "system.message", "system.notification", "skill.invoked",
+)  # fmt: skip
+
+
 class CopilotTree(Tree):
     """See `Tree`."""
 
     agent = "copilot"
+    known = frozenset({
+        "session.start", "session.usage_record", "session.info", "session.compaction_complete", "user.message",
+        "assistant.message", "tool.execution_complete", "abort", *_ASIDE,
+    })  # fmt: skip
     tools = CopilotCodec.tools
     readers = READERS
     shell = "bash"
     not_run = _NOT_RUN
+
+    def is_known(self, record: Record) -> bool:
+        """See `Fold.is_known`. Events of a model are those of a compaction."""
+        return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`: an event in the words of a chain."""

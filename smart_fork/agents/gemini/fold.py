@@ -59,11 +59,16 @@ class _Fold(fold.LineFold):
     """What the records of one file add up to."""
 
     agent = "gemini"
+    known = frozenset({"user", "gemini", "info", "error", "warning"})
     readers = READERS
     tools = GeminiCodec.tools
     shell = ""  # what a call gave back is in its own record: the line is noted with the result
     not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")
     naming = (b'"summary"',)
+
+    def is_known(self, record: Record) -> bool:
+        """See `Fold.is_known`. The head and changes have no type."""
+        return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
     def begin(self, turns: list[Turn]) -> None:
         """See `Fold.begin`."""

@@ -60,8 +60,10 @@ def read(path: Path, *, keep_raw: bool) -> ReadResult:
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
         return ReadResult(None, "no conversation", _NOTHING, broken, source.size)
-    session, skipped = _Fold(path, source.document, keep_raw=keep_raw).session()
-    return ReadResult(session, skipped, _NOTHING, broken, source.size)
+    found = _Fold(path, source.document, keep_raw=keep_raw)
+    session, skipped = found.session()
+    records, unknown = found.counts()
+    return ReadResult(session, skipped, _NOTHING, broken, source.size, records=records, unknown=unknown)
 
 
 def glance(path: Path) -> Session | None:
@@ -144,6 +146,11 @@ class _Message(NamedTuple):
 class _Fold(Fold):
     """One document, message by message."""
 
+    #: Parts of messages.
+    known = frozenset({
+        "text", "tool", "reasoning", "file", "step-start", "step-finish", "snapshot", "patch", "agent", "subtask",
+        "retry", "compaction",
+    })  # fmt: skip
     agent = "opencode"
     readers = READERS
     shell = "Bash"
@@ -204,6 +211,8 @@ class _Fold(Fold):
         when = dict_in(info.get("time"))
         begun, ended = utc(when.get("created")), utc(when.get("completed"))
         self.facts["last"] = max(self.facts.get("last", ""), begun, ended)
+        for part in parts:
+            self.count(part)
         said = _Message(intern(identity), begun, info, parts)
         if info.get("role") == "user":
             self._user(said)

@@ -29,12 +29,20 @@ class QwenTree(Tree):
     """See `Tree`. A record whose parent is missing has nothing before it: Qwen Code forgets that."""
 
     agent = "qwen"
+    known = frozenset({
+        "user", "assistant", "tool_result", "ui_telemetry", "attribution_snapshot", "file_history_snapshot", "rewind",
+        "slash_command", "chat_compression", "custom_title", "notification", "parent_session", "agent_bootstrap",
+    })  # fmt: skip
     bridged = False
     naming = (b'"custom_title"',)
     tools = QwenCodec.tools
     readers = READERS
     shell = "run_shell_command"
     not_run = _NOT_RUN
+
+    def is_known(self, record: Record) -> bool:
+        """See `Fold.is_known`. A system record is known by its subtype."""
+        return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""

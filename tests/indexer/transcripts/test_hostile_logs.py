@@ -189,7 +189,7 @@ def of_the_future(value: object) -> object:
 @pytest.mark.parametrize("agent", READERS.names)
 def test_of_a_log_from_the_future_all_is_read_that_is_understood(tmp_path, agent):
     path = tmp_path / f"rollout-2026-07-01T10-00-00-{id_of(1)}.jsonl"
-    found = []
+    found, counted = [], []
     unknown = [] if agent == "opencode" else [{"type": "hologram", "beams": 3}]
     for records in (RECORDS[agent], [*RECORDS[agent][:1], *unknown, *map(of_the_future, RECORDS[agent][1:]), *unknown]):
         known = records if unknown else [of_the_future(records[0])] if found else records
@@ -197,9 +197,12 @@ def test_of_a_log_from_the_future_all_is_read_that_is_understood(tmp_path, agent
         outcome = READERS[agent].read(path)
         calls = [call.action for turn in outcome.session.turns for call in turn.tool_calls if call.action]
         found.append((texts(outcome.session), calls, outcome.broken))
+        counted.append((outcome.records, outcome.unknown))
 
     assert found[0] == found[1]
     assert found[0][0]
+    (records, before), (more, after) = counted
+    assert (records + 2, before + 2) == (more, after)
 
 
 @pytest.mark.parametrize("agent", READERS.names)
