@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import json
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.system.processes import Processes
+from smart_fork.agents.programs import lists
+from smart_fork.errors import SmartForkError
+from smart_fork.system.processes import Completed, Processes
+
+if TYPE_CHECKING:
+    from smart_fork.agents.agent import Home
 
 #: The longest time for an agent to report whether it is logged in.
 STATUS_SECONDS = 30.0
@@ -22,18 +27,40 @@ class Standing:
     lacks: tuple[str, ...] = ()
 
 
-class Login(ABC):
+class Login:
     """The login of one agent."""
 
     agent: AgentName
     #: The command with which a person logs in permanently.
     command: str
-    #: The variable that names its home. A worker always has the home of its session.
-    folder: str
+    #: The agent's own folder. A worker always has the home of its session.
+    home: Home
+    #: The file in it that a login leaves.
+    stored: ClassVar[str] = ""
 
     #: Variables of which any one is a login, and those that select a method or a server.
     keys: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[tuple[str, ...]] = ()
+    #: The command that says whether it is logged in, and the pattern of that command in the program's help.
+    status: ClassVar[tuple[str, ...]] = ()
+    listed: ClassVar[str] = ""
+
+    @property
+    def folder(self) -> str:
+        """The variable that names its home."""
+        return self.home.variable
+
+    def has_stored(self, name: str) -> bool:
+        """Return whether this file is in its own folder."""
+        return bool(name) and (self.home.folder() / name).is_file()
+
+    def settings(self) -> dict[str, Any]:
+        """Return its own settings in JSON; empty if there are none."""
+        try:
+            said = json.loads((self.home.folder() / "settings.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return said if isinstance(said, dict) else {}
 
     def variables(self) -> tuple[str, ...]:
         """The variables that decide how it logs in and which server it uses, without its folder."""
@@ -47,14 +74,37 @@ class Login(ABC):
         """Those that its own settings require; none if one of several is enough."""
         return ()
 
-    @abstractmethod
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """Return whether `env`, or a file of the agent, shows that it is logged in."""
+        return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
         """Return whether the agent would be logged in with `env`, asking its own `program` if necessary.
 
-        Without such a command, other ways to log in may exist, so that a missing variable does not mean no.
+        Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
+        that do not know the command would take it for a prompt.
         """
-        del program, processes
-        return Standing(True if self.is_plain(env) else None)
+        if self.is_plain(env):
+            return Standing(logged_in=True)
+        if required := self.required():
+            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
+        try:
+            if not self.status or not lists(program, ("--help",), self.listed, processes, env):
+                return Standing(None)
+            said = processes.run(
+                [program, *self.status], cwd=self.home.folder().parent, env=env, timeout=STATUS_SECONDS
+            )
+        except (SmartForkError, OSError):
+            return Standing(None)
+        return Standing(self.answered(said))
+
+    def answered(self, said: Completed) -> bool | None:
+        """Return whether its command says that it is logged in; `None` if it does not tell."""
+        del said
+        return None
+
+
+def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object of that name in settings; empty if it is none."""
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}

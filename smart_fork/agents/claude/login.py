@@ -7,14 +7,11 @@ its settings and the keychain counted in. Without a login it opens its window al
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
-from smart_fork.agents.programs import lists
-from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Processes
+from smart_fork.agents.claude.home import HOME
+from smart_fork.agents.login import Login, table
+from smart_fork.system.processes import Completed
 
 #: Each of these logs it in.
 _KEYS = (
@@ -51,8 +48,6 @@ _BESIDE = (
     "CLOUD_ML_REGION",
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
-_STATUS = ("auth", "status")
-_SIGN = r"(?m)^\s+auth\b"
 
 
 class ClaudeLogin(Login):
@@ -60,30 +55,19 @@ class ClaudeLogin(Login):
 
     agent: AgentName = "claude"
     command = "claude auth login"
-    folder = "CLAUDE_CONFIG_DIR"
+    home = HOME
+    stored = ".credentials.json"
     keys, beside = _KEYS, _BESIDE
+    status, listed = ("auth", "status"), r"(?m)^\s+auth\b"
 
     def settled(self) -> frozenset[str]:
         """See `Login.settled`."""
-        try:
-            said = json.loads((claude_home() / "settings.json").read_bytes())["env"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return frozenset()
-        return frozenset(said) if isinstance(said, dict) else frozenset()
+        return frozenset(table(self.settings(), "env"))
 
-    def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
-        return any(env.get(name) for name in _KEYS) or (claude_home() / ".credentials.json").is_file()
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`. Versions that do not know the question would take it for a prompt."""
-        if self.is_plain(env):
-            return Standing(logged_in=True)
+    def answered(self, said: Completed) -> bool | None:
+        """See `Login.answered`."""
         try:
-            if not lists(program, ("--help",), _SIGN, processes, env):
-                return Standing(None)
-            said = processes.run([program, *_STATUS], cwd=claude_home().parent, env=env, timeout=STATUS_SECONDS)
             logged_in = json.loads(said.stdout)["loggedIn"]
-        except (SmartForkError, OSError, ValueError, KeyError, TypeError, RecursionError):
-            return Standing(None)
-        return Standing(logged_in if isinstance(logged_in, bool) else None)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return logged_in if isinstance(logged_in, bool) else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.claude import Claude
-from smart_fork.agents.claude.home import SESSION, claude_home
+from smart_fork.agents.claude.home import HOME, SESSION
 from smart_fork.agents.registration.base import NAME, Allowing
 from smart_fork.agents.registration.json_entry import JsonRegistration
 from smart_fork.errors import SmartForkError
@@ -31,21 +31,18 @@ class ClaudeRegistration(JsonRegistration):
 
     agent: AgentName = "claude"
     title = Claude.title
+    place = HOME
     client = ("claude-code", "2025-11-25")
     of_a_session = (SESSION, "CLAUDE_PROJECT_DIR", "SMART_FORK_WORKER_ID")
     said: Mapping[str, str] = {"CLAUDECODE": "1"}
 
     def path(self) -> Path:
         """See `Registration.path`."""
-        legacy = claude_home() / ".config.json"
+        legacy = self.home() / ".config.json"
         if legacy.exists():
             return legacy
-        folder = claude_home() if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()
+        folder = self.home() if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()
         return folder / ".claude.json"
-
-    def home(self) -> Path:
-        """See `Registration.home`."""
-        return claude_home()
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """See `Registration.allowing`: a tool has another name where the server came with the plugin."""
@@ -60,7 +57,7 @@ class ClaudeRegistration(JsonRegistration):
 
     def holders(self) -> tuple[Path, ...]:
         """See `Registration.holders`: also the file of the project that one is in."""
-        return (Path.home() / ".claude.json", claude_home() / ".claude.json", Path(".mcp.json"))
+        return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
         """See `Registration.over_http`."""

@@ -12,19 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.login import STATUS_SECONDS, Login, Standing
-from smart_fork.agents.programs import lists
-from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Processes
+from smart_fork.agents.codex.home import HOME
+from smart_fork.agents.login import Login
+from smart_fork.system.processes import Completed
 
 _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: The provider that is meant where none is named.
 _OWN = "openai"
-_STATUS = ("login", "status")
-_SIGN = r"(?m)^\s+login\b"
 
 
 class CodexLogin(Login):
@@ -32,7 +28,8 @@ class CodexLogin(Login):
 
     agent: AgentName = "codex"
     command = "codex login"
-    folder = "CODEX_HOME"
+    home = HOME
+    status, listed = ("login", "status"), r"(?m)^\s+login\b"
 
     def variables(self) -> tuple[str, ...]:
         """See `Login.variables`."""
@@ -51,28 +48,18 @@ class CodexLogin(Login):
             return all(env.get(one) for one in required)
         if name != _OWN:  # one that needs no key, or that Codex brings with it
             return provider.get("requires_openai_auth") is not True
-        return bool(env.get("CODEX_API_KEY")) or (codex_home() / "auth.json").is_file()
+        return bool(env.get("CODEX_API_KEY")) or self.has_stored("auth.json")
 
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """See `Login.standing`."""
-        if self.is_plain(env):
-            return Standing(logged_in=True)
-        if required := self.required():
-            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
-        try:
-            if not lists(program, ("--help",), _SIGN, processes, env):
-                return Standing(None)
-            said = processes.run([program, *_STATUS], cwd=codex_home().parent, env=env, timeout=STATUS_SECONDS)
-        except (SmartForkError, OSError):
-            return Standing(None)
+    def answered(self, said: Completed) -> bool | None:
+        """See `Login.answered`."""
         if said.ok:
-            return Standing(logged_in=True)
-        return Standing(False if b"not logged in" in (said.stdout + said.stderr).lower() else None)
+            return True
+        return False if b"not logged in" in (said.stdout + said.stderr).lower() else None
 
 
 def _settings() -> dict[str, Any]:
     try:
-        written = (codex_home() / "config.toml").read_text("utf-8")
+        written = (HOME.folder() / "config.toml").read_text("utf-8")
         import tomllib  # most commands start nothing, and many a person has no such file
 
         return tomllib.loads(written)

@@ -6,17 +6,16 @@ It is not ``required``: Codex would not start where smart-fork is broken.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.codex import Codex
-from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError, argv
+from smart_fork.agents.codex.home import HOME
+from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError
 from smart_fork.agents.registration.toml_text import Statement, line_end, statements
 
 _SERVERS = "mcp_servers"
@@ -26,32 +25,21 @@ _DEFAULTS: Mapping[str, Any] = {"startup_timeout_sec": 30, "tool_timeout_sec": 3
 _PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "USER", "TMPDIR", "TZ")
 
 
-class CodexRegistration:
-    """See `Registration`."""
+class CodexRegistration(Registration):
+    """See `Registration`. It believes a tool that says that it only reads.
+
+    It takes a token over HTTP from a variable only, which nobody but a person sets.
+    """
 
     agent: AgentName = "codex"
     title = Codex.title
     client = ("codex-mcp-client", "2025-06-18")
-
-    def path(self) -> Path:
-        """See `Registration.path`."""
-        return codex_home() / "config.toml"
-
-    def home(self) -> Path:
-        """See `Registration.home`."""
-        return codex_home()
+    place = HOME
+    file = "config.toml"
 
     def skills(self) -> Path:
         """See `Registration.skills`: shared with other agents."""
         return Path.home() / ".agents" / "skills"
-
-    def allowing(self, tools: Sequence[str]) -> Allowing | None:  # noqa: ARG002
-        """See `Registration.allowing`: it believes a tool that says that it only reads."""
-        return None
-
-    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """See `Registration.argv`."""
-        return argv(entry)
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
@@ -99,8 +87,7 @@ class CodexRegistration:
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
-        ours = {"command": program, "args": list(ARGUMENTS)}
-        entry = {**ours, **_DEFAULTS, **(before or {}), **ours}
+        entry = super().wanted(program, env, {**_DEFAULTS, **(before or {})})
         from smart_fork.agents.facets import home_variables
 
         # Without these the server would look elsewhere than whoever sets it up.
@@ -109,24 +96,9 @@ class CodexRegistration:
             entry["env"] = folders | dict((before or {}).get("env", {}))
         return entry
 
-    def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
-        """See `Registration.environment`."""
-        own = entry.get("env")
-        said = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
-        return {name: env[name] for name in _PASSED_ON if name in env} | said
-
-    def holders(self) -> tuple[Path, ...]:
-        """See `Registration.holders`."""
-        return (self.path(),)
-
-    def over_http(self, url: str, token: str) -> str:  # noqa: ARG002
-        """See `Registration.over_http`: it takes a token from a variable only, which nobody but a person sets."""
-        return ""
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """See `Registration.lock`: Codex has none, and writes only when a person changes something."""
-        yield
+    def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
+        """See `Registration.passed_on`."""
+        return {name: env[name] for name in _PASSED_ON if name in env}
 
 
 def _understood(text: str) -> dict[str, Any]:

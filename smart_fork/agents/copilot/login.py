@@ -5,8 +5,6 @@ There is no command that says whether it is logged in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot.home import HOME
 from smart_fork.agents.login import Login
@@ -25,9 +23,5 @@ class CopilotLogin(Login):
 
     agent: AgentName = "copilot"
     command = "copilot login"
-    folder = HOME.variable
+    home = HOME
     keys, beside = _KEYS, _BESIDE
-
-    def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
-        return any(env.get(name) for name in _KEYS)

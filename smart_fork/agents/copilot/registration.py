@@ -6,12 +6,11 @@ Seen with 1.0.102: it starts each in the session's directory, with its variables
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot import Copilot
-from smart_fork.agents.copilot.home import copilot_home
+from smart_fork.agents.copilot.home import HOME
 from smart_fork.agents.registration.json_entry import JsonRegistration
 
 
@@ -20,16 +19,10 @@ class CopilotRegistration(JsonRegistration):
 
     agent: AgentName = "copilot"
     title = Copilot.title
+    place = HOME
+    file = "mcp-config.json"
     client = ("copilot-cli", "2025-11-25")
     of_a_session = (*Copilot.tells, *JsonRegistration.of_a_session)
-
-    def path(self) -> Path:
-        """See `Registration.path`."""
-        return copilot_home() / "mcp-config.json"
-
-    def home(self) -> Path:
-        """See `Registration.home`."""
-        return copilot_home()
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`. Of a server that names no tools it offers none."""

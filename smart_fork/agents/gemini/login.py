@@ -6,13 +6,11 @@ ends immediately. There is no command that says whether it is logged in. It also
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.gemini.home import HOME, gemini_home
-from smart_fork.agents.login import Login
+from smart_fork.agents.gemini.home import HOME
+from smart_fork.agents.login import Login, table
 
 #: Any of the first logs it in, the others say how, and whom it asks.
 _KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -28,20 +26,11 @@ class GeminiLogin(Login):
 
     agent: AgentName = "gemini"
     command = "gemini"
-    folder = HOME.variable
+    home = HOME
     keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
-        if _chosen() == "oauth-personal":
-            return (gemini_home() / "oauth_creds.json").is_file()
-        return any(env.get(key) for key in _KEYS)
-
-
-def _chosen() -> str:
-    """What it logs in with, as its settings say."""
-    try:
-        said: Any = json.loads((gemini_home() / "settings.json").read_bytes())
-        return str(said["security"]["auth"]["selectedType"])
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return ""
+        if table(table(self.settings(), "security"), "auth").get("selectedType") == "oauth-personal":
+            return self.has_stored("oauth_creds.json")
+        return super().is_plain(env)

@@ -7,11 +7,10 @@ project, with its variables but for those that look like secrets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.gemini import Gemini
-from smart_fork.agents.gemini.home import gemini_home
+from smart_fork.agents.gemini.home import HOME
 from smart_fork.agents.registration.json_entry import JsonRegistration
 
 
@@ -20,14 +19,7 @@ class GeminiRegistration(JsonRegistration):
 
     agent: AgentName = "gemini"
     title = Gemini.title
+    place = HOME
     client = ("gemini-cli-mcp-client", "2025-06-18")
     of_a_session = (*Gemini.tells, *JsonRegistration.of_a_session)
     said: Mapping[str, str] = {"GEMINI_CLI": "1"}
-
-    def path(self) -> Path:
-        """See `Registration.path`."""
-        return gemini_home() / "settings.json"
-
-    def home(self) -> Path:
-        """See `Registration.home`."""
-        return gemini_home()

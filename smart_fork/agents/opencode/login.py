@@ -5,8 +5,6 @@ Seen with 1.18: it also answers without any of them, by models that it offers it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.login import Login
 from smart_fork.agents.opencode.home import HOME
@@ -25,9 +23,6 @@ class OpenCodeLogin(Login):
 
     agent: AgentName = "opencode"
     command = "opencode auth login"
-    folder = HOME.variable
+    home = HOME
+    stored = "auth.json"
     keys, beside = _KEYS, _BESIDE
-
-    def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
-        return any(env.get(key) for key in _KEYS) or (HOME.folder() / "auth.json").is_file()

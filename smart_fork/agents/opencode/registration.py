@@ -25,13 +25,10 @@ class OpenCodeRegistration(JsonRegistration):
     agent: AgentName = "opencode"
     title = OpenCode.title
     client = ("opencode", "2025-11-25")
+    file = "opencode.json"
     servers, variables = "mcp", "environment"
     of_a_session = (*OpenCode.tells, "SMART_FORK_WORKER_ID")
     said: Mapping[str, str] = {"OPENCODE": "1"}
-
-    def path(self) -> Path:
-        """See `Registration.path`."""
-        return settings_folder() / "opencode.json"
 
     def home(self) -> Path:
         """See `Registration.home`."""

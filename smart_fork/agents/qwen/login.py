@@ -6,14 +6,13 @@ ends immediately ("Missing API key for …"); there is no command that says whet
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.login import Login
-from smart_fork.agents.qwen.home import HOME, qwen_home
+from smart_fork.agents.login import Login, table
+from smart_fork.agents.qwen.home import HOME
 
 #: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.
 _OPENAI = (("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"))
@@ -34,49 +33,36 @@ class QwenLogin(Login):
 
     agent: AgentName = "qwen"
     command = "qwen"
-    folder = HOME.variable
+    home = HOME
 
     def variables(self) -> tuple[str, ...]:
         """See `Login.variables`."""
-        settings = _settings()
+        settings = self.settings()
         keys, beside = _WAYS.get(_chosen(settings), _OPENAI)
-        named = (name for models in _table(settings, "modelProviders").values() for name in _named_in(models))
+        named = (name for models in table(settings, "modelProviders").values() for name in _named_in(models))
         return tuple(dict.fromkeys((*keys, *beside, *named)))
 
     def settled(self) -> frozenset[str]:
         """See `Login.settled`."""
-        return frozenset(_table(_settings(), "env"))
+        return frozenset(table(self.settings(), "env"))
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
-        settings = _settings()
+        settings = self.settings()
         if _chosen(settings) == "qwen-oauth":
-            return (qwen_home() / "oauth_creds.json").is_file()
+            return self.has_stored("oauth_creds.json")
         keys, _ = _WAYS.get(_chosen(settings), _OPENAI)
-        around = {**_table(settings, "env"), **env}
+        around = {**table(settings, "env"), **env}
         return bool(_auth(settings).get("apiKey")) or any(around.get(key) for key in keys)
 
 
-def _settings() -> dict[str, Any]:
-    try:
-        said = json.loads((qwen_home() / "settings.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
 def _auth(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return _table(_table(settings, "security"), "auth")
+    return table(table(settings, "security"), "auth")
 
 
 def _chosen(settings: Mapping[str, Any]) -> str:
     """What it logs in with, as its settings say."""
     return str(_auth(settings).get("selectedType"))
-
-
-def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = settings.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 def _named_in(models: object) -> list[str]:

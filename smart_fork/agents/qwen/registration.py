@@ -7,11 +7,10 @@ that it has itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.qwen import Qwen
-from smart_fork.agents.qwen.home import qwen_home
+from smart_fork.agents.qwen.home import HOME
 from smart_fork.agents.registration.base import NAME, Allowing
 from smart_fork.agents.registration.json_entry import JsonRegistration
 
@@ -21,17 +20,10 @@ class QwenRegistration(JsonRegistration):
 
     agent: AgentName = "qwen"
     title = Qwen.title
+    place = HOME
     #: The server's own name is the end of it.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
     of_a_session = (*Qwen.tells, *JsonRegistration.of_a_session)
-
-    def path(self) -> Path:
-        """See `Registration.path`."""
-        return qwen_home() / "settings.json"
-
-    def home(self) -> Path:
-        """See `Registration.home`."""
-        return qwen_home()
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """See `Registration.allowing`."""

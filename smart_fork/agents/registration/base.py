@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import SmartForkError
+
+if TYPE_CHECKING:
+    from smart_fork.agents.agent import Home
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"
@@ -29,58 +33,68 @@ class Allowing(NamedTuple):
     rules: tuple[str, ...]
 
 
-class Registration(Protocol):
+class Registration(ABC):
     """The entry of our server in an agent's settings. It converts texts; nothing here writes a file."""
 
     agent: AgentName
     title: str
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
+    #: The agent's own folder, and the settings file in it.
+    place: Home
+    file: str
+    #: The key of a server's variables in an entry.
+    variables = "env"
 
     def path(self) -> Path:
         """The file with the entry."""
-        ...
+        return self.home() / self.file
 
     def home(self) -> Path:
         """The agent's own folder."""
-        ...
+        return self.place.folder()
 
     def skills(self) -> Path | None:
         """The folder of a person's skills that the agent reads, or `None`."""
-        ...
+        return self.home() / "skills"
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """Return the rules that allow these reading tools without asking; `None` if none are needed."""
-        ...
+        del tools
+        return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the command of an entry; empty for an address, or another form."""
-        ...
+        command, arguments = entry.get("command"), entry.get("args", [])
+        if not isinstance(command, str) or not isinstance(arguments, list):
+            return ()
+        return (command, *(str(word) for word in arguments))
 
+    @abstractmethod
     def value(self, text: str | None) -> dict[str, Any] | None:
         """Return the entry of our name, whoever made it; `None` without one.
 
         Raises:
             UnsuitableError: The settings are not understood.
         """
-        ...
 
+    @abstractmethod
     def raw(self, text: str | None) -> str | None:
         """Return the entry as written."""
-        ...
 
+    @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
         """Return `text` with `entry` as ours. All other bytes stay, except for a line end before it.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
         """
-        ...
 
+    @abstractmethod
     def has_servers(self, text: str | None) -> bool:
         """Return whether the settings have a place for servers, even an empty one."""
-        ...
 
+    @abstractmethod
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
         """Return `text` with `raw` instead of our entry; with `None`, without any entry.
 
@@ -89,37 +103,37 @@ class Registration(Protocol):
         Raises:
             UnsuitableError: The entry cannot be removed safely.
         """
-        ...
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the entry that starts `program`, with a person's choices from the entry `before`."""
-        ...
+        del env
+        ours = {"command": program, "args": list(ARGUMENTS)}
+        return {**ours, **(before or {}), **ours}
+
+    @abstractmethod
+    def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that the agent, run with `env`, passes to every server."""
 
     def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
         """Return the environment with which the agent, run with `env`, starts the server of `entry`."""
-        ...
+        own = entry.get(self.variables)
+        more = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
+        return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
         """Files that can have an entry with the service's address and token. They need not exist."""
-        ...
+        return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
         """Return a shell command that registers the service at `url`, with the token in the file `token`; or an empty
         text.
         """
-        ...
+        del url, token
+        return ""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return the lock that keeps the agent from writing the file at the same time."""
-        ...
-
-
-def argv(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the command of an entry with ``command`` and ``args``; empty for any other."""
-    command, arguments = entry.get("command"), entry.get("args", [])
-    if not isinstance(command, str) or not isinstance(arguments, list):
-        return ()
-    return (command, *(str(word) for word in arguments))
+        """Return the lock that keeps the agent from writing the file at the same time; none is known of most."""
+        return nullcontext()
 
 
 def is_ours(words: Sequence[str]) -> bool:

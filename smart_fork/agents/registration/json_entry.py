@@ -6,51 +6,23 @@ the agent has not written the file meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError, argv
+from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError
 from smart_fork.text import json_text
 
 
-class JsonRegistration(ABC):
+class JsonRegistration(Registration):
     """See `Registration`. An agent overrides its file, and what differs."""
 
-    agent: AgentName
-    title: str
-    client: tuple[str, str]
-    #: The key of the servers in the settings, and the key of a server's variables in an entry.
+    file = "settings.json"
+    #: The key of the servers in the settings.
     servers = "mcpServers"
-    variables = "env"
     #: Variables that a session sets for its servers, which a server started by a person lacks; and those that all have.
     of_a_session: tuple[str, ...] = ("SMART_FORK_WORKER_ID",)
     said: Mapping[str, str] = {}
-
-    @abstractmethod
-    def path(self) -> Path:
-        """See `Registration.path`."""
-
-    @abstractmethod
-    def home(self) -> Path:
-        """See `Registration.home`."""
-
-    def skills(self) -> Path | None:
-        """See `Registration.skills`."""
-        return self.home() / "skills"
-
-    def allowing(self, tools: Sequence[str]) -> Allowing | None:
-        """See `Registration.allowing`."""
-        del tools
-        return None
-
-    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """See `Registration.argv`."""
-        return argv(entry)
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
@@ -101,31 +73,9 @@ class JsonRegistration(ABC):
             return without
         return json_text.remove(without, json_text.root(without), servers)
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """See `Registration.wanted`."""
-        del env
-        ours = {"command": program, "args": list(ARGUMENTS)}
-        return {**ours, **(before or {}), **ours}
-
-    def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
-        """See `Registration.environment`: the agent's whole environment."""
-        own = entry.get(self.variables)
-        more = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
-        return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said) | more
-
-    def holders(self) -> tuple[Path, ...]:
-        """See `Registration.holders`."""
-        return (self.path(),)
-
-    def over_http(self, url: str, token: str) -> str:
-        """See `Registration.over_http`."""
-        del url, token
-        return ""
-
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """See `Registration.lock`: no lock is known."""
-        yield
+    def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
+        """See `Registration.passed_on`: the agent's whole environment."""
+        return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said)
 
     def _entry(self, text: str) -> tuple[json_text.Item | None, json_text.Item | None]:
         """Return the items of the servers and of our entry."""
