@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from smart_fork.registry.workers import Status
 TAIL_BYTES = 512 * 1024
 #: States of a task that has not ended.
 GOING_ON = ("running", "pending", "pending_init", "paused")
+
+_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
+_TASK = re.compile(r"<task-id>([^<]+)</task-id>")
+_STATUS = re.compile(r"<status>(\w+)</status>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,14 @@ def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     yield from ()
 
 
+def notified(text: str) -> Steps:
+    """Yield the tasks whose end a message reports in tags. What a monitor reports has no status: its task goes on."""
+    for told in _NOTIFICATION.finditer(text):
+        task, status = _TASK.search(told[1]), _STATUS.search(told[1])
+        if task and status and status[1] not in GOING_ON:
+            yield task[1].strip(), None
+
+
 def object_in(text: object) -> dict[str, Any]:
     """Return the object in a JSON text; empty if it is none."""
     try:
@@ -112,8 +125,3 @@ def text_in(content: object) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(text for block in dicts_in(content) if isinstance(text := block.get("text"), str))
-
-
-def number_in(value: object) -> int:
-    """Return a logged number of tokens; 0 if it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from indexer.transcripts.state import count
 from smart_fork.agents.claude.fold import loaded_after
 from smart_fork.agents.codec import dicts_in
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, number_in, text_in
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified, text_in
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
 _COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
-_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
-_TASK = re.compile(r"<task-id>([^<]+)</task-id>")
-#: What a monitor has seen is told without a status: it goes on.
-_STATUS = re.compile(r"<status>(\w+)</status>")
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -67,11 +63,11 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     if isinstance(result := record.get("toolUseResult"), dict):
         yield from _result(result, call)
     if record.get("type") == "user":
-        yield from _notified(text_in(content))
+        yield from notified(text_in(content))
     elif record.get("type") == "queue-operation":
-        yield from _notified(text_in(record.get("content")))
+        yield from notified(text_in(record.get("content")))
     elif isinstance(attachment, dict) and attachment.get("type") == "queued_command":
-        yield from _notified(text_in(attachment.get("prompt")))
+        yield from notified(text_in(attachment.get("prompt")))
     elif isinstance(attachment, dict) and attachment.get("type") == "task_status":
         yield from _told(attachment, "taskId")
 
@@ -104,13 +100,6 @@ def _told(task: Mapping[str, Any], name: str) -> Steps:
         yield str(task.get(name)), None
 
 
-def _notified(text: str) -> Steps:
-    for told in _NOTIFICATION.finditer(text):
-        task, status = _TASK.search(told[1]), _STATUS.search(told[1])
-        if task and status and status[1] not in GOING_ON:
-            yield task[1].strip(), None
-
-
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     """A message stands in several records; each says what was written up to then."""
     written: dict[str, int] = {}
@@ -119,7 +108,7 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
         usage = message.get("usage") if isinstance(message, dict) else None
         if record.get("type") == "assistant" and isinstance(message, dict) and isinstance(usage, dict):
             key = str(message.get("id") or record.get("uuid"))
-            written[key] = max(written.get(key, 0), number_in(usage.get("output_tokens")))
+            written[key] = max(written.get(key, 0), count(usage.get("output_tokens")))
     return sum(written.values())
 
 

@@ -7,18 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
-from smart_fork.agents.tail import (
-    GOING_ON,
-    NO_CALL,
-    Calls,
-    OpenCall,
-    RecordSign,
-    Steps,
-    Tail,
-    number_in,
-    object_in,
-    text_in,
-)
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, object_in, text_in
 
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _OVER = re.compile(r"^Process exited with code |Unknown (?:process|session)", re.MULTILINE)
@@ -104,7 +93,7 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
             continue
         total = info.get("total_token_usage")
         if total is None or total != before:
-            written += number_in(last.get("output_tokens"))
+            written += count(last.get("output_tokens"))
         before = total
     return written
 

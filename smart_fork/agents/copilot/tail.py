@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from indexer.transcripts.state import count
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed, loaded_by
-from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -30,7 +31,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     usages = (data_of(record).get("usage") for record in records if record.get("type") == "session.usage_record")
-    return sum(number_in(usage.get("outputTokens")) for usage in usages if isinstance(usage, dict))
+    return sum(count(usage.get("outputTokens")) for usage in usages if isinstance(usage, dict))
 
 
 #: Logs of Copilot CLI.

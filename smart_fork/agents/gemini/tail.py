@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from indexer.transcripts.state import count
 from smart_fork.agents.gemini.fold import CANCELLED
 from smart_fork.agents.gemini.records import answers_in, calls_in, is_context, loaded_after, parts_of, text_of
-from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -31,7 +32,7 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
     for record in records:
         tokens = record.get("tokens")
         if record.get("type") == "gemini" and isinstance(tokens, dict):
-            written[str(record.get("id"))] = number_in(tokens.get("output")) + number_in(tokens.get("thoughts"))
+            written[str(record.get("id"))] = count(tokens.get("output")) + count(tokens.get("thoughts"))
     return sum(written.values())
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.state import utc
+from indexer.transcripts.state import count, utc
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import RecordSign, Tail, no_steps, number_in
+from smart_fork.agents.tail import RecordSign, Tail, no_steps
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -45,7 +45,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     infos = (_of(record, "info") for record in records)
     tokens = (_of(info, "tokens") for info in infos if info.get("role") == "assistant")
-    return sum(number_in(one.get("output")) + number_in(one.get("reasoning")) for one in tokens)
+    return sum(count(one.get("output")) + count(one.get("reasoning")) for one in tokens)
 
 
 def _of(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

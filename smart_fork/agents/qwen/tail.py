@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from indexer.transcripts.state import count
 from smart_fork.agents.qwen.codec import parts_of, text_of
 from smart_fork.agents.qwen.fold import loaded_after
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, number_in
+from smart_fork.agents.tail import NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified
 
-_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
-_TASK = re.compile(r"<task-id>([^<]+)</task-id>")
-_STATUS = re.compile(r"<status>(\w+)</status>")
 #: How a tool says that it goes on in the background.
 _BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
 
@@ -46,10 +44,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
         elif isinstance(answer, dict):
             yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
     if record.get("type") == "user" and record.get("subtype") == "notification":
-        for told in _NOTIFICATION.finditer(text_of(parts)):
-            task, status = _TASK.search(told[1]), _STATUS.search(told[1])
-            if task and status and status[1] not in GOING_ON:
-                yield task[1].strip(), None
+        yield from notified(text_of(parts))
 
 
 def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
@@ -62,7 +57,7 @@ def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
 
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
     usages = (record.get("usageMetadata") for record in records if record.get("type") == "assistant")
-    return sum(number_in(usage.get("candidatesTokenCount")) for usage in usages if isinstance(usage, dict))
+    return sum(count(usage.get("candidatesTokenCount")) for usage in usages if isinstance(usage, dict))
 
 
 #: Logs of Qwen Code.

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.registration import UnsuitableError
-from smart_fork.agents.registration.base import argv, is_ours
+from smart_fork.agents.registration.base import is_ours
 from smart_fork.agents.registration.json_entry import JsonRegistration
 from smart_fork.agents.registration.toml_text import statements
 from smart_fork.errors import SmartForkError
@@ -171,6 +171,7 @@ def test_the_statements_of_a_toml_text_are_all_of_it(text):
 
 
 def test_a_server_at_an_address_or_of_another_program_is_not_ours():
+    argv = registration_of("claude").argv
     assert is_ours(argv({"command": "smart-fork", "args": ["mcp"]}))
     assert is_ours(argv({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]}))
     assert is_ours(argv({"command": "uvx", "args": ["smart-fork", "mcp"]}))
