@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from indexer.masking.rules import Rule, compiled, literals, rules_in
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
 from indexer.masking.values import (
     is_base64_pair,
@@ -47,38 +47,57 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)  # told apart as objects: their long texts are compared nowhere
 class Phrase:
-    """Words with a secret between them. In lower case a text has one of `anchors`; the group is the secret.
+    """Words with a secret between them, which is the last group of the pattern. All literals are in lower case.
 
-    `whole`: more than a line is looked at, or `reach` characters behind the line as well; `begins`: the pattern begins
-    with the anchor, and is tried nowhere else. `words`: whole words one of which a text has as well. `least` is how a
-    value must look beside being no placeholder.
+    A line has one of `anchors`. A text has one of `words` as a whole word, or else one of `signs`. `least` is the
+    check that a value passes. With `whole` the pattern may go over several lines, with `reach` so many characters
+    beyond a line; with `begins` it starts with an anchor.
     """
 
     kind: str
-    anchors: str
+    anchors: tuple[bytes, ...]
+    signs: tuple[bytes, ...]
+    words: tuple[bytes, ...]
     pattern: str
     least: str = "any"
     whole: bool = False
     reach: int = 0
     begins: bool = False
-    words: str = ""
 
 
-QUOTE = r"\\{0,3}[\"'`]"
-IDENTITY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-VALUE = (
-    rf"(?:'([^'\n{HIDDEN}]{{3,256}}+)'|\"([^\"\n{HIDDEN}]{{3,256}}+)\"|"
-    rf"([^\s\"'`|;&<>(){HIDDEN}-][^\s\"'`|<>{HIDDEN}]{{2,256}}+))"
-)
+def phrases_of(name: str) -> list[Phrase]:
+    """Return the phrases of a file of rules."""
+    return [_phrase(rule) for rule in rules_in(name)]
 
 
-def by_sign(*phrases: Phrase) -> dict[bytes, tuple[Phrase, ...]]:
-    """Phrases by what a text has in which they are: one of their words, else of their anchors."""
-    rows: dict[bytes, tuple[Phrase, ...]] = {}
-    for phrase in phrases:
-        for sign in phrase.words.split() or phrase.anchors.split("|"):
-            rows[sign.encode()] = (*rows.get(sign.encode(), ()), phrase)
-    return rows
+def _phrase(rule: Rule) -> Phrase:
+    kind, *options = rule["rule"].split()
+    words, pattern = rule.get("words", ""), rule.get("find", "")
+    anchors = literals(rule, "near")
+    if calls := rule.get("call"):
+        pattern = rf"(?i:{calls.replace('.', '[.]')})\(\s{{0,12}}[bf@]?(?:{{other}}){{{rule['after']}}}{{text}}"
+        anchors = tuple(f"{name}(" for name in calls.split("|"))
+        words = words or re.sub(r"\W|_", " ", calls)
+        options.append("begins")
+    elif programs := rule.get("runs"):
+        order = rf"{{arguments}}{rule['order']}" if "order" in rule else ""
+        pattern = rf"{{program}}(?:{programs})(?:\.exe)?{order}{{arguments}}(?:{rule['behind']}){{value}}"
+        anchors = tuple(programs.split("|"))
+    return Phrase(
+        kind,
+        _bytes(anchors),
+        _bytes(literals(rule, "if") or anchors),
+        _bytes(words.replace("␣", " ").split()),
+        pattern,
+        rule.get("check", "any"),
+        whole="whole" in options,
+        reach=int(rule.get("reach", 0)),
+        begins="begins" in options,
+    )
+
+
+def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
+    return tuple(text.encode() for text in texts)
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes]) -> Iterator[Span]:
@@ -86,9 +105,9 @@ def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes])
 
     `absent` are literals of which it is known that they are not there.
     """
-    places = [place for anchor in _anchors(phrase) if anchor not in absent for place in positions_of(lower, anchor)]
+    places = [place for anchor in phrase.anchors if anchor not in absent for place in positions_of(lower, anchor)]
     if phrase.begins:
-        matches = (_pattern(phrase).match(text, place) for place in places)
+        matches = (compiled(phrase.pattern).match(text, place) for place in places)
         yield from (span for match in matches if match for span in _secret(phrase, match))
     elif places:
         lines = [(0, len(text))] if phrase.whole else lines_at(lower, sorted(places))
@@ -110,7 +129,7 @@ def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]
 def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
     """The secrets of a phrase in stretches of `text`."""
     for start, end in lines:
-        for match in _pattern(phrase).finditer(text, start, end):
+        for match in compiled(phrase.pattern).finditer(text, start, end):
             yield from _secret(phrase, match)
 
 
@@ -120,14 +139,3 @@ def _secret(phrase: Phrase, match: re.Match[str]) -> Iterator[Span]:
         return
     if _CHECKS[phrase.least](value):
         yield Span(match.start(group), PHRASE, match.end(group), phrase.kind)
-
-
-@cache
-def _anchors(phrase: Phrase) -> tuple[bytes, ...]:
-    return tuple(anchor.encode() for anchor in phrase.anchors.split("|"))
-
-
-@cache
-def _pattern(phrase: Phrase) -> re.Pattern[str]:
-    """Compiled where one of its anchors is in a text."""
-    return re.compile(phrase.pattern)

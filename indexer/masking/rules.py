@@ -12,8 +12,14 @@ from pathlib import Path
 from indexer.masking.spans import HIDDEN
 
 Rule = dict[str, str]
-#: What `let` names, in all files that were read.
-_NAMED = {"hidden": HIDDEN}
+#: Patterns that all files know, and those that `let` names.
+_NAMED = {
+    "hidden": HIDDEN,
+    "quote": r"\\{0,3}[\"'`]",
+    "uuid": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "value": r"(?:'([^'\n{hidden}]{3,256}+)'|\"([^\"\n{hidden}]{3,256}+)\"|"
+    r"([^\s\"'`|;&<>(){hidden}-][^\s\"'`|<>{hidden}]{2,256}+))",
+}
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 

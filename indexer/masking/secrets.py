@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -16,12 +15,9 @@ from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
 from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
 from indexer.masking.nouns import STEM_WORDS, nouns_in
-from indexer.masking.phrase import found_at
-from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, phrases_in
-from indexer.masking.printed import hashes_in
-from indexer.masking.prose import ABROAD, BEYOND_ASCII
+from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
 from indexer.masking.signs import Signs, words_of
-from indexer.masking.spans import HIDDEN, SHAPE, Span, lines_at
+from indexer.masking.spans import HIDDEN, SHAPE, Span
 from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import is_hard, is_key_pair
 from indexer.masking.view import View, joined, other_readings
@@ -80,7 +76,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
         spans += _read_as(reading, whole=False)
     ascii_only = text.isascii()
     if not ascii_only:
-        spans += _abroad(text, read.plain)
+        spans += phrases_abroad(text, read.plain)
     odd = not ascii_only or has_controls(read.runs)
     telling = not _TELLING.isdisjoint(read.signs) or b"pwd" in read.lower
     if odd or telling or b"[0m" in read.plain or b"'-" in read.plain or b'"-' in read.plain:
@@ -133,11 +129,3 @@ def _read_as(reading: View, *, whole: bool = True) -> Iterator[Span]:
     for span in _read(_looked_at(reading.text), whole=whole):
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)
-
-
-def _abroad(text: str, plain: bytes) -> Iterator[Span]:
-    """Where passwords are told in words of which no byte is seen."""
-    for word, seen in BEYOND_ASCII.items():
-        if seen in plain and word in text:
-            places = (found.start() for found in re.finditer(word, text))
-            yield from found_at(ABROAD, text, lines_at(plain, places))
