@@ -1,4 +1,4 @@
-"""Commands with a password behind an option: ``commands.rules``."""
+"""Finds passwords behind options of commands, which ``commands.rules`` lists."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from indexer.masking.phrase import Phrase, found_at, phrases_of
 from indexer.masking.spans import Span, lines_at
 from indexer.patterns import late
 
-#: Commands with an option of a letter or two behind which a password may stand.
+#: Short options that a password may follow.
 OPTION = late(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
-#: What names of programs are made of, with blanks for all other bytes.
+#: The characters of programs' names, with blanks for all other bytes.
 _NAMES = bytes(
     byte if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_.-") else 32 for byte in range(256)
 )
 
 
 def commands_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield the secrets behind options of commands."""
+    """Yield the passwords behind options of commands."""
     if options := [found.start() for found in OPTION.finditer(lower)]:
         lines = lines_at(lower, options)
         said = b"\n".join([lower[start:end] for start, end in lines])
@@ -29,7 +29,7 @@ def commands_in(text: str, lower: bytes) -> Iterator[Span]:
 
 
 def _words_in(said: bytes) -> set[bytes]:
-    """Return what may be names of programs: this is much faster than the search for them."""
+    """Return words that may be names of programs. This is much faster than a search for all names."""
     for not_of_the_name in (b".exe", b"\\n", b"\\r", b"\\t") if b"\\" in said or b".exe" in said else ():
         said = said.replace(not_of_the_name, b" ")
     return set(said.translate(_NAMES).split())

@@ -1,4 +1,4 @@
-"""A phrase: words with a secret between them, and how it is found."""
+"""Reads phrases, which are words with a secret between them, and finds them in texts."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes]) -> Iterator[Span]:
-    """The secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
+    """Yield the secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
 
-    `absent` are literals of which it is known that they are not there.
+    The text has none of the literals in `absent`.
     """
     places = [place for anchor in phrase.anchors if anchor not in absent for place in positions_of(lower, anchor)]
     if phrase.begins:
@@ -115,7 +115,7 @@ def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes])
 
 
 def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]]:
-    """Lines with so many characters behind each; where one reaches the next, both are one."""
+    """Return the lines with `reach` more characters each; lines that then touch become one."""
     stretches = lines[:1]
     for start, end in lines[1:]:
         first, last = stretches[-1]
@@ -127,7 +127,7 @@ def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]
 
 
 def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
-    """The secrets of a phrase in stretches of `text`."""
+    """Yield the secrets of a phrase in parts of `text`."""
     for start, end in lines:
         for match in compiled(phrase.pattern).finditer(text, start, end):
             yield from _secret(phrase, match)

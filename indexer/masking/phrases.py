@@ -1,4 +1,4 @@
-"""Secrets that are known by the words around them: ``phrases.rules``, and ``prose.rules`` for sentences."""
+"""Finds secrets by the words around them: ``phrases.rules``, and ``prose.rules`` for sentences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from indexer.masking.vendors import VENDORS, Vendor
 from indexer.patterns import late
 
 _CHARACTER = "[A-Za-z0-9_-]"
-#: A line end, with what says that a line or a string goes on, and what quotes, diffs and indents put before the next.
+#: A line end, with the marks of a continued line or string, and what quotes, diffs and indents put before the next.
 _BREAK = r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4})\r?\n[ \t>+|#-]{0,12}[\"']?|%0[aA])"
-#: Two halves of a longer token have one that is long by itself.
+#: Of a longer token one half is long enough to be found by itself.
 _LONG, _LEAST_BEGINNING = 40, 4
 #: A hash of a password as files of users and programs hold it.
 _CRYPT = late(
@@ -43,7 +43,7 @@ def _parted(vendor: Vendor, beginning: str) -> Phrase:
 
 
 _TOLD = [*phrases_of("phrases"), *phrases_of("prose"), *_wrapped()]
-#: Those that are known by words of which no byte is seen, and the others by what a text has in which they are.
+#: Phrases with words beyond ASCII, which the bytes of a text do not show, and the others by the signs of a text.
 _ABROAD = [phrase for phrase in _TOLD if not all(anchor.isascii() for anchor in phrase.anchors)]
 _BY_SIGN: dict[bytes, list[Phrase]] = defaultdict(list)
 for _phrase in _TOLD:
@@ -57,13 +57,13 @@ PHRASE_SIGNS = frozenset(
 
 def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs."""
-    absent = PHRASE_SIGNS.difference(signs)  # a word may still be a part of another
+    absent = PHRASE_SIGNS.difference(signs)  # a word may still be part of another word
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
         yield from found_in(phrase, text, lower, absent)
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
-    """Yield passwords that are told in words of which no byte is seen."""
+    """Yield passwords that are told in words beyond ASCII."""
     for phrase in _ABROAD:
         for word in (anchor.decode() for anchor in phrase.anchors):
             if word in text:

@@ -1,6 +1,6 @@
-"""Reads the rules for masking: text files in this directory that hold each rule beside its samples.
+"""Reads the rules for masking: text files in this directory, in which each rule has its samples beside it.
 
-They are no TOML: its parser would take longer than all imports of this package, in each command that masks something.
+They are not TOML, because its parser takes 30 ms for so many rules, and each command that masks something reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
 def rules_in(name: str) -> list[Rule]:
-    """Return the rules of a file, each by the words that begin its lines."""
+    """Return the rules of a file. A rule has the values of its lines by their first words."""
     rules = list[Rule]()
     for line in lines_of(name, "       "):
         key, value = line[:7].rstrip(), line[7:]
@@ -39,25 +39,25 @@ def rules_in(name: str) -> list[Rule]:
 
 
 def lines_of(name: str, continued: str) -> list[str]:
-    """Return the lines of a file without comments, each with the lines that continue it, which begin with blanks."""
+    """Return the lines of a file without comments. A line that begins with `continued` continues the one before."""
     text = Path(__file__).with_name(f"{name}.rules").read_text(encoding="utf-8")
     whole = text.replace(f"\n{continued}", " " if continued == "    " else "")
     return [line for line in whole.splitlines() if line and not line.startswith("#")]
 
 
 def literals(rule: Rule, key: str) -> tuple[str, ...]:
-    """Return the literals of a rule, with the blanks at their edges."""
+    """Return the literals of a rule."""
     return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which names stand for others."""
+    """Compile a pattern with names of other patterns in it."""
     return re.compile(expanded(pattern))
 
 
 def expanded(pattern: str) -> str:
-    """Return a pattern with what its names stand for."""
+    """Return a pattern with the patterns that its names stand for."""
     while (longer := _NAME.sub(lambda name: _NAMED[name[1]], pattern)) != pattern:
         pattern = longer
     return pattern

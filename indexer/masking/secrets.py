@@ -1,4 +1,4 @@
-"""Where secrets are in a text, however it has to be read."""
+"""Finds the secrets of a text in each of the ways in which it can be read."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from indexer.masking.view import View, joined, other_readings
 from indexer.patterns import late
 
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
-#: Of these a text has one if it says something of secrets, however it is written: no escape hides them all.
+#: A text that speaks of secrets has one of these, also where it is escaped.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
-#: Of these it has one if words tell of a secret in it.
+#: A text in which words tell of a secret has one of these,
 _SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
-#: The same by whole words.
+#: or one of these whole words.
 _WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *NEAR_WORDS, *STEM_WORDS))
 _TAB = 9
-#: Shorter ones may be words; of so many it is looked for them elsewhere in the text.
+#: Secrets of this length are searched for elsewhere in the text, at most so many. Shorter ones may be words.
 _LEAST_KNOWN, _MOST_KNOWN, _MANY = 12, 500, 100
-#: Base64 of base64 is looked into, not further.
+#: Base64 inside base64 is decoded, but not further.
 _DEPTH = 2
 
 
 def redact(text: str) -> str:
-    """`text` with every secret in it replaced. Doing it again changes nothing."""
+    """Return `text` with every secret replaced. Doing it again changes nothing."""
     # A second round sees what only a mask beside it made into a secret of its own. It ends: each round hides more.
     while spans := spans_of(text):
         found = [text[span.start : span.end] for span in spans if _LEAST_KNOWN <= span.end - span.start < _MOST_KNOWN]
@@ -50,7 +50,7 @@ def redact(text: str) -> str:
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:
-    """`text` with a mask for each of `spans`; where two overlap, the first names the kind."""
+    """Return `text` with a mask for each of `spans`; where two overlap, the first names the kind."""
     pieces: list[str] = []
     position = 0
     for span in sorted(spans):
@@ -62,7 +62,7 @@ def hidden(text: str, spans: Iterable[Span]) -> str:
 
 
 def spans_of(text: str, depth: int = 0) -> list[Span]:
-    """Where secrets are."""
+    """Return the secrets of a text."""
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
     spans = _read(read)
@@ -86,9 +86,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
 
 
 class _Text(NamedTuple):
-    """A text, and what is seen of it: one byte a character, so that positions are its own; in small letters; where it
-    may have tokens; its signs of secrets.
-    """
+    """A text, as bytes with the same positions, and as these in lower case; its runs, starts of tokens, and signs."""
 
     text: str
     plain: bytes
@@ -106,7 +104,7 @@ def _looked_at(text: str) -> _Text:
 
 
 def _read(read: _Text, *, whole: bool = True) -> list[Span]:
-    """Where secrets are in a text that is read in one way; nothing is looked for of which there is no sign."""
+    """Return the secrets of a text that is read in one way. Rules without a sign in the text are not tried."""
     text, lower, signs = read.text, read.lower, read.signs
     spans = list[Span]()
     if read.tokens:
@@ -125,7 +123,7 @@ def _read(read: _Text, *, whole: bool = True) -> list[Span]:
 
 
 def _read_as(reading: View, *, whole: bool = True) -> Iterator[Span]:
-    """Where secrets are in a text that is read in another way."""
+    """Yield the secrets of another reading, at their positions in the text."""
     for span in _read(_looked_at(reading.text), whole=whole):
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)

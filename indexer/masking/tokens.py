@@ -1,8 +1,8 @@
-"""Tokens that are known by their shape alone.
+"""Finds tokens by their shape alone: ``vendors.rules`` and ``shapes.rules``.
 
-They are looked for only where a long run of token characters with a digit is: ordinary text has none, and costs one
-search for such runs. What a vendor's token begins with is looked up where a run, or what a dot joins to it, begins, so
-that it does not matter how many vendors there are.
+A token has a long run of token characters with a digit. Ordinary text has none, and costs one search for such runs.
+The beginning of a vendor's token is looked up where a run begins, or what a dot joins to it, so that the number of
+vendors does not matter.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from indexer.masking.values import is_number, is_thrown_together
 from indexer.masking.vendors import VENDORS, Vendor
 
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-#: Every known token has so many of these on end.
+#: Every known token has a run of this many characters.
 _LONG_RUN = b"a" * 20
 _CONTROL = b"c"
 _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
 _RUNS = bytes(
     ord("a") if byte in _TOKEN_BYTES else _CONTROL[0] if byte in _CONTROL_BYTES else ord(" ") for byte in range(256)
 )
-#: What a token has in it; the short ones of AWS have no digit now and then.
+#: A token has one of these: a short one of AWS may have no digit.
 _DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}")
-#: What joins the parts of a token, and how many parts there may be before the longest.
+#: Characters that join the parts of a token, and the number of parts before the longest.
 _JOINTS, _PARTS = b"./~$|:+!", 6
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
-#: How many characters follow where that is known.
+#: The number of characters that follow, where it is known.
 _WHOLE = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36),
     "github_pat_": 82,
     "AIza": 35,
 }
 _RANDOM, _RANDOM_ALONE, _SUM = 20, 32, 40
-#: Whoever's it is: a short word, and what is thrown together behind it,
+#: A token of an unknown vendor: a short word, and random characters behind it,
 _PREFIXED = (
     r"((?:[a-z][a-z0-9]{1,11}|[A-Z][A-Z0-9]{1,11}|[A-Z][a-z]{1,9})(?:[_.~-][A-Za-z0-9]{1,10}){0,3})[_.~-]"
     r"([A-Za-z0-9_-]{20,}+)(?![A-Za-z0-9_/(]|[.-]\w)"
 )
-#: which may be shorter, or a number, where the word says that it is secret,
+#: which may be shorter, or a number, if the word names a secret,
 _SAYS_SO = (
     r"(?i)(?:^|[_.~-])(?:sk|ak|rk|at|rt|\w*pat|api[_-]?key|\w*key|\w*secret|\w*token|tok|live|oauth|access|"
     r"refresh|priv|private|uat|bearer|webhook|signing|sec|svc\w*|hook)(?:[_.~-][a-z0-9]{1,6}){0,2}$"
 )
-#: and is none behind these: what is told apart, and what everybody may see.
+#: and are no token behind these words: identifiers, and what is public.
 _OPEN = (
     r"(?i)(?:^|[_.~-])(?:msgs?|message|resp|rs|fc|req|call|toolu|tool|srvtoolu|chatcmpl|cmpl|gen|run|cs|evt|"
     r"event|files?|"
@@ -59,7 +59,7 @@ _OPEN = (
     r"css|src|snap|vol|vpc|i|ami|eni|subnet|sg|arn|key-id|client|oauth2|ga|gtm|ua|g|nix|store|layer|rev|commit|did|"
     r"tx|block|addr|ssh|data|base64|hash|integrity|nonce|v\d+|woff2?|font|pod|svc|window|view|cell)$"
 )
-#: An option of one letter before it, with the value behind it.
+#: An option of one letter before its value.
 _OPTION = r"(?:^|\s)-[tkpasuTKPAS](?:[ =]|(?=[\"']))[\"']?$"
 _RANDOM_KINDS = ("aws-access-key", "webhook")
 #: Rules by a literal; the others are tried where a long run, or what is joined to it, begins.
@@ -69,17 +69,17 @@ _AT_A_RUN = [(rule["rule"], rule["find"]) for rule in _SHAPES if "near" not in r
 
 
 def runs_of(plain: bytes) -> bytes:
-    """`plain` with an ``a`` for each character of tokens, a ``c`` for each control, and blanks."""
+    """Return `plain` with an ``a`` for each character of tokens, a ``c`` for each control, and blanks for the rest."""
     return plain.translate(_RUNS)
 
 
 def has_controls(runs: bytes) -> bool:
-    """Whether there are controls in it."""
+    """Return whether a text with these runs has control characters."""
     return _CONTROL in runs
 
 
 def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """The tokens in `text`, which is `plain` with one byte a character; its long runs begin at `starts`."""
+    """Yield the tokens in `text`, which is `plain` with one byte a character; its long runs begin at `starts`."""
     end = 0
     for start in starts:
         if start >= end:  # what is inside a token is hidden with it, and need not be read again
@@ -94,7 +94,7 @@ def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> It
 
 
 def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
-    """Where runs of token characters begin that are long enough for a token and have a digit."""
+    """Yield the starts of runs of token characters that are long enough for a token and have a digit."""
     position = runs.find(_LONG_RUN)
     while position >= 0:
         end = runs.find(b" ", position + len(_LONG_RUN))
@@ -118,7 +118,7 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
 
 
 def is_begun(text: str, start: int, end: int) -> bool:
-    """Whether between two positions is the beginning of a token, and not all of it."""
+    """Return whether the beginning of a token, and not all of it, is between two positions."""
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
         end - start >= len(beginning) + _WHOLE.get(beginning, 0)
@@ -133,7 +133,7 @@ def _any_at_a_run() -> re.Pattern[str]:
 
 
 def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
-    """The token whose longest run begins at `start`, if some vendor's begins so."""
+    """Yield the token whose longest run begins at `start`."""
     shapes = _shapes()
     for at in _beginnings(text, plain, runs, start):
         for beginning, vendor in shapes.get(text[at : at + 2], ()):
@@ -151,7 +151,7 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
 
 
 def _says_so(text: str, start: int) -> bool:
-    """Whether a word before what is made by chance says that it is secret, or nothing else is called so."""
+    """Return whether random characters follow a word that names a secret, or that names nothing else."""
     if start and text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
         return False
     found = compiled(_PREFIXED).match(text, start)
@@ -171,7 +171,7 @@ def _says_so(text: str, start: int) -> bool:
 
 
 def _is_option(text: str, start: int) -> bool:
-    """Whether what begins there is the value of an option of one letter, and made by chance."""
+    """Return whether a random value of an option of one letter begins there."""
     if compiled(_OPTION).search(text, max(0, start - 6), start) is None:
         return False
     end = _token_end(text, start)
@@ -180,7 +180,7 @@ def _is_option(text: str, start: int) -> bool:
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
-    """Where a token may begin whose longest run begins at `start`."""
+    """Yield the places where a token may begin whose longest run begins at `start`."""
     yield start
     if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
         yield start + 1
@@ -199,7 +199,7 @@ def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[in
 
 
 def is_wallet_key(text: str) -> bool:
-    """Whether this is a private key as Bitcoin's wallets write it: its last four bytes are a checksum."""
+    """Return whether this is a private key of a Bitcoin wallet: its last four bytes are a checksum."""
     number = 0
     for letter in text:
         number = number * 58 + _BASE58.index(letter)
@@ -208,7 +208,7 @@ def is_wallet_key(text: str) -> bool:
 
 
 def _random(follows: str, *, certain: bool) -> bool:
-    """Whether this is no name that happens to begin like a token."""
+    """Return whether this is no name that happens to begin like a token."""
     return not monotone(follows) and (certain or changes(follows[:200]) >= 2)
 
 
@@ -224,7 +224,7 @@ def _matches(rule: Rule, text: str, lines: list[tuple[int, int]]) -> Iterator[Sp
 
 
 def _token_end(text: str, end: int) -> int:
-    """Where the run of token characters around `end` is over: longer tokens than a pattern knows leave no tail."""
+    """Return the end of the run of token characters around `end`, so that no tail of a longer token stays."""
     while end < len(text) and _in_token(text[end]):
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""Tokens that begin in a way of their own, by vendor: ``vendors.rules``."""
+"""Reads ``vendors.rules``: tokens that begin in a way of their own, by vendor."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _COUNTED = re.compile(r"(\d+)([^\w\s]*)")
 
 
 class Vendor(NamedTuple):
-    """One kind of token: how it begins, and what follows as a pattern.
+    """One kind of token: its beginnings, and a pattern for what follows.
 
-    The pattern is `exact`, or letters and digits of a least length; then the token must also look random.
+    A pattern that is not `exact` stands for at least `length` letters and digits, which must look random.
     """
 
     kind: str
