@@ -1,4 +1,4 @@
-"""Opens another program's SQLite database without writing in or beside it, while that program may use it."""
+"""Reads another program's SQLite database, without writing in or beside it, or deletes rows of it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
+from smart_fork.errors import ForkRefused
+
 #: The longest wait for a writer.
 BUSY_MILLISECONDS = 2000
+_WORD_INDEXES = "SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE%USING fts5%'"
 #: The two bytes of a database's header that announce a ``-wal``, and their position.
 _WAL, _AT = b"\2\2", 18
 
@@ -44,6 +47,30 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
             shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
         with closing(_begun(copy, "")) as db:
             yield db
+
+
+def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:
+    """Delete rows so that none of their bytes is left: not in free pages, word indexes or the ``-wal``.
+
+    Raises:
+        ForkRefused: the database cannot be changed, or a program still reads the deleted bytes in the ``-wal``.
+    """
+    if not path.is_file():
+        return
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+            db.set_busy_timeout(BUSY_MILLISECONDS)
+            db.execute("PRAGMA trusted_schema = OFF; PRAGMA secure_delete = ON; BEGIN IMMEDIATE").fetchall()
+            change(db)
+            for (table,) in db.execute(_WORD_INDEXES).fetchall():
+                db.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'rebuild\')')  # noqa: S608 - its own
+            db.execute("COMMIT; VACUUM").fetchall()
+            if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
+                raise apsw.BusyError("something reads it")
+    except apsw.Error as error:
+        raise ForkRefused(
+            f"{owner}'s database cannot be changed: {path}: {error}", f"End {owner}. Try again."
+        ) from error
 
 
 def _as_it_is(path: Path) -> apsw.Connection | None:

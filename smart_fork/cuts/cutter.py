@@ -22,6 +22,8 @@ class Cutter(ABC):
     writes_on = True
     #: The name of the program that holds the lock (`hold`).
     holder = ""
+    #: Files in its home with the prompts of all sessions.
+    histories: tuple[str, ...] = ("history.jsonl",)
 
     @abstractmethod
     def detect(self, path: Path) -> bool:
@@ -117,6 +119,19 @@ class Cutter(ABC):
         """Return the files beside a transcript that belong to the removed records."""
         del path, removed
         return []
+
+    def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
+        """Return the files beside a transcript that stay, as they are without what has these keys."""
+        del path, keys
+        return {}
+
+    def forget(self, session: Transcript) -> None:
+        """Delete what the agent derives from a session and keeps elsewhere. A rollback does not bring it back.
+
+        Raises:
+            ForkRefused: it cannot be deleted now.
+        """
+        del session
 
     def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
         """Return all forks that read records from these sessions' files, from record `first` on, and their forks."""

@@ -20,7 +20,6 @@ HEAD_CHARACTERS = 80
 #: The most damaged lines at the beginning of a transcript, as a power failure leaves them.
 DAMAGED_LINES = 20
 _PIECE, _OVERLAP = 1 << 20, 512
-_UUID = re.compile(rb'"uuid"\s*:\s*"([^"\\]{1,200})"')
 
 
 class RawLine(NamedTuple):
@@ -65,13 +64,14 @@ def first_record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def names_one_of(path: Path, keys: Collection[str]) -> bool:
-    """Return whether a record has one of these keys as its ``uuid``. No line is decoded."""
+def names_one_of(path: Path, keys: Collection[str], field: str = "uuid") -> bool:
+    """Return whether a record has one of these keys in this field. No line is decoded."""
+    named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     rest = b""
     try:
         with open_regular(path) as file:
             while piece := file.read(_PIECE):
-                if any(found[1].decode("utf-8", "replace") in keys for found in _UUID.finditer(rest + piece)):
+                if any(found[1].decode("utf-8", "replace") in keys for found in named.finditer(rest + piece)):
                     return True
                 rest = piece[-_OVERLAP:]
     except OSError:

@@ -8,7 +8,8 @@ TIES = frozenset({
     "timestamp", "signature", "encrypted_content", "tool_use_id", "call_id", "toolUseID", "parentToolUseID", "data",
     "requestId", "messageId", "thread_id", "turn_id", "name", "namespace", "version", "cwd", "gitBranch", "ordinal",
     "media_type", "composerId", "bubbleId", "toolCallId", "sourceToolAssistantUUID", "promptId", "base_instructions",
-    "messageUuid",
+    "messageUuid", "parentId", "agentId", "interactionId", "apiCallId", "usageId", "reasoningOpaque",
+    "encryptedContent", "transcriptPath", "transcript_path", "gitRoot", "headCommit",
 })  # fmt: skip
 
 

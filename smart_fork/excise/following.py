@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
+from indexer.files import replace_file
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
@@ -66,7 +67,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
         ForkRefused: it is running, or has changed.
         OSError: nothing was written.
     """
-    session, disk = planned.session, change.disk
+    session, disk, agent = planned.session, change.disk, cutter(planned.session.tool)
     target = written_path(session)
     gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
     with nobody_writing(session):
@@ -81,14 +82,16 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
                 keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
                 below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
             )  # fmt: skip
-            beside = [_noted(session, path, change) for path in beside_of(planned)] if change.follows else []
+            changed = _changed_beside(planned, change) if change.follows else {}
+            beside = [_noted(session, path, change, len(new)) for path, new in changed.items()]
+            agent.forget(session)
             write_lines(session, gone, planned.edits, disk=disk)
         except BaseException:
             with suppress(OSError):
                 note(snapshots.FAILED, size_after=target.stat().st_size)
             raise
-        for one in beside:
-            Path(one.path).unlink(missing_ok=True)
+        for path, new in changed.items():
+            _bring(path, new)
     with suppress(OSError):
         snapshots.prune(change.now)
     return Written(snapshot.id if snapshot else None, tuple(beside))
@@ -108,9 +111,13 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
         return [], []
     keys, masks = frozenset(made.keys), frozenset(made.masked)
     change = Change(keys, masks, made.command, made.change, datetime.now(UTC))
-    for one in snapshots.logged():
-        if one.change == change_id and one.beside:
-            Path(one.source_path).unlink(missing_ok=True)
+    together = [one for one in snapshots.logged() if one.change == change_id]
+    for one in together:
+        if one.beside and not one.size_after:
+            _bring(Path(one.source_path), b"")
+    for log in (Path(one.source_path) for one in together if not one.beside):
+        for path, new in cutter(session.tool).revised(log, keys | masks).items():
+            _bring(path, new)
     return follow(session, change, propagation.copies(session, keys | masks))
 
 
@@ -137,11 +144,26 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     return [Followed(other.session_id, str(copy), len(planned.removed), written.snapshot), *written.beside]
 
 
-def _noted(session: Transcript, path: Path, change: Change) -> Followed:
-    """Keep a file that is about to go, and note that it goes."""
+def _changed_beside(planned: Plan, change: Change) -> dict[Path, bytes]:
+    """Return the new content of each file beside a transcript that changes; of a file that goes, nothing."""
+    session = planned.session
+    revised = cutter(session.tool).revised(session.source_path, change.keys | change.masked)
+    return {**dict.fromkeys(beside_of(planned), b""), **revised}
+
+
+def _bring(path: Path, new: bytes) -> None:
+    """Give a file beside a log its new content; delete it if that is empty."""
+    if new:
+        replace_file(path, [new], like_before=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _noted(session: Transcript, path: Path, change: Change, size: int) -> Followed:
+    """Keep a file beside a log before it is changed or deleted, and note that."""
     snapshot = snapshots.take(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
-    snapshots.note(session, command, snapshot, path, change.now, size_after=0, change=change.id, beside="yes")
+    snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
     return Followed(session.session_id, str(path), 0, snapshot.id if snapshot else None)
 
 

@@ -144,7 +144,8 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
     found = list(map(str, beside_of(planned)))
     home = propagation.home_of(session.tool)
     if home is not None:
-        names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
+        asked = any(turn.prompt for turn in planned.removed) or planned.masked
+        names = cutter(session.tool).histories if asked else ()
         found += [str(home / name) for name in names if (home / name).is_file()]
         found += sorted(map(str, home.glob("thread_history_*.sqlite")))
     if any(turn.tool_calls for turn in planned.removed) or planned.masked:

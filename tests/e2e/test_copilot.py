@@ -11,6 +11,7 @@ import pytest
 
 from smart_fork.registry.workers import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
+from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import cache_folder
@@ -140,3 +141,13 @@ def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_wo
     ]
     assert {one["session_id"] for one in listed} == {persons, CALLER, fork["new_session_id"], least["new_session_id"]}
     assert log.read_text() == whole
+
+
+def test_a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left(copilot: Machine):
+    session = "66666666-6666-4666-8666-666666666666"
+
+    def ask(prompt: str, begins: bool) -> None:
+        option = "--session-id" if begins else "--resume"
+        asked(copilot, prompt, "--allow-all-tools", f"{option}={session}")
+
+    a_cut_session_goes_on(copilot, session, "bash", ask, ".copilot")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
 
 from indexer.transcripts.lines import decode_line
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.loader import LINKS, ClaudeLoader
+from smart_fork.agents.claude.loader import ClaudeLoader
 from smart_fork.agents.claude.newest import discover_newest_claude
 from smart_fork.agents.claude.side_files import file_history
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import names_one_of
-from smart_fork.cuts.links import relinked
+from smart_fork.agents.tree_cut import TreeCutter
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.system.processes import SystemProcesses
 
@@ -24,17 +21,11 @@ from smart_fork.system.processes import SystemProcesses
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-class ClaudeCutter(Cutter):
+class ClaudeCutter(TreeCutter):
     """Transcripts of Claude Code."""
 
     tool = "claude"
-
-    def detect(self, path: Path) -> bool:
-        return ClaudeLoader.detect(path)
-
-    def load(self, path: Path, composer: str = "") -> Transcript:
-        del composer
-        return ClaudeLoader.load(path)
+    loader = ClaudeLoader
 
     def newest(self) -> Path:
         return discover_newest_claude()
@@ -42,14 +33,8 @@ class ClaudeCutter(Cutter):
     def public(self) -> Mapping[str, object]:
         return {"ClaudeLoader": ClaudeLoader, "discover_newest_claude": discover_newest_claude}
 
-    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        return relinked(turns, gone, LINKS)
-
     def is_said(self, turn: TranscriptTurn) -> bool:
         return bool(turn.key)
-
-    def holds(self, path: Path, keys: Collection[str]) -> bool:
-        return names_one_of(path, keys)
 
     def files_of(self, path: Path) -> list[Path]:
         folder = path.with_suffix("")

@@ -14,9 +14,6 @@ class Copilot(Agent):
     name = "copilot"
     seen = "1.0.102"
     title = "Copilot CLI"
-    lacks = MappingProxyType({
-        "cut": "it also keeps the conversation in its own database",
-    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "copilot",
@@ -44,4 +41,5 @@ class Copilot(Agent):
         "presence": "presence:PRESENCE",
         "subagents": "subagents:CopilotSubAgents",
         "codec": "codec:CopilotCodec",
+        "cutter": "cut:CopilotCutter",
     })  # fmt: skip

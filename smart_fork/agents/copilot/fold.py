@@ -6,7 +6,6 @@ agent. What is not said, called or answered is a link of the chain: the model's 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from indexer.transcripts.state import count
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Tree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
-from smart_fork.agents.copilot.home import WORKSPACE
+from smart_fork.agents.copilot.home import WORKSPACE, name_in
 from smart_fork.agents.unattended import origin_of
 
 CODEC = CopilotCodec()
@@ -30,7 +29,6 @@ _LONGEST = 4000
 _FORKED = re.compile(r'\AForked from ".*" \(([0-9a-f-]{36})\) as ".*" \([0-9a-f-]{36}\)\.\Z', re.DOTALL)
 #: No description of a session is longer.
 _MOST = 64 * 1024
-_NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
 
 
 #: The events that say nothing of the conversation.
@@ -143,8 +141,7 @@ class CopilotTree(Tree):
                 said = file.read(_MOST).decode("utf-8", "replace")
         except OSError:
             return ""
-        name = _NAME.search(said) if _NAMED.search(said) else None
-        return _scalar(name[1].strip()) if name else ""
+        return name_in(said)
 
     def folder(self) -> str:
         """See `Tree.folder`: sessions of all directories are in one."""
@@ -185,16 +182,3 @@ def forked_from(record: Mapping[str, Any]) -> str:
     said = data.get("message")
     told = _FORKED.match(said) if isinstance(said, str) and len(said) <= _LONGEST else None
     return told[1] if told else ""
-
-
-def _scalar(text: str) -> str:
-    """A text as YAML writes it in one line; empty where it needs more."""
-    if text.startswith('"'):
-        try:
-            said = json.loads(text)
-        except ValueError:
-            return ""
-        return said if isinstance(said, str) else ""
-    if text.startswith("'"):
-        return text[1:-1].replace("''", "'") if len(text) > 1 and text.endswith("'") else ""
-    return "" if text.startswith(("|", ">", "&", "*", "!")) else text

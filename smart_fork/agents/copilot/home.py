@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from smart_fork.agents.agent import Home
@@ -14,8 +16,28 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 EVENTS = "events.jsonl"
 #: And what says beside it where it works, and what it is called.
 WORKSPACE = "workspace.yaml"
+_NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
 
 
 def sessions() -> Path:
     """The folder below which all sessions are."""
     return copilot_home() / "session-state"
+
+
+def name_in(workspace: str) -> str:
+    """Return the name that a person gave a session; empty without one."""
+    name = _NAME.search(workspace) if _NAMED.search(workspace) else None
+    return _scalar(name[1].strip()) if name else ""
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML writes it in one line; empty where it needs more."""
+    if text.startswith('"'):
+        try:
+            said = json.loads(text)
+        except ValueError:
+            return ""
+        return said if isinstance(said, str) else ""
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'") if len(text) > 1 and text.endswith("'") else ""
+    return "" if text.startswith(("|", ">", "&", "*", "!")) else text

@@ -22,14 +22,15 @@ class CopilotPresence(Presence):
 
     def noted(self, session_id: str) -> Collection[int]:
         """See `Presence.noted`. The note may stay when the process has ended."""
-        return {pid for log in CopilotAdapter().locate(session_id) for pid in _processes(log.parent)}
+        return {pid for log in CopilotAdapter().locate(session_id) for pid in processes_in(log.parent)}
 
 
 #: The processes of this agent.
 PRESENCE = CopilotPresence(("copilot",))
 
 
-def _processes(folder: Path) -> Iterator[int]:
+def processes_in(folder: Path) -> Iterator[int]:
+    """Yield the processes that are noted in the folder of a session."""
     with suppress(OSError):
         for one in folder.iterdir():
             if found := _NOTE.fullmatch(one.name):

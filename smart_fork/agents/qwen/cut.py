@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from smart_fork.agents.qwen.copy import agents_of
-from smart_fork.agents.qwen.loader import LINKS, QwenLoader
+from smart_fork.agents.qwen.loader import QwenLoader
 from smart_fork.agents.qwen.presence import process_of
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import names_one_of
-from smart_fork.cuts.links import relinked
+from smart_fork.agents.tree_cut import TreeCutter
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.system.processes import SystemProcesses
 
@@ -20,23 +17,11 @@ from smart_fork.system.processes import SystemProcesses
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-class QwenCutter(Cutter):
+class QwenCutter(TreeCutter):
     """Transcripts of Qwen Code."""
 
     tool = "qwen"
-
-    def detect(self, path: Path) -> bool:
-        return QwenLoader.detect(path)
-
-    def load(self, path: Path, composer: str = "") -> Transcript:
-        del composer
-        return QwenLoader.load(path)
-
-    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        return relinked(turns, gone, LINKS)
-
-    def holds(self, path: Path, keys: Collection[str]) -> bool:
-        return names_one_of(path, keys)
+    loader = QwenLoader
 
     def files_of(self, path: Path) -> list[Path]:
         folder = agents_of(path)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Proof, Session
-from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.hooks import CopilotHooks
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import COPILOT
@@ -188,10 +187,6 @@ def test_a_fork_of_others_sessions_asks_before_it_acts():
     )
 
     assert plan_fork(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
-
-
-def test_what_it_cannot_do_is_refused_in_words():
-    assert not AGENTS["copilot"].has("cutter")
 
 
 def test_a_tool_that_is_given_a_text_edits_the_files_of_its_patch(home):

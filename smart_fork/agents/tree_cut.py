@@ -1,0 +1,161 @@
+"""Cuts sessions of agents whose logs are trees: one record a line, each with an id and the id of its parent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from sys import intern
+from typing import Any, ClassVar
+
+from indexer.transcripts.items import GivenBack, Item
+from indexer.transcripts.model import Role
+from smart_fork.agents.codec import Codec, Record
+from smart_fork.cuts import titles, transcript
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.lines import RawLine, names_one_of, preview, tokens
+from smart_fork.cuts.links import relinked
+from smart_fork.cuts.model import Call, Result, Tool, Transcript, TranscriptTurn
+from smart_fork.cuts.transcript import SeenLine
+
+NOTHING: Mapping[str, Any] = {}
+COMPACTS: Mapping[str, Any] = {"compacts": True}
+
+
+class TreeLoader(ABC):
+    """Reads one log. It keeps every line, in order. A subclass knows its agent's records."""
+
+    tool: ClassVar[Tool]
+    codec: ClassVar[Codec]
+    #: The field with the id of a record, and those with the ids of others: a cut links these again.
+    identity: ClassVar[str] = "uuid"
+    links: ClassVar[tuple[str, ...]] = ("parentUuid",)
+
+    @classmethod
+    def load(cls, path: Path) -> Transcript:
+        """Return the session in `path`.
+
+        Raises:
+            NotFound: it is not there.
+            OSError: it cannot be read.
+        """
+        return transcript.load(cls.tool, path, cls().seen)
+
+    @staticmethod
+    @abstractmethod
+    def detect(path: Path) -> bool:
+        """Return whether the first line is a record of this agent."""
+
+    @abstractmethod
+    def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
+        """Return the role of a record."""
+
+    @abstractmethod
+    def is_typed(self, record: Record) -> bool:
+        """Return whether a record of a user that says something is a prompt."""
+
+    def said(self, record: Record, item: Item) -> str:
+        """Return the text of a record."""
+        del record
+        return item.text
+
+    def note(self, record: Record) -> str:
+        """Return the preview of a line of bookkeeping."""
+        del record
+        return ""
+
+    def meta(self, record: Record) -> Mapping[str, Any]:
+        """Return what a cut must know of a record."""
+        del record
+        return NOTHING
+
+    def says(self, record: Record) -> tuple[str, ...]:
+        """Return further keys under which bookkeeping repeats a record."""
+        del record
+        return ()
+
+    def repeats(self, record: Record) -> tuple[str, ...]:
+        """Return the keys of what a line of bookkeeping repeats."""
+        del record
+        return ()
+
+    def copied(self, record: Record) -> str:
+        """Return the text of another record that a line of bookkeeping copies."""
+        del record
+        return ""
+
+    def may_be_copied(self, turn: TranscriptTurn) -> bool:
+        """Return whether bookkeeping may copy the text of a turn."""
+        return turn.prompt or turn.role == "assistant"
+
+    def session_id(self, line: RawLine) -> str:
+        """Return the session that a line names."""
+        return next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
+
+    def seen(self, line: RawLine) -> SeenLine:
+        """Return what is on a line."""
+        objects = line.objects or ({},)
+        at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
+        items = [self.codec.decode(record) for record in objects]
+        record, said = objects[at], self.said(objects[at], items[at])
+        turn = self._turn(line, record, said, items)
+        session_id = self.session_id(line)
+        if self.may_be_copied(turn):
+            return SeenLine(turn, session_id, said, "")
+        return SeenLine(turn, session_id, None, self.copied(record))
+
+    def _turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
+        used = [call for item in items for call in item.calls]
+        results = [result for item in items for result in item.results]
+        calls = tuple(Call(intern(call.id), intern(call.name)) for call in used)
+        outputs = [result.output for result in results]
+        size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in used if call.given)
+        identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
+        turn_id = identity or f"line-{line.number}"
+        role = self.role(record, said, results)
+        prompt = role == "user" and not results and bool(said.strip()) and self.is_typed(record)
+        ids = (one.get(self.identity) for one in line.objects if one is not record)
+        named = [one[name] for one in line.objects for name in self.links if isinstance(one.get(name), str)]
+        return TranscriptTurn(
+            id=turn_id,
+            parent_id=next((record[name] for name in self.links if isinstance(record.get(name), str)), None),
+            links=tuple(named),
+            role=role,
+            timestamp=str(record.get("timestamp") or ""),
+            preview=preview(said or self.note(record), [call.name for call in calls], outputs),
+            token_est=tokens(size, len(calls)) if role != "system" else 0,
+            tool_calls=calls,
+            tool_results=tuple(Result(intern(result.id)) for result in results),
+            kept=line.place,
+            meta=self.meta(record),
+            aliases=tuple(one for one in ids if isinstance(one, str)),
+            repeats=self.repeats(record),
+            says=(
+                f"turn:{turn_id}",
+                *(f"call:{call.id}" for call in calls if call.id),
+                *self.says(record),
+                *(titles.made_of(said) if prompt else ()),
+            ),
+            key=identity,
+            prompt=prompt,
+        )
+
+
+class TreeCutter(Cutter):
+    """Transcripts that a `TreeLoader` reads."""
+
+    loader: ClassVar[type[TreeLoader]]
+
+    def detect(self, path: Path) -> bool:
+        return self.loader.detect(path)
+
+    def load(self, path: Path, composer: str = "") -> Transcript:
+        del composer
+        return self.loader.load(path)
+
+    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
+        return relinked(turns, gone, self.loader.links)
+
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        return names_one_of(path, keys, self.loader.identity)
