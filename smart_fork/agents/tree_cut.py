@@ -99,13 +99,14 @@ class TreeLoader(ABC):
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]
         record, said = objects[at], self.said(objects[at], items[at])
-        turn = self._turn(line, record, said, items)
+        turn = self.turn(line, record, said, items)
         session_id = self.session_id(line)
         if self.may_be_copied(turn):
             return SeenLine(turn, session_id, said, "")
         return SeenLine(turn, session_id, None, self.copied(record))
 
-    def _turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
+    def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
+        """Return a record on a line as a turn."""
         used = [call for item in items for call in item.calls]
         results = [result for item in items for result in item.results]
         calls = tuple(Call(intern(call.id), intern(call.name)) for call in used)

@@ -22,6 +22,8 @@ class Cutter(ABC):
     writes_on = True
     #: The name of the program that holds the lock (`hold`).
     holder = ""
+    #: Whether what a team withdraws is cut out of copies; else these are written again.
+    withdraws = True
     #: Files in its home with the prompts of all sessions.
     histories: tuple[str, ...] = ("history.jsonl",)
 
@@ -119,6 +121,10 @@ class Cutter(ABC):
         """Return the files beside a transcript that belong to the removed records."""
         del path, removed
         return []
+
+    def pieces(self, line: bytes) -> list[bytes]:
+        """Return the records on a line as turns keep them."""
+        return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
         """Return the files beside a transcript that stay, as they are without what has these keys."""

@@ -53,7 +53,8 @@ class TranscriptTurn:
     `aliases` are the ids of further records on the same line. `links` are the ids that it names, its parent first. A
     line of bookkeeping that only repeats another has that one's key in `repeats`, and is removed with it. `says` are
     the keys by which other lines can repeat this one. `key` is the same in every copy of the record. An `inherited`
-    turn is in the file of a session that this one was forked from.
+    turn is in the file of a session that this one was forked from. A turn `within` another line has no line of its own:
+    an edit of that line removes it.
     """
 
     id: str
@@ -73,6 +74,12 @@ class TranscriptTurn:
     key: str = ""
     prompt: bool = False
     inherited: bool = False
+    within: bool = False
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a line of the session's own file."""
+        return not (self.inherited or self.within)
 
     @property
     def raw(self) -> bytes:

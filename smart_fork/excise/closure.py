@@ -66,9 +66,9 @@ def dangling(turns: Sequence[TranscriptTurn]) -> list[CutWarning]:
     found = []
     asked: set[str] = set()
     for turn in turns:
+        asked.update(call.id for call in turn.tool_calls)
         unasked = [one.tool_use_id for one in turn.tool_results if one.tool_use_id and one.tool_use_id not in asked]
         found += [CutWarning(turn.id, f"holds the result of {one}, which no earlier turn calls") for one in unasked]
-        asked.update(call.id for call in turn.tool_calls)
     return sorted(set(found))
 
 

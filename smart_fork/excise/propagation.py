@@ -96,12 +96,16 @@ def _is_permitted(one: Descendant) -> bool:
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
     """What these records are known by in every copy, and what a title that quotes one of them is known by."""
-    return {key for turn in turns for key in (turn.key, *titles.marks(turn.says)) if key}
+    return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching(session: Transcript, keys: Collection[str]) -> set[str]:
     """The turns of a copy that are those records, and its titles that quote one of them."""
-    return {turn.id for turn in session.own if turn.key in keys or not titles.marks(turn.repeats).isdisjoint(keys)}
+    return {
+        turn.id
+        for turn in session.own
+        if any(key in keys for key in (turn.key, *turn.aliases, *titles.marks(turn.repeats)))
+    }
 
 
 def heirs(tool: Tool, session_ids: Collection[str], first: int = 0) -> list[Path]:

@@ -81,10 +81,11 @@ def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
     wanted = secrets_of(lines)
     if not wanted:
         return []
-    turns = zip(session.turns, numbered(session).numbers, strict=True)
+    places = zip(session.turns, numbered(session).numbers, strict=True)
+    turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
-    wanted -= secrets_of(turn.raw for turn in session.turns if turn.id not in others)
+    wanted -= secrets_of(turn.raw for turn, _ in turns if turn.id not in others)
     found = {turn.id: wanted & secrets_of([turn.raw]) for turn in rest} if wanted else {}
     return [
         CopyBehind(

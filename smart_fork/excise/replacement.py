@@ -76,7 +76,7 @@ def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int,
     """How long the file is when `write_lines` has written it."""
     if session.padded and session.stamp:
         return session.stamp.size
-    own = (at for at, turn in enumerate(session.turns) if at not in gone and not turn.inherited)
+    own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)
     size = sum(1 + (len(edits[at]) if at in edits else _length(session.turns[at])) for at in own)
     return size + sum(map(len, cutter(session.tool).of_others(session)))
 
@@ -111,7 +111,7 @@ def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp
 def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     with _Source(session.source_path) as source:
         for position, turn in enumerate(session.turns):
-            if position not in gone and not turn.inherited:
+            if position not in gone and turn.is_line:
                 yield edits[position] if position in edits else source.raw(turn)
                 yield b"\n"
 

@@ -57,7 +57,7 @@ def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[in
     work = AGENTS[session.tool].codec if session.tool in AGENTS else None
     keys = frozenset(learned((turn.raw for turn in session.turns), work))
     for position, turn in enumerate(session.turns):
-        if turn.inherited or (among is not None and turn.id not in among):
+        if not turn.is_line or (among is not None and turn.id not in among):
             continue
         raw = before.get(position, turn.raw)
         with knowing(keys):

@@ -168,7 +168,8 @@ def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
     for entry in snapshots.cuts(written_path(session)):
         if (snapshot := known.get(entry.snapshot)) is not None:
             whole = b"".join(snapshots.content(snapshot))
-            lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)
+            pieces = (piece for line in whole.split(b"\n") for piece in cutter(session.tool).pieces(line))
+            lines.update(piece for piece in pieces if piece.strip() and piece not in staying)
     return lines
 
 

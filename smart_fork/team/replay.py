@@ -120,7 +120,7 @@ def _links(outgoing: Outgoing, session: Session) -> None:
     That every record comes after another one has been seen: the reader came to all of them by their links.
     """
     cutter = find_cutter(session.agent)
-    if cutter is None or not _has_loose(session):
+    if cutter is None or not cutter.withdraws or not _has_loose(session):
         return
     loose = _loose(cutter.load(session.source_path))
     if loose and len(loose) > len(_loose(cutter.load(outgoing.session.source_path))):

@@ -12,7 +12,7 @@ import orjson
 
 from indexer.files import replace_file
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import find_cutter, forms_of, title_of, why_not
+from smart_fork.agents.facets import find_cutter, forms_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused, NotFound
@@ -28,8 +28,9 @@ from smart_fork.team.pulled import Written, key_of
 
 
 def is_uncut(agent: str) -> bool:
-    """Whether nothing can be cut out of sessions of that agent."""
-    return find_cutter(agent) is None
+    """Return whether the server's withdrawals are not cut out of copies of that agent's sessions."""
+    found = find_cutter(agent)
+    return found is None or not found.withdraws
 
 
 def refuse(agent: str, session_id: str) -> None:
@@ -40,8 +41,8 @@ def refuse(agent: str, session_id: str) -> None:
     """
     if is_uncut(agent):
         raise ForkRefused(
-            f"Cutting is not possible in sessions of {title_of(agent)}: {session_id}",
-            f"{why_not(agent, 'cut')} To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
+            f"Messages of shared sessions of {title_of(agent)} cannot be withdrawn: {session_id}",
+            f"To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
         )
 
 
@@ -53,7 +54,7 @@ def settle(one: Written, keys: Mapping[str, bytes | None], *, is_crossed: bool, 
     """
     if is_crossed and not remove:
         raise ForkRefused(
-            f"Sessions of {title_of(one.agent)} cannot be cut. smart-fork team sync --remove removes this copy."
+            f"Copies for {title_of(one.agent)} are not cut. smart-fork team sync --remove removes this copy."
         )
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
     for other in propagation.copies(whole):

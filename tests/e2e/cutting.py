@@ -74,7 +74,8 @@ def a_cut_session_goes_on(
     restored = _json(machine, "excise", "rollback", cut["snapshot"])
     assert (log.read_bytes(), restored["left"]) == (before, [])
     cut = _json(machine, "excise", "cut", wanted, session, "--yes")
-    assert sent(machine, lambda prompt: ask(prompt, False)) == [*step("zebra"), *step("heron")]
+    found = sent(machine, lambda prompt: ask(prompt, False))
+    assert list(dict.fromkeys(found)) == [*step("zebra"), *step("heron")], found
     assert machine.model.refused == []
     assert machine.smart_fork("excise", "verify", session).returncode == 0
     machine.smart_fork("excise", "discard", *cut["snapshots"], "--yes")

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.gemini.log import whole_name
 from smart_fork.registry.workers import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
+from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import cache_folder
@@ -182,3 +184,19 @@ def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machin
         Message("assistant", "Made."),
         Message("user", more),
     ]
+
+
+def test_a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left(gemini: Machine):
+    """It is gone on with by our command, which keeps Gemini CLI from deleting it."""
+    session = "66666666-6666-4666-8666-666666666666"
+
+    def ask(prompt: str, begins: bool) -> None:
+        if begins:
+            asked(gemini, prompt, "--yolo", "--session-id", session)
+            return
+        chats = (gemini.home / ".gemini/tmp/shop/chats").glob(f"*-{session[:8]}*")
+        log = next(one for one in chats if "step zebra" in one.read_text())
+        log.rename(log.with_name(whole_name(log, session)))
+        asked(gemini, prompt, "--yolo", "--resume", session)
+
+    a_cut_session_goes_on(gemini, session, "run_shell_command", ask, ".gemini")

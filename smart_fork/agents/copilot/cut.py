@@ -27,7 +27,7 @@ class CopilotCutter(TreeCutter):
 
     tool = "copilot"
     loader = CopilotLoader
-    histories = ("command-history-state.json",)
+    histories, withdraws = ("command-history-state.json",), False
 
     def files_of(self, path: Path) -> list[Path]:
         folder = path.parent

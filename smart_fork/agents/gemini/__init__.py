@@ -21,9 +21,6 @@ class Gemini(Agent):
     name = "gemini"
     seen = "0.61.0"
     title = "Gemini CLI"
-    lacks = MappingProxyType({
-        "cut": "its records replace each other, so a cut text would come back with the next record",
-    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "gemini",
@@ -53,4 +50,5 @@ class Gemini(Agent):
         "caller": "caller:GeminiCalls",
         "subagents": "subagents:GeminiSubAgents",
         "codec": "records:GeminiCodec",
+        "cutter": "cut:GeminiCutter",
     })  # fmt: skip

@@ -27,7 +27,7 @@ class GeminiSubAgents(SubAgents):
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
         logs = _logs(session) if answers else {}
-        return {call: name for raw in answers for call, name in _named(raw) if name in logs}
+        return {call: name for raw in answers for call, name in named_in(raw) if name in logs}
 
     def read(self, session: Session, name: str) -> Session | None:
         log = _logs(session).get(name)
@@ -46,7 +46,7 @@ def _logs(session: Session) -> Mapping[str, Path]:
     return {file.path.stem: file.path for file in regular_files(folder, "gemini")}
 
 
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
+def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
     """The calls of a record, each with the sub-agent that it names."""
     try:
         calls = orjson.loads(raw).get("toolCalls")

@@ -57,8 +57,8 @@ FAMILIES = drilled(300, 12)
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
 #: What is left of a session without a log is named with the command that takes it away.
 FORGET = re.compile(r"smart-fork forget ([\w-]+)")
-CUTTABLE = ("claude", "codex", "qwen", "copilot")
-TOLD = (*CUTTABLE, "gemini", "opencode")
+CUTTABLE = ("claude", "codex", "qwen", "copilot", "gemini")
+TOLD = (*CUTTABLE, "opencode")
 #: The agents that begin families, in turn: those that can be cut more often.
 FIRST = ("claude", "codex", "qwen", "gemini", "copilot", "opencode", "claude", "codex", "qwen")
 #: What an agent keeps of a session apart from its log.

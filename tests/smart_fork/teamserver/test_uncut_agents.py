@@ -17,12 +17,13 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.team.uncut import is_uncut
 from tests.smart_fork.teamserver.test_two_people import said
 from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
 
 __all__ = ["carol"]
 
-UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and not agent.has("cutter")]
+UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_uncut(agent.name)]
 
 
 def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
@@ -82,7 +83,7 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
     )  # fmt: skip
 
     refused = alice.do("team", "excise", "cut", "3-4", pushed["session_id"], "--yes", "--json")
-    assert f"Cutting is not possible in sessions of {title_of(agent)}" in refused.out
+    assert f"Messages of shared sessions of {title_of(agent)} cannot be withdrawn" in refused.out
     assert "--everywhere" in refused.out
     alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
 
