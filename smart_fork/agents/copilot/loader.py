@@ -53,14 +53,14 @@ class CopilotLoader(TreeLoader):
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
         del said, results
-        return _ROLES.get(record.get("type"), "system")
+        return _ROLES.get(str(record.get("type")), "system")
 
     def is_typed(self, record: Record) -> bool:
         return not is_of_an_agent(record) and is_typed(data_of(record))
 
     def note(self, record: Record) -> str:
         kind, told = record.get("type"), data_of(record).get("message")
-        return "" if kind in _ROLES else " ".join(one for one in (kind, told) if isinstance(one, str))
+        return "" if str(kind) in _ROLES else " ".join(one for one in (kind, told) if isinstance(one, str))
 
     def meta(self, record: Record) -> Mapping[str, Any]:
         kind = record.get("type")
