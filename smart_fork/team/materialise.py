@@ -16,7 +16,7 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import forms_of, starter_of, title_of
+from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import as_session, lost_of, utterances, written
@@ -27,7 +27,6 @@ from smart_fork.sharing.canonical import decode
 from smart_fork.team import unfinished
 from smart_fork.team.local import Local, local, place_of
 from smart_fork.team.outgoing import last_pair
-from smart_fork.team.uncut import is_uncut
 
 #: What can be lost, as a person is told of it.
 THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a compaction"
@@ -177,7 +176,8 @@ def materialise(
 def _name(title: str, session: Session) -> str:
     """The title to write. Where nothing can be cut, none that quotes a prompt: the agent makes the same itself."""
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.made_of(turn.text)}
-    return title if not is_uncut(session.agent) or prompts.isdisjoint(titles.quoting(title)) else ""
+    cutter = find_cutter(session.agent)
+    return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.quoting(title)) else ""
 
 
 @contextmanager
