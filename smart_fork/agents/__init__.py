@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Known
+from smart_fork.agents.agent import Home, InHome, Known, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
-from smart_fork.agents.droid import Droid
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
@@ -27,7 +26,9 @@ AGENTS = Known(
     OpenCode(),
     Gemini(),
     Copilot(),
-    Droid(),
+    ReadOnlyAgent("droid", "Droid", InHome("FACTORY_HOME_OVERRIDE", ".factory")),
+    ReadOnlyAgent("kimi", "Kimi Code", Home("KIMI_CODE_HOME", ".kimi-code")),
+    ReadOnlyAgent("pi", "Pi", Home("PI_CODING_AGENT_DIR", ".pi/agent")),
 )
 
 

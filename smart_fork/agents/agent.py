@@ -111,8 +111,7 @@ class Agent:
     seen: str = ""
     #: An estimate of its model's context window in tokens, if the agent does not tell.
     window: int = 128_000
-    #: Its facets by name: a class or a value, as ``module:name`` in its folder, or ``:name`` in the file of its class.
-    #: A module with a dot is absolute.
+    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is absolute.
     facets: Mapping[str, str] = MappingProxyType({})
     #: Finds and reads its logs.
     reader: AgentAdapter | None
@@ -160,7 +159,7 @@ class Agent:
             if row := self.facets.get(name):
                 module, _, value = row.partition(":")
                 folder = next(one.__module__ for one in type(self).__mro__ if "facets" in vars(one))
-                found = getattr(import_module(module if "." in module else f"{folder}.{module}".rstrip(".")), value)
+                found = getattr(import_module(module if "." in module else f"{folder}.{module}"), value)
             else:
                 found = self.forms if name == "teller" else None
             self.__dict__[name] = facet = found() if isinstance(found, type) else found
@@ -182,7 +181,10 @@ class Agent:
 
 
 class ReadOnlyAgent(Agent):
-    """An agent whose sessions are found, shown and handed over, and whose program smart-fork does not start."""
+    """An agent whose sessions are found, shown and handed over, and whose program smart-fork does not start.
+
+    Its adapter and its codec are in ``smart_fork/agents/<name>.py``.
+    """
 
     lacks = MappingProxyType(
         dict.fromkeys(
@@ -190,6 +192,12 @@ class ReadOnlyAgent(Agent):
             "smart-fork only reads its sessions",
         )
     )
+    facets = MappingProxyType({"reader": "Adapter", "codec": "Codec"})
+
+    def __init__(self, name: AgentName, title: str, home: Home) -> None:
+        self.name, self.title, self.home = name, title, home
+        rows = {facet: f"smart_fork.agents.{name}:{name.capitalize()}{what}" for facet, what in self.facets.items()}
+        self.facets = MappingProxyType(rows)
 
 
 class Known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -158,6 +159,12 @@ def text_of(content: object, joint: str = "\n\n") -> str:
         return content
     texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
     return joint.join(text for text in texts if isinstance(text, str))
+
+
+def status_first(output: str, ended: re.Pattern[str]) -> str:
+    """Return a command's output with the exit status first that `ended` finds at its end."""
+    found = ended.search(output)
+    return f"Exit code: {found[1]}\n{output[: found.start()]}" if found else output
 
 
 def item_of(content: object) -> Item:

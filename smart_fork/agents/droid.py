@@ -9,11 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer.transcripts.items import Item
-from smart_fork.agents.agent import InHome, ReadOnlyAgent
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
 from smart_fork.agents.read_log import ReadAdapter
 
-HOME = InHome("FACTORY_HOME_OVERRIDE", ".factory")
 #: How the title of a sub-agent's session begins.
 _SUBAGENT = "# Task Tool Invocation"
 #: Who speaks in a message, and the records that say nothing of the conversation.
@@ -58,8 +56,8 @@ class DroidAdapter(ReadAdapter):
     """Finds Droid's sessions; beside each stand its settings, with the model."""
 
     name = "droid"
-    own, codec = HOME, DroidCodec()
-    variable, places, depth = HOME.variable, (".factory/sessions",), 1
+    codec = DroidCodec()
+    below, depth = "sessions", 1
 
     def beside(self, path: Path) -> Header:
         """See `ReadAdapter.beside`."""
@@ -67,12 +65,3 @@ class DroidAdapter(ReadAdapter):
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("droid", "--resume", session_id)
-
-
-class Droid(ReadOnlyAgent):
-    """See `Agent`."""
-
-    name = "droid"
-    title = "Droid"
-    home = HOME
-    facets = MappingProxyType({"reader": ":DroidAdapter", "codec": ":DroidCodec"})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
+from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Home
 from smart_fork.agents.codec import Header, ReadCodec, Record
 from smart_fork.agents.tree_log import TreeAdapter
@@ -27,12 +28,16 @@ _MOST = 1 << 20
 class ReadAdapter(TreeAdapter):
     """Reads ``<home>/<below>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
 
-    own: ClassVar[Home]
     codec: ClassVar[ReadCodec]
     #: The folder of all sessions, below the agent's own.
-    below: ClassVar[str] = "sessions"
+    below: ClassVar[str]
     #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
     document: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._home = AGENTS[self.name].home or Home("", "")
+        self.variable = self._home.variable
+        self.places = (f"{self._home.default}/{self.below}",)
 
     @property
     def tree(self) -> Callable[..., Tree]:
@@ -45,7 +50,7 @@ class ReadAdapter(TreeAdapter):
         return self.home() / self.below
 
     def home(self) -> Path:
-        return self.own.folder()
+        return self._home.folder()
 
     def slug(self, directory: str) -> str:
         del directory

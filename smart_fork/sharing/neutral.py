@@ -34,8 +34,8 @@ _WORTH_A_LINE = 60
 #: An edit of more files than this gets one line.
 MOST_LINES = 50
 #: The fields for old and new text in the agents' edit tools.
-_TAKEN = ("old_string", "old_str", "oldString")
-_PUT = ("new_string", "new_str", "newString", "content", "file_text")
+_TAKEN = ("old_string", "old_str", "oldString", "oldText")
+_PUT = ("new_string", "new_str", "newString", "newText", "content", "file_text")
 Given = Mapping[str, Any] | str
 #: The names of losses as people see them.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"

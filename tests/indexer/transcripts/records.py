@@ -234,8 +234,8 @@ def read_copilot(path: Path) -> Session:
 
 #: The log of each agent's fixture, below its home.
 READ_LOGS = {
-    agent: next(path for path in sorted((FIXTURES / agent / "home").rglob(name)) if path.is_file())
-    for agent, name in {"droid": "*.jsonl"}.items()
+    agent: next((FIXTURES / agent / "home").rglob(name))
+    for agent, name in {"droid": "*.jsonl", "kimi": "main/wire.jsonl", "pi": "*.jsonl"}.items()
 }
 
 
@@ -252,10 +252,10 @@ def below_home(agent: str) -> Path:
 def lay_out(agent: str, cwd: str = "") -> list[Path]:
     """Put the fixtures of an agent into the home, and return its logs. They were last written at one time."""
     shutil.copytree(FIXTURES / agent / "home", Path.home(), dirs_exist_ok=True)
-    for file in READERS[agent].discover():
-        if cwd:
-            file.path.write_text(file.path.read_text().replace("/home/ada/shop", cwd))
-        os.utime(file.path, (1_790_000_000, 1_790_000_000))
+    for source in (FIXTURES / agent / "home").rglob("*.*"):
+        if (file := Path.home() / source.relative_to(FIXTURES / agent / "home")).is_file():
+            file.write_text(file.read_text().replace("/home/ada/shop", cwd or "/home/ada/shop"))
+            os.utime(file, (1_790_000_000, 1_790_000_000))
     return [file.path for file in READERS[agent].discover()]
 
 
@@ -276,6 +276,10 @@ ASKED: dict[str, Callable[[Path, str], Path]] = {
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
     "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
     "copilot": lambda home, text: copilot_log(home, happened("user.message", "u1", content=text)),
+    "kimi": said_in(
+        "kimi", type="context.append_message", message={"role": "user", "content": [{"type": "text", "text": "PROMPT"}]}
+    ),
+    "pi": said_in("pi", type="message", id="m1", parentId=None, message={"role": "user", "content": "PROMPT"}),
     "droid": said_in("droid", type="message", id="m1", message={"role": "user", "content": "PROMPT"}),
 }
 

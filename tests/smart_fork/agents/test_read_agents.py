@@ -14,7 +14,7 @@ from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, pr
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus/sessions.tar.xz"
 SAMPLES = "_fixtures/jazzyalex+agent-sessions"
-THOUGHTS = {"droid": ["First look at the file."]}
+THOUGHT = "First look at the file."
 agents = pytest.mark.parametrize("agent", READ_LOGS)
 
 
@@ -37,7 +37,7 @@ def test_its_thoughts_are_read_with_the_records_that_have_them(home, agent):
     session = said(READERS[agent].read(put(agent), keep_raw=True))
     thoughts = [codec.thought(json.loads(turn.raw)) for turn in session.turns]
 
-    assert THOUGHTS[agent] == [thought for thought in thoughts if thought]
+    assert [THOUGHT] == [thought for thought in thoughts if thought]
 
 
 @agents
@@ -79,6 +79,9 @@ def samples(tmp_path_factory) -> Path:
         ("droid", "droid/session_store_small.jsonl", (1, 1)),
         ("droid", "droid/session_store_large.jsonl", (2, 1)),
         ("droid", "droid/session_store_schema_drift.jsonl", (1, 0)),
+        ("kimi", "kimi/small.jsonl", (3, 0)),
+        ("kimi", "kimi/assistant_tools.jsonl", (8, 19)),
+        ("pi", "pi/small.jsonl", (2, 0)),
     ],
 )
 def test_samples_of_others_are_read(home, samples, agent, name, counts):

@@ -1,0 +1,113 @@
+"""Kimi Code: ``~/.kimi-code/sessions/<project>/session_<id>/agents/main/wire.jsonl``.
+
+Its form is known from public sources only: ``tests/fixtures/kimi/README.md`` names them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from indexer.transcripts.items import GivenBack, Item, UsedTool
+from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, status_first, text_of
+from smart_fork.agents.read_log import ReadAdapter
+
+#: The main agent's log below a session's folder, and how the name of that folder begins.
+_LOG, _SESSION = "/agents/main/wire.jsonl", "session_"
+#: Kinds of records that say nothing of the conversation, by the word before the dot.
+_ASIDE = (
+    "cron", "file_history", "full_compaction", "goal", "llm", "mcp", "micro_compaction", "permission", "plan_mode",
+    "plugin", "runtime", "swarm_mode", "token_counting", "tools", "turn", "usage",
+)  # fmt: skip
+#: How the output of a command ends that failed.
+_ENDED = re.compile(r"\n?Command failed with exit code: (\d{1,9})\.?\s*\Z")
+
+
+class KimiCodec(ReadCodec):
+    """See `ReadCodec`. The parts of an answer are records of their own, and share the step's id."""
+
+    starting = ("Agent", "AgentSwarm")
+    shell = "Bash"
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        event = record.get("event")
+        if not isinstance(event, dict):
+            message = record.get("message")
+            content = message.get("content") if isinstance(message, dict) else None
+            return Item(text_of(content), images=sum(one.get("type") == "image_url" for one in dicts_in(content)))
+        call = str(event.get("toolCallId") or "")
+        if event.get("type") == "tool.call":
+            return Item(calls=(UsedTool(call, str(event.get("name") or ""), event.get("args")),))
+        if event.get("type") == "tool.result":
+            result = event.get("result")
+            output, failed = result, False
+            if isinstance(result, dict):
+                output, failed = result.get("output"), result.get("isError") is True
+            return Item(results=(GivenBack(call, status_first(text_of(output), _ENDED), failed),))
+        part = event.get("part")
+        thought = part.get("think") if isinstance(part, dict) else None
+        return Item(text_of([part]), thoughts=(thought,) if isinstance(thought, str) else ())
+
+    def header(self, record: Record) -> Header | None:
+        """See `ReadCodec.header`. Every prompt is in a ``context.append_message``, also one of a machine."""
+        kind, moment = record.get("type"), record.get("time")
+        if kind == "metadata":
+            return Header(moment=record.get("created_at"))
+        if kind in ("config.update", "profile.bind"):
+            disclosed = record.get("environmentDisclosure")
+            cwd = record.get("cwd") or (disclosed.get("cwd") if isinstance(disclosed, dict) else None)
+            return Header(moment=moment, cwd=cwd)
+        if kind == "turn.cancel":
+            return Header("system", moment=moment, interrupts=True)
+        if kind == "context.apply_compaction":
+            return Header("system", moment=moment, loaded=record.get("tokensAfter"), compacts=True)
+        if kind == "context.append_message":
+            return self._message(record)
+        if kind == "context.append_loop_event":
+            return self._event(record)
+        aside = isinstance(kind, str) and kind.partition(".")[0] in _ASIDE
+        return Header(moment=moment, model=record.get("model") if kind == "llm.request" else None) if aside else None
+
+    def _message(self, record: Record) -> Header | None:
+        message, moment = record.get("message"), record.get("time")
+        if not isinstance(message, dict) or (role := message.get("role")) not in ("user", "assistant"):
+            return None
+        origin = message.get("origin")
+        return Header(role, moment=moment, asked=not isinstance(origin, dict) or origin.get("kind") == "user")
+
+    def _event(self, record: Record) -> Header | None:
+        event, moment = record.get("event"), record.get("time")
+        kind = event.get("type") if isinstance(event, dict) else None
+        if kind in ("step.begin", "step.end"):
+            return Header(moment=moment)
+        if kind == "tool.result":
+            return Header("user", moment=moment)
+        if not isinstance(event, dict) or kind not in ("content.part", "tool.call"):
+            return None
+        return Header("assistant", event.get("uuid"), moment=moment, group=str(event.get("stepUuid") or ""))
+
+
+class KimiAdapter(ReadAdapter):
+    """Finds Kimi Code's sessions. Sub-agents have logs beside the main agent's."""
+
+    name = "kimi"
+    codec = KimiCodec()
+    below, depth = "sessions", 4
+
+    def is_session(self, location: str, projects: str) -> bool:
+        del projects
+        return location.endswith(_LOG)
+
+    def id_of(self, path: Path) -> str:
+        return path.parents[2].name.removeprefix(_SESSION) if str(path).endswith(_LOG) else path.stem
+
+    def beside(self, path: Path) -> Header:
+        """See `ReadAdapter.beside`. A title that no person chose is the first prompt."""
+        state = self.stated(path.parent.parent.parent / "state.json")
+        named = state.get("isCustomTitle") is True
+        cwd = state.get("workDir") or state.get("cwd")
+        return Header(cwd=cwd, title=state.get("title") if named else None, named=named)
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("kimi", "--session", f"{_SESSION}{session_id}")

@@ -1,0 +1,96 @@
+"""Pi: ``~/.pi/agent/sessions/--<directory>--/<time>_<session-id>.jsonl``, a tree of records with ``parentId``.
+
+Its form is known from its sources: ``tests/fixtures/pi/README.md`` names them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import MappingProxyType
+
+from indexer.transcripts.items import GivenBack, Item, UsedTool
+from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, status_first, text_of
+from smart_fork.agents.read_log import ReadAdapter
+
+#: Records that only stand between two messages, and messages that no person wrote.
+_LINKS = ("model_change", "thinking_level_change", "custom", "label", "session_info")
+_INJECTED = ("custom", "hookMessage", "branchSummary", "compactionSummary", "bashExecution")
+#: How the output of a command ends that failed.
+_ENDED = re.compile(r"\n*Command exited with code (\d{1,9})\s*\Z")
+
+
+class PiCodec(ReadCodec):
+    """See `ReadCodec`."""
+
+    tools = MappingProxyType({
+        "bash": "Bash", "read": "Read", "edit": "Edit", "write": "Write", "grep": "Grep", "find": "Glob",
+    })  # fmt: skip
+    shell = "bash"
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        message = record.get("message")
+        if not isinstance(message, dict):
+            return Item()
+        content = message.get("content")
+        parts, text = dicts_in(content), text_of(content)
+        images = sum(one.get("type") == "image" for one in parts)
+        if message.get("role") == "toolResult":
+            call, failed = str(message.get("toolCallId") or ""), message.get("isError") is True
+            return Item(results=(GivenBack(call, status_first(text, _ENDED), failed),), images=images)
+        calls = (
+            UsedTool(str(one.get("id") or ""), str(one.get("name") or ""), one.get("arguments"))
+            for one in parts
+            if one.get("type") == "toolCall"
+        )
+        thoughts = (str(one.get("thinking") or "") for one in parts if one.get("type") == "thinking")
+        return Item(text, tuple(calls), (), tuple(thoughts), images)
+
+    def header(self, record: Record) -> Header | None:
+        """See `ReadCodec.header`. Logs of the first version have no ids."""
+        kind, moment = record.get("type"), record.get("timestamp")
+        if kind == "session":
+            above = record.get("parentSession") or record.get("branchedFrom")
+            return Header(
+                moment=moment, session_id=record.get("id"), cwd=record.get("cwd"),
+                parent_session=session_of(Path(above)) if isinstance(above, str) else None,
+            )  # fmt: skip
+        place = Header(id=record.get("id"), parent=record.get("parentId", ""), moment=moment)
+        if kind in _LINKS:
+            return place._replace(title=record.get("name"), named=True) if kind == "session_info" else place
+        if kind == "compaction":
+            return place._replace(role="system", compacts=True)
+        if kind in ("branch_summary", "custom_message"):
+            return place._replace(role="system")
+        message = record.get("message")
+        return self._message(place, message) if kind == "message" and isinstance(message, dict) else None
+
+    def _message(self, place: Header, message: Record) -> Header | None:
+        role, usage = message.get("role"), message.get("usage")
+        if role == "assistant":
+            loaded = usage.get("totalTokens") if isinstance(usage, dict) else 0
+            stopped = message.get("stopReason") == "aborted"
+            return place._replace(role=role, model=message.get("model"), loaded=loaded, interrupts=stopped)
+        if role in _INJECTED:
+            return place._replace(role="system")
+        return place._replace(role="user") if role in ("user", "toolResult") else None
+
+
+class PiAdapter(ReadAdapter):
+    """Finds Pi's sessions."""
+
+    name = "pi"
+    codec = PiCodec()
+    below, depth = "sessions", 1
+
+    def id_of(self, path: Path) -> str:
+        return session_of(path)
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("pi", "--session", session_id)
+
+
+def session_of(log: Path) -> str:
+    """Return the id of the session that a log is named after."""
+    return log.stem.rpartition("_")[2]
