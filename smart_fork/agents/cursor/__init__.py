@@ -1,10 +1,10 @@
-"""Cursor: its conversations are cut, and not found or forked."""
+"""Cursor: sessions of its agent are read, and conversations in its database are cut."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from smart_fork.agents.agent import Agent
+from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
 
 
 class Cursor(Agent):
@@ -12,10 +12,10 @@ class Cursor(Agent):
 
     name = "cursor"
     title = "Cursor"
-    lacks = MappingProxyType(
-        dict.fromkeys(
-            ("found", "started", "branched", "budgeted", "told", "shared", "tells", "set_up"),
-            "smart-fork does not know how Cursor resumes a session",
-        )
-    )
-    facets = MappingProxyType({"cutter": "cut:CursorCutter"})
+    home = Home("CURSOR_DATA_DIR", ".cursor")
+    lacks = MappingProxyType({
+        ability: why for ability, why in ReadOnlyAgent.lacks.items() if ability != "cut"
+    })  # fmt: skip
+    facets = MappingProxyType({
+        "reader": "log:CursorAdapter", "codec": "log:CursorCodec", "cutter": "cut:CursorCutter",
+    })  # fmt: skip

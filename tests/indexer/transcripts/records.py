@@ -235,7 +235,12 @@ def read_copilot(path: Path) -> Session:
 #: The log of each agent's fixture, below its home.
 READ_LOGS = {
     agent: next((FIXTURES / agent / "home").rglob(name))
-    for agent, name in {"droid": "*.jsonl", "kimi": "main/wire.jsonl", "pi": "*.jsonl"}.items()
+    for agent, name in {
+        "cursor": "agent-transcripts/*/*.jsonl",
+        "droid": "*.jsonl",
+        "kimi": "main/wire.jsonl",
+        "pi": "*.jsonl",
+    }.items()
 }
 
 
@@ -276,6 +281,7 @@ ASKED: dict[str, Callable[[Path, str], Path]] = {
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
     "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
     "copilot": lambda home, text: copilot_log(home, happened("user.message", "u1", content=text)),
+    "cursor": said_in("cursor", role="user", message={"content": [{"type": "text", "text": "PROMPT"}]}),
     "kimi": said_in(
         "kimi", type="context.append_message", message={"role": "user", "content": [{"type": "text", "text": "PROMPT"}]}
     ),

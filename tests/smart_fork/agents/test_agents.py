@@ -15,7 +15,7 @@ def test_each_agent_is_found_by_its_name():
     assert list(READERS) == [READERS[name] for name in READERS.names]
 
 
-@pytest.mark.parametrize("name", ["", "Claude", "cursor", "claude/../codex", "x\x1b[2J"])
+@pytest.mark.parametrize("name", ["", "Claude", "unknown", "claude/../codex", "x\x1b[2J"])
 def test_an_unknown_name_is_an_error_that_says_which_are_known(name):
     with pytest.raises(UnknownAgentError) as caught:
         READERS[name]
@@ -49,7 +49,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
         ("import smart_fork.agents", "claude.home codex.home copilot.home gemini.home opencode.home qwen.home"),
         (
             "from smart_fork.agents import READERS",
-            "claude.home claude.log claude.slugs codex.home codex.log copilot.home copilot.log gemini.home gemini.log opencode.home opencode.log qwen.home qwen.log qwen.slugs",
+            "claude.home claude.log claude.slugs codex.home codex.log copilot.home copilot.log cursor.log gemini.home gemini.log opencode.home opencode.log qwen.home qwen.log qwen.slugs",
         ),
     ],
 )

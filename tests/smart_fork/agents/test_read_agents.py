@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS, READERS
-from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts, said
+from tests.indexer.transcripts.records import READ_LOGS, SESSION, below_home, lay_out, prompts, said, write
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus/sessions.tar.xz"
 SAMPLES = "_fixtures/jazzyalex+agent-sessions"
@@ -61,6 +62,23 @@ def test_a_list_says_of_it_what_reading_it_says(home, agent):
     assert (whole.session_id, whole.title, whole.cwd) == (glanced.session_id, glanced.title, glanced.cwd)
 
 
+@pytest.mark.parametrize(
+    ("folders", "expected"),
+    [(["shop-api"], "shop-api"), (["shop/api"], "shop/api"), (["shop-api", "shop/api"], ""), ([], ""), (["shop"], "")],
+)
+def test_a_directory_that_only_a_folder_s_name_tells_is_taken_if_it_is_the_only_one(home, folders, expected):
+    for folder in folders:
+        (home / folder).mkdir(parents=True)
+    slug = "-".join(part for part in re.split(r"[^a-zA-Z0-9]+", str(home)) if part)
+    log = home / f".cursor/projects/{slug}-shop-api/agent-transcripts/{SESSION}/{SESSION}.jsonl"
+    write(log, {"role": "user", "message": {"content": [{"type": "text", "text": "one"}]}})
+
+    session = said(READERS["cursor"].read(log))
+
+    assert (str(home / expected) if expected else "") == session.cwd
+    assert ("folder" if expected else "") == session.inferred_from
+
+
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory) -> Path:
     """Logs that others have edited by hand."""
@@ -79,6 +97,9 @@ def samples(tmp_path_factory) -> Path:
         ("droid", "droid/session_store_small.jsonl", (1, 1)),
         ("droid", "droid/session_store_large.jsonl", (2, 1)),
         ("droid", "droid/session_store_schema_drift.jsonl", (1, 0)),
+        ("cursor", "cursor/small.jsonl", (2, 1)),
+        ("cursor", "cursor/large.jsonl", (3, 2)),
+        ("cursor", "cursor/test-session.jsonl", (2, 2)),
         ("kimi", "kimi/small.jsonl", (3, 0)),
         ("kimi", "kimi/assistant_tools.jsonl", (8, 19)),
         ("pi", "pi/small.jsonl", (2, 0)),

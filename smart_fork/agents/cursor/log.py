@@ -1,0 +1,90 @@
+"""Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``, messages in Anthropic's form.
+
+Records have neither ids nor times. Its form is known from public sources only: ``tests/fixtures/cursor/README.md`` names
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+
+from indexer.transcripts.items import Item
+from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
+from smart_fork.agents.read_log import ReadAdapter
+
+#: What the person typed, and where the directory is in what Cursor adds to it.
+_TYPED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
+_ADDED = "<user_info>"
+_PLACE = re.compile(r"^Workspace Path: (/[^\n]{0,4000})$", re.MULTILINE)
+#: What stands for a text that Cursor does not keep.
+_NOT_KEPT = "[REDACTED]"
+_OTHERS = re.compile(r"[^a-zA-Z0-9]+")
+
+
+class CursorCodec(ReadCodec):
+    """See `ReadCodec`."""
+
+    tools = MappingProxyType({"Shell": "Bash", "StrReplace": "Edit"})
+    starting = ("Task", "Agent")
+    shell = "Shell"
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`. A result without a call's id could be any call's, and is skipped."""
+        item = item_of(_content(record))
+        text = "\n\n".join(_TYPED.findall(item.text)) or item.text.replace(_NOT_KEPT, "").strip()
+        return item._replace(text=text, results=tuple(one for one in item.results if one.id))
+
+    def header(self, record: Record) -> Header | None:
+        """See `ReadCodec.header`."""
+        role = record.get("role")
+        if role not in ("user", "assistant"):
+            return Header() if record.get("type") == "turn_ended" else None
+        text = text_of(_content(record)) if role == "user" else ""
+        place = _PLACE.search(text) if _ADDED in text else None
+        return Header(role, cwd=place[1] if place else None, asked=_ADDED not in text or bool(_TYPED.search(text)))
+
+
+class CursorAdapter(ReadAdapter):
+    """Finds Cursor's sessions. Sub-agents have a folder below their session's."""
+
+    name = "cursor"
+    codec = CursorCodec()
+    below, depth = "projects", 3
+
+    def is_session(self, location: str, projects: str) -> bool:
+        _, *folders, name = location.removeprefix(projects).split("/")
+        return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
+
+    def guessed(self, path: Path) -> str:
+        """See `ReadAdapter.guessed`. A slug that two directories have is nobody's."""
+        slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
+        found = list(islice(_with_slug("/", slug), 2))
+        return found[0] if len(found) == 1 else ""
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("cursor-agent", "--resume", session_id)
+
+
+def _content(record: Record) -> object:
+    message = record.get("message")
+    return message.get("content") if isinstance(message, dict) else None
+
+
+def _with_slug(folder: str, slug: str) -> Iterator[str]:
+    """Yield the directories below `folder` whose path from there has this slug."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for name in names if slug else ():
+        own = _OTHERS.sub("-", name).strip("-")
+        place = f"{folder.rstrip('/')}/{name}"
+        if own and own == slug:
+            yield place
+        elif own and slug.startswith(f"{own}-"):
+            yield from _with_slug(place, slug[len(own) + 1 :])
