@@ -1,7 +1,7 @@
 """Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``, messages in Anthropic's form.
 
-Records have neither ids nor times. Its form is known from public sources only: ``tests/fixtures/cursor/README.md`` names
-them.
+Records have neither ids nor times. Its form is known from public sources only:
+``tests/fixtures/cursor/README.md`` names them.
 """
 
 from __future__ import annotations
