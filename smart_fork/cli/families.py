@@ -181,7 +181,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
         facts.append(f"{len(one.copies) + 1} copies of its log")
     if one.started_by:
         facts.append(f"started by {short(one.started_by)}")
-    lines = [", ".join(facts)]
+    lines = [", ".join(filter(None, facts))]
     if at := one.left_parent_at:
         lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
     if one.merged_from:

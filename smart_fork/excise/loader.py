@@ -70,10 +70,11 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
     if found.path is None:
         sessions.refuse_unread(found)
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
-    if AGENTS[found.agent].cutter is None:
+    own = AGENTS[found.agent].cutter
+    if own is None or not own.detect(found.path):
         raise ForkRefused(
             f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
-            f"{why_not(found.agent, 'cut')} Fork it at an earlier message instead.",
+            f"{why_not(found.agent, 'cut')} Fork it at an earlier message instead.".strip(),
         )
     return found.path
 

@@ -197,7 +197,7 @@ def _member(
         title=shown_title(facts.title),
         started=facts.started,
         last_activity=facts.last_activity,
-        begun=own[0].begun if own else "",
+        begun=own[0].begun or facts.started if own else "",
         turns=facts.turns,
         token_estimate=facts.tokens,
         working_directory=facts.cwd,

@@ -13,6 +13,7 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.excise.loader import located
 from smart_fork.families.branch import branch
 from smart_fork.forking.handover import handover
 from smart_fork.forking.launch import fork, fork_session
@@ -378,6 +379,8 @@ def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, play
     forked = handed(session_id, "claude")
 
     assert "--as claude" in error.value.hint
+    with pytest.raises(ForkRefused, match=f"not possible in sessions of {AGENTS[agent].title}"):
+        located(session_id)
     told = "\n".join(words(read(forked.new_session_id)))
     assert ("claude", agent) == (forked.agent_type, forked.handed.from_agent)
     assert all(prompt in told for prompt in prompts(read(session_id)))
