@@ -55,7 +55,8 @@ def utterances(
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
     for one in messages[_begun(messages) :]:
-        text, moment = one.rendered(), session.turns[one.turn].timestamp
+        moment = session.turns[one.turn].timestamp or session.started or session.last_activity  # agents insist on one
+        text = one.rendered()
         ours = "\n".join(line for turn, line in waiting if turn <= one.turn)
         waiting = [(turn, line) for turn, line in waiting if turn > one.turn]
         if ours and one.role == "user":

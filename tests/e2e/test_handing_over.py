@@ -24,6 +24,7 @@ from tests.e2e.model_server import Message
 from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
+from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.agents.opencode import database
 
 pytestmark = pytest.mark.e2e
@@ -36,7 +37,9 @@ SOURCES = {
 TOLD = [agent.name for agent in AGENTS if agent.is_told()]
 #: A start takes seconds: each of those that are told in their own way. `SMART_FORK_DRILLS=all` takes all pairs.
 SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("claude", "copilot")]
-PAIRS = drilled(list(permutations(TOLD, 2)), SOME)
+#: Agents that are only read are handed over as well.
+READ = [(agent, "claude") for agent in READ_LOGS]
+PAIRS = drilled([*permutations(TOLD, 2), *READ], [*SOME, READ[-1]])
 
 
 def with_others(machine: Machine, *folders: Path) -> None:
@@ -95,6 +98,9 @@ def written(machine: Machine, agent: str, monkeypatch: pytest.MonkeyPatch) -> tu
             database.make(folder / "opencode/opencode.db")
         monkeypatch.setenv("XDG_DATA_HOME", str(folder))
         return database.TOOLS, {"XDG_DATA_HOME": str(folder)}
+    if agent in READ_LOGS:
+        lay_out(agent, str(machine.project))
+        return READERS[agent].id_of(machine.home / below_home(agent)), {}
     return laid_out(agent, machine.project), {}
 
 

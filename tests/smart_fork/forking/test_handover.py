@@ -382,6 +382,7 @@ def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, play
     with pytest.raises(ForkRefused, match=f"not possible in sessions of {AGENTS[agent].title}"):
         located(session_id)
     told = "\n".join(words(read(forked.new_session_id)))
+    assert all(turn.timestamp for turn in read(forked.new_session_id).turns)  # else Claude Code does not find it
     assert ("claude", agent) == (forked.agent_type, forked.handed.from_agent)
     assert all(prompt in told for prompt in prompts(read(session_id)))
     assert "upload.py" in told
