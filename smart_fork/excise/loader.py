@@ -72,9 +72,10 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
     own = AGENTS[found.agent].cutter
     if own is None or not own.detect(found.path):
+        why = why_not(found.agent, "cut") or "This log is not of a kind that can be cut."
         raise ForkRefused(
             f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
-            f"{why_not(found.agent, 'cut')} Fork it at an earlier message instead.".strip(),
+            f"{why} Fork it at an earlier message instead.",
         )
     return found.path
 
