@@ -13,6 +13,7 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.page.conversation import reading
 from smart_fork.page.steps import Steps
+from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.test_page import HOSTILE, Tags
 from tests.smart_fork.world import Did
@@ -308,3 +309,16 @@ def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
 
     assert (404, True) == ((said := served.get(way))[0], "No such sub-agent" in said[1])
     assert "/agents/" not in served.get(f"/session/claude/{session}")[1]
+
+
+@pytest.mark.parametrize("agent", READ_LOGS)
+def test_a_session_of_an_agent_that_is_only_read_is_shown_with_its_calls_thoughts_and_family(served, shop, agent):
+    session_id = READERS[agent].id_of(Path.home() / below_home(agent))
+    lay_out(agent, str(shop))
+
+    status, text = served.get(f"/session/{agent}/{session_id}")
+    family, _ = served.get(f"/family/{agent}/{session_id}")
+
+    assert (200, 200) == (status, family)
+    assert all(said in text for said in ("Retry failed uploads", "First look at the file.", "pytest -q", "1 failed"))
+    assert f"fork {session_id} --as claude" in re.sub("<[^>]*>", "", text)
