@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,11 +24,15 @@ class TreeAdapter(AgentAdapter):
 
     #: The depth of logs below ``projects``.
     depth: ClassVar[int]
+    #: The class that reads a log, as "module:name" below this package.
+    fold: ClassVar[str]
 
     @property
-    @abstractmethod
     def tree(self) -> Callable[..., Tree]:
         """The class that reads a log."""
+        module, _, name = self.fold.partition(":")
+        tree: Callable[..., Tree] = getattr(import_module(f"smart_fork.agents.{module}"), name)
+        return tree
 
     @abstractmethod
     def slug(self, directory: str) -> str:

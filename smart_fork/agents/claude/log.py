@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.tree_log import TreeAdapter
-
-if TYPE_CHECKING:
-    from smart_fork.agents.claude.fold import ClaudeTree
-
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
 _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
@@ -27,12 +22,7 @@ class ClaudeAdapter(TreeAdapter):
     variable = HOME.variable
     places: tuple[str, ...] = (".claude/projects",)
     depth = 1
-
-    @property
-    def tree(self) -> type[ClaudeTree]:
-        from smart_fork.agents.claude.fold import ClaudeTree
-
-        return ClaudeTree
+    fold = "claude.fold:ClaudeTree"
 
     def home(self) -> Path:
         return claude_home()

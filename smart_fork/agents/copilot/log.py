@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot.home import EVENTS, HOME, copilot_home, sessions
 from smart_fork.agents.tree_log import TreeAdapter
-
-if TYPE_CHECKING:
-    from smart_fork.agents.copilot.fold import CopilotTree
 
 
 class CopilotAdapter(TreeAdapter):
@@ -20,12 +16,7 @@ class CopilotAdapter(TreeAdapter):
     variable = HOME.variable
     places: tuple[str, ...] = (".copilot/session-state",)
     depth = 1
-
-    @property
-    def tree(self) -> type[CopilotTree]:
-        from smart_fork.agents.copilot.fold import CopilotTree
-
-        return CopilotTree
+    fold = "copilot.fold:CopilotTree"
 
     @property
     def projects(self) -> Path:

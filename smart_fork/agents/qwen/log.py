@@ -6,15 +6,11 @@ Its sub-agents' own files lie elsewhere. Sessions that were put away are one fol
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.tree_log import TreeAdapter
-
-if TYPE_CHECKING:
-    from smart_fork.agents.qwen.fold import QwenTree
 
 
 class QwenAdapter(TreeAdapter):
@@ -24,12 +20,7 @@ class QwenAdapter(TreeAdapter):
     variable = HOME.variable
     places: tuple[str, ...] = (".qwen/projects",)
     depth = 3
-
-    @property
-    def tree(self) -> type[QwenTree]:
-        from smart_fork.agents.qwen.fold import QwenTree
-
-        return QwenTree
+    fold = "qwen.fold:QwenTree"
 
     def home(self) -> Path:
         return runtime_home()
