@@ -1,7 +1,7 @@
 """Time that each test takes. Pytest's cache keeps it; the next run begins with the longest files, and knows the slow tests.
 
 Wall time depends on what else the machine does. Processor time, with that of child processes that have ended, hardly does.
-`python -m tests.durations` prints the files that take most of it.
+`python -m tests.durations` prints the files that take most of it, `python -m tests.durations slow` those for `SLOW_FILES`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,9 @@ from tests.together import shared
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "smart-fork/durations"
 #: A test that takes more of the processor than this is marked as slow.
-SLOW_SECONDS = 0.1
+SLOW_SECONDS = 0.05
+#: Files whose tests took more than that on average, and more than a second in all: slow until they have run here.
+SLOW_FILES = ROOT / "tests/slow_files.txt"
 #: Seconds on the wall, and of the processor, of a test that has not run here yet.
 UNKNOWN = [0.0, 0.0]
 
@@ -48,6 +50,14 @@ def table(durations):
     return "".join(f"{processor:9.1f} {wall:9.1f}  {name}\n" for name, (wall, processor) in rows)
 
 
+def slow_files(durations):
+    """Return the files for `SLOW_FILES`, one a line."""
+    tests = Counter(map(file_of, durations))
+    took = sums(durations, file_of)
+    slow = {file for file, (_, processor) in took.items() if processor > max(1.0, SLOW_SECONDS * tests[file])}
+    return "".join(f"{file}\n" for file in sorted(slow) if "/e2e/" not in file)
+
+
 class Clock:
     """Measures the tests of one process; in the process that all tests report to, also keeps what was measured."""
 
@@ -69,8 +79,10 @@ class Clock:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items):
         """Before pytest selects by markers. Processes of one run begin with the longest files, so that none is left at the end."""
+        slow = set(SLOW_FILES.read_text(encoding="utf-8").split())
         for item in items:
-            if self._known.get(item.nodeid, UNKNOWN)[1] > SLOW_SECONDS:
+            known = self._known.get(item.nodeid)
+            if known[1] > SLOW_SECONDS if known else file_of(item.nodeid) in slow:
                 item.add_marker("slow")
         if self._input:
             known = sums(self._known, lambda test: shared(file_of(test)))
@@ -105,4 +117,4 @@ def pytest_configure(config):
 
 if __name__ == "__main__":
     kept = json.loads((ROOT / ".pytest_cache/v" / KEY).read_text(encoding="utf-8"))
-    sys.stdout.write("processor      wall  seconds\n" + table(kept))
+    sys.stdout.write(slow_files(kept) if "slow" in sys.argv else "processor      wall  seconds\n" + table(kept))

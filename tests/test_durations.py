@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.durations import KEY, SLOW_SECONDS, Clock, table
+from tests.durations import KEY, ROOT, SLOW_FILES, SLOW_SECONDS, Clock, slow_files, table
 from tests.together import TOGETHER
 
 HERE = "tests/test_durations.py"
@@ -76,6 +76,26 @@ def test_a_test_that_took_much_of_the_processor_is_slow_and_one_that_waited_is_n
     clock.pytest_collection_modifyitems(collected)
 
     assert ["slow", "", ""] == [item.marker for item in collected]
+
+
+def test_a_test_of_a_slow_file_is_slow_until_it_has_run_here():
+    file, *_ = SLOW_FILES.read_text().split()
+    clock = Clock(SimpleNamespace(cache=Cache({KEY: {f"{file}::ran": [1.0, 0.01]}})))
+
+    clock.pytest_collection_modifyitems(collected := items(f"{file}::ran", f"{file}::new"))
+
+    assert ["", "slow"] == [item.marker for item in collected]
+
+
+def test_files_that_are_slow_on_average_are_listed_but_for_those_that_take_little_in_all():
+    known = {"tests/a.py::one": [9.0, 0.9], "tests/b.py::one": [1.0, 1.5], "tests/e2e/c.py::one": [9.0, 9.0]}
+    known |= {f"tests/d.py::{number}": [1.0, SLOW_SECONDS / 2] for number in range(100)}
+
+    assert "tests/b.py\n" == slow_files(known)
+
+
+def test_slow_files_are_there():
+    assert [] == [file for file in SLOW_FILES.read_text().split() if not (ROOT / file).is_file()]
 
 
 def test_other_processes_of_a_run_know_what_the_first_knows_and_write_nothing():

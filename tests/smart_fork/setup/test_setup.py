@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -404,18 +405,24 @@ from indexer.disk import Disk
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.plan import SetupOptions, make_plan
-left, replace = [int(sys.argv[1])], Disk.replace
+replace = Disk.replace
 def die(self, staging, target):
-    left[0] -= 1
-    if not left[0]:
+    global left
+    left -= 1
+    if not left:
         os.kill(os.getpid(), signal.SIGKILL)
     replace(self, staging, target)
 Disk.replace = die
-ledger = Ledger()
-plan = make_plan(SetupOptions(("claude", "codex"), service=False, index=False), ledger, SystemProcesses())
-for step in plan.steps:
-    if step.is_open:
-        step.act(ledger)
+for line in sys.stdin:
+    left = int(line)
+    if not (child := os.fork()):
+        ledger = Ledger()
+        plan = make_plan(SetupOptions(("claude", "codex"), service=False, index=False), ledger, SystemProcesses())
+        for step in plan.steps:
+            if step.is_open:
+                step.act(ledger)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -424,16 +431,18 @@ def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
     """By undoing, or by setting up again and undoing."""
     full(world.home)
     before = everything(world.home)
-    for kill_at in range(1, 100):
-        done = subprocess.run(
-            [sys.executable, "-c", _KILLED, str(kill_at)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode in (0, -9), done.stderr
-        if (lock := world.home / ".claude.json.lock").exists():
-            os.utime(lock, (1, 1))  # ten seconds later nobody holds it
-        for word in finish:
-            assert 0 == setup(word).code
-        assert before == everything(world.home), kill_at
-        if done.returncode == 0:
-            break
+    command = [sys.executable, "-c", _KILLED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for kill_at in range(1, 100):
+            print(kill_at, file=process.stdin, flush=True)
+            ended = int(process.stdout.readline())
+            assert ended in (0, -signal.SIGKILL)
+            if (lock := world.home / ".claude.json.lock").exists():
+                os.utime(lock, (1, 1))  # ten seconds later nobody holds it
+            for word in finish:
+                assert 0 == setup(word).code
+            assert before == everything(world.home), kill_at
+            if ended == 0:
+                break
+        process.stdin.close()
     assert kill_at > 10
