@@ -9,7 +9,7 @@ import anyio
 import mcp_types as types
 from mcp import Client
 
-from smart_fork.server import create_server
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel, World
 
 

@@ -12,11 +12,12 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.errors import NotFound
-from smart_fork.server import FEW, create_server
+from smart_fork.server import FEW
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.text import advice as advising
 from smart_fork.text.advice import advice
 from tests.smart_fork.client import call, refusal
+from tests.smart_fork.tool_server import create_server
 
 PACKAGE = Path(advising.__file__).parents[1]
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.

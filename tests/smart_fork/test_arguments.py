@@ -12,10 +12,11 @@ from mcp import Client
 
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.engines.base import collections
-from smart_fork.server import Server, create_server
+from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tools import strict
 from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.tool_server import create_server
 
 TOOLS = {tool.name: tool for tool in create_server()._tool_manager.list_tools()}
 #: One value of each kind that JSON has, and the words of libraries that must not be heard.

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.provisions import NotLoggedIn, Provisions
-from smart_fork.server import create_server
 from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader in upload.py retries five times with backoff"

@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.floor import in_words
-from smart_fork.server import create_server
 from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

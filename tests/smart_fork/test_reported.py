@@ -9,9 +9,9 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.server import create_server
 from smart_fork.server import progress as reporting
 from smart_fork.server.progress import Reporter, reported
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

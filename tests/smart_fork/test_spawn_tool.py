@@ -9,8 +9,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.server import create_server
 from tests.smart_fork.client import answer, call, refusal
+from tests.smart_fork.tool_server import create_server
 
 
 @pytest.fixture

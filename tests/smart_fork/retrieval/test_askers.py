@@ -9,8 +9,8 @@ import pytest
 
 from indexer.markdown import export_path
 from indexer.transcripts.ours import TOOLS
-from smart_fork.server import create_server
 from smart_fork.server.prompts import fork, recall
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import Did, World
 
 QUESTION = "Which session knows how the uploader retries with exponential backoff?"

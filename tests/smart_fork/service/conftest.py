@@ -19,7 +19,7 @@ from starlette.routing import Route
 from indexer.paths import private_dir, state_home
 from smart_fork.page import views
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.server import calls, create_server
+from smart_fork.server import calls
 from smart_fork.service import client
 from smart_fork.service.address import Address, publish, remove_socket
 from smart_fork.service.app import Work, application
@@ -28,6 +28,7 @@ from smart_fork.service.entrance import Entrance
 from smart_fork.service.guard import Doors
 from smart_fork.service.listener import listen_locally
 from smart_fork.system.release import own_version
+from tests.smart_fork.tool_server import create_server
 
 
 @dataclass

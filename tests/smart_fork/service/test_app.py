@@ -12,11 +12,11 @@ from smart_fork.page.entry import Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.visits import Visits
 from smart_fork.registry.workers import Registry
-from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import find_service
 from smart_fork.system.release import own_version
+from tests.smart_fork.tool_server import create_server
 
 
 def test_our_own_programs_find_the_service_and_what_it_says_of_itself(served):

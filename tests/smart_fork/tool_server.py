@@ -1,0 +1,31 @@
+"""Servers of tools for tests. The schemas of the tools are made once: for each server they would take a third of a second."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from mcp.server.mcpserver.tools import Tool
+
+from indexer.models import Embedder
+from smart_fork import server
+from smart_fork.server import Server, workers
+from smart_fork.server.tools import asynchronous, strict
+
+_made: dict[Any, Tool] = {}
+
+
+def create_server(embedder: Embedder | None = None, *, everything: bool = False) -> Server:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (server, workers):
+            patch.setattr(module, "strict", _with_known_schema)
+        return server.create_server(embedder, everything=everything)
+
+
+def _with_known_schema(handler: Any, *about: Any, **hints: bool) -> Tool:
+    function = getattr(handler, "__func__", handler)
+    if function not in _made:
+        _made[function] = strict(handler, *about, **hints)
+    made = _made[function]
+    return made.model_copy(update={"fn": asynchronous(handler), "parameters": deepcopy(made.parameters)})
