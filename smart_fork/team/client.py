@@ -27,7 +27,7 @@ from smart_fork.errors import (
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.team.deadline import Deadline
-from smart_fork.team.login import Account, is_loopback, unknown_token
+from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
 from smart_fork.text.snippets import quoted
 
 M = TypeVar("M", bound=wire.Message)
@@ -111,6 +111,12 @@ class Client:
         if token is not None and said.token != token:
             raise _odd("It gives a wrong kind of token.")
         return said
+
+    def renew(self) -> None:
+        """Get another token for this machine, and keep it in place of this one."""
+        said = self.ask(wire.LoggedIn, "POST", "token")
+        self.account = Account(self.account.origin, said.user, said.token, renewal_after(said.expires_at))
+        remember(self.account)
 
     def logout(self) -> None:
         """End the token."""

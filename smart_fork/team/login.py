@@ -6,9 +6,11 @@ import errno
 import ipaddress
 import os
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,20 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person on a server. `user` is empty where a variable brought the token: the server alone knows whose it is."""
+    """A person on a server. `user` is empty if a variable has the token, since only the server knows its owner.
+
+    A token that expires is replaced after the time `renew_after`, in seconds since the epoch.
+    """
 
     origin: str
     user: str
     token: str
+    renew_after: float | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the token should be replaced."""
+        return self.renew_after is not None and time.time() >= self.renew_after
 
 
 def origin_of(url: str) -> str:
@@ -85,7 +96,8 @@ def account(server: str | None = None) -> Account:
     one = known["servers"].get(origin)
     if not isinstance(one, dict) or not isinstance(one.get("token"), str):
         _nobody()
-    return Account(origin, str(one.get("user", "")), one["token"])
+    after = one.get("renew_after")
+    return Account(origin, str(one.get("user", "")), one["token"], after if isinstance(after, int | float) else None)
 
 
 def is_in_environment() -> bool:
@@ -108,11 +120,17 @@ def begin(origin: str, invite: str) -> str:
     return str(kept["begun"][what])
 
 
+def renewal_after(expires_at: datetime | None) -> float | None:
+    """Return when to replace a token that was made now: after half of its life. `None` if it does not expire."""
+    return None if expires_at is None else (time.time() + expires_at.timestamp()) / 2
+
+
 def remember(one: Account) -> None:
     """Keep the token of this machine; that server is the one that is meant from now on."""
 
     def change(known: dict[str, Any]) -> None:
-        known["servers"][one.origin] = {"user": one.user, "token": one.token}
+        expiring = {} if one.renew_after is None else {"renew_after": one.renew_after}
+        known["servers"][one.origin] = {"user": one.user, "token": one.token} | expiring
         known["last"] = one.origin
         _not_begun(known, one.origin)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -124,6 +124,9 @@ def opened(
     """
     place = place_of(project, directory)
     with Client(_account(server, Tracking(place))) as client:
+        if client.account.is_due and not away.is_away(client.account.origin):
+            with suppress(SmartForkError):  # the old token is still valid, or the command itself says that it is not
+                client.renew()
         yield Project(client, place, Tracking(place, client.account.origin), _away(client.account) if ask else None)
 
 

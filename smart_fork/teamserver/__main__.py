@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from smart_fork.teamserver.cluster import Account, Programs, programs
 #: Where a password need not be seen by everybody who lists processes.
 DSN_VARIABLE = "SMART_FORK_TEAM_DSN"
 MOST_WORKERS = 64
+MOST_TOKEN_DAYS = 3650
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class Options:
     behind_proxy: bool = False
     run_as: str | None = None
     open_projects: bool = True
+    token_days: int = 0
+    request_log: bool = False
     as_json: bool = False
     #: PostgreSQL's programs, where they are not those of the package.
     programs: Programs | None = field(default=None)
@@ -61,11 +65,14 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
     from smart_fork.teamserver.address import Transport, listening, written
     from smart_fork.teamserver.database import CONNECTIONS
     from smart_fork.teamserver.journal import FILE
+    from smart_fork.teamserver.metrics import counted_together
     from smart_fork.teamserver.processes import Processes, Task
     from smart_fork.teamserver.tables import elsewhere, embedded, roles_of
 
     if not 1 <= options.workers <= MOST_WORKERS:
         raise Usage(f"--workers is a number from 1 to {MOST_WORKERS}.")
+    if not 0 <= options.token_days <= MOST_TOKEN_DAYS:
+        raise Usage(f"--token-days is a number from 0 to {MOST_TOKEN_DAYS}.", "With 0, tokens do not expire.")
     account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     transport = Transport(options.certificate, options.key, options.behind_proxy)
     _try_certificate(options)
@@ -82,8 +89,10 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         # Beside the database and not in it: an older backup must not bring back what was withdrawn.
         task = Task(
             roles.app, roles.jobs, roles.owner, (account.uid, account.gid), CONNECTIONS, options.data / FILE,
-            options.open_projects,
+            options.open_projects, timedelta(days=options.token_days) if options.token_days else None,
+            options.request_log,
         )  # fmt: skip
+        parts.enter_context(counted_together(account))
         Processes(
             task, sockets, lambda numbers: told({"url": written(sockets, transport), "pid": os.getpid()} | numbers),
             workers=options.workers, certificate=options.certificate, key=options.key, cluster=cluster,
@@ -115,6 +124,8 @@ def options_of(arguments: Sequence[str]) -> Options:
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--run-as", metavar="USER")
     parser.add_argument("--projects", choices=("open", "admins"), default="open")
+    parser.add_argument("--token-days", type=int, default=0, metavar="N")
+    parser.add_argument("--request-log", action="store_true")
     parser.add_argument("--programs", type=Path, metavar="DIR", help="PostgreSQL's own, with pgvector")
     parser.add_argument("--json", action="store_true")
     said = parser.parse_args(arguments)
@@ -128,6 +139,8 @@ def options_of(arguments: Sequence[str]) -> Options:
         behind_proxy=said.behind_proxy,
         run_as=said.run_as,
         open_projects=said.projects == "open",
+        token_days=said.token_days,
+        request_log=said.request_log,
         as_json=said.json,
         programs=Programs.at(said.programs) if said.programs else None,
     )

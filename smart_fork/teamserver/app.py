@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound, Usage
 from smart_fork.sharing import replay, wire
@@ -25,6 +26,7 @@ from smart_fork.teamserver import (
     branch,
     guard,
     jobs,
+    metrics,
     push,
     question,
     segments,
@@ -51,7 +53,7 @@ from smart_fork.text.snippets import printable
 HEALTH_SECONDS = 2.0
 _SHOWN = 200
 #: The addresses of the other rooms.
-ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes, admin.routes)
+ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes, admin.routes, metrics.routes)
 
 
 def hello(server: Server, _: Request) -> wire.Message:
@@ -69,8 +71,19 @@ def login(server: Server, _: Request, body: bytes) -> wire.Message:
     """A token for whoever has an invitation."""
     wanted = parsed(wire.Login, body)
     with server.database.asked_by() as db:
-        name, token, scope = auth.login(db, wanted.invite, wanted.machine, token=wanted.token)
-    return wire.LoggedIn(user=name, token=token, scope=scope)
+        name, token, scope = auth.login(
+            db, wanted.invite, wanted.machine, server.token_expires_at(), token=wanted.token
+        )
+        expires_at = auth.expires_at(db, token)
+    return wire.LoggedIn(user=name, token=token, scope=scope, expires_at=expires_at)
+
+
+def renew(server: Server, _: Request, person: auth.Person) -> wire.Message:
+    """Replace the token of this request."""
+    expires_at = server.token_expires_at()
+    with server.database.asked_by(person.id) as db:
+        token = auth.renewed(db, person, expires_at)
+    return wire.LoggedIn(user=person.name, token=token, scope=person.scope, expires_at=expires_at)
 
 
 def logout(server: Server, _: Request, person: auth.Person) -> Response:
@@ -190,10 +203,12 @@ def health(server: Server, _: Request) -> Response:
     if row is None or row["copy"] or row["form"] != FORM:
         return Response("the database is not ready\n", 503, media_type="text/plain")
     more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
+    if low := metrics.disk_warning(server.data):
+        more += f"{low}\n"
     return Response(f"ok\n{more}", media_type="text/plain")
 
 
-def application(server: Server) -> guard.Guard:
+def application(server: Server) -> ASGIApp:
     """The whole server, behind its guard."""
     sizes = server.bounds
     routes: list[BaseRoute] = [
@@ -201,6 +216,7 @@ def application(server: Server) -> guard.Guard:
         Route("/v1/hello", open_to_all(server, hello)),
         Route("/v1/login", first_post(server, login), methods=["POST"]),
         Route("/v1/logout", known(server, logout), methods=["POST"]),
+        Route("/v1/token", known(server, renew), methods=["POST"]),
         Route("/v1/changes", known(server, changes), methods=["GET"]),
         Route("/v1/sessions/{id}", known(server, read), methods=["GET"]),
         Route("/v1/sessions/{id}", posted(server, change, sizes.question_bytes), methods=["PATCH"]),
@@ -219,7 +235,7 @@ def application(server: Server) -> guard.Guard:
     routes += [route for room in ROOMS for route in room(server)]
     app = Starlette(routes=routes, exception_handlers=guard.HANDLERS)
     app.router.redirect_slashes = False
-    return guard.Guard(app, server.database, server.bounds.limits)
+    return metrics.Watched(guard.Guard(app, server.database, server.bounds.limits))
 
 
 def _pushed(outcome: push.Outcome) -> wire.Pushed:

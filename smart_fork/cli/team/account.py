@@ -28,7 +28,7 @@ def log_in(
     given = (invite or _asked_for()).strip()
     with Client(login.Account(origin, "", "")) as client:
         said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
-    login.remember(login.Account(origin, said.user, said.token))
+    login.remember(login.Account(origin, said.user, said.token, login.renewal_after(said.expires_at)))
     if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
         out.print(plain(f"You are {said.user} on {origin}."))
 

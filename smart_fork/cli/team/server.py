@@ -81,13 +81,22 @@ def serve(
     projects: Annotated[
         ProjectsChoice, typer.Option("--projects", help="Who creates projects: everyone at first push, or admins.")
     ] = ProjectsChoice.open,
+    token_days: Annotated[
+        int,
+        typer.Option(
+            "--token-days", min=0, max=3650, help="Tokens expire after N days. Clients in use renew them. 0: never."
+        ),
+    ] = 0,
+    request_log: Annotated[bool, typer.Option("--request-log", help="Log each request.")] = False,
 ) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
     check_installed(embedded=not (dsn or os.environ.get(DSN)))
     arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
+    arguments += [f"--token-days={token_days}"]
     named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
     arguments += [f"{option}={value}" for option, value in named if value is not None]
-    arguments += [flag for flag, given in (("--behind-proxy", behind_proxy), ("--json", wants_json())) if given]
+    flags = (("--behind-proxy", behind_proxy), ("--request-log", request_log), ("--json", wants_json()))
+    arguments += [flag for flag, given in flags if given]
     if dsn:
         os.environ[DSN] = dsn  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()

@@ -338,8 +338,8 @@ def test_a_body_that_is_no_message_is_refused_at_every_address(team, ask, client
         ("PATCH", f"/v1/sessions/{session}?project={key}"), ("POST", f"/v1/sessions/{session}/rewrites?project={key}"),
         *(("POST", f"{below}/{name}") for name in ("have", "search", "push", "branches")), ("POST", "/v1/admin"),
     ]  # fmt: skip
-    posts = {route.path for route in client.app.app.routes if route.methods & {"POST", "PATCH"}}
-    assert len(posts) == len(known) + 2  # and login, and logout, which reads nothing
+    posts = {route.path for route in client.app.app.app.routes if route.methods & {"POST", "PATCH"}}
+    assert len(posts) == len(known) + 3  # and login, and logout and token, which read nothing
 
     said = {
         (method, path, body): ask(who, method, path, body)
@@ -378,7 +378,7 @@ def test_requests_and_bytes_of_a_token_are_counted(team):
 def test_strangers_who_guess_are_answered_less_often_and_keep_nobody_out(team):
     team.add("owner")
     app = application(Server(team.pool))
-    app.wrong = Bucket(2, 0)
+    app.app.wrong = Bucket(2, 0)
     path = f"/v1/projects/{team.key}/sessions"
     with TestClient(app) as client:
         guesses = [client.get(path, headers={"Authorization": "Bearer sft_x"}).status_code for _ in range(3)]
