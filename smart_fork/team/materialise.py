@@ -174,7 +174,7 @@ def materialise(
 
 
 def _name(title: str, session: Session) -> str:
-    """The title to write. Where nothing can be cut, none that quotes a prompt: the agent makes the same itself."""
+    """Return the title to write. If copies are not cut, none that quotes a prompt: the agent makes the same itself."""
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.made_of(turn.text)}
     cutter = find_cutter(session.agent)
     return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.quoting(title)) else ""

@@ -87,6 +87,8 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "claude": "excising: the_model_is_sent_exactly_what_stayed",
         "codex": "excising: the_model_is_sent_exactly_what_stayed",
         "qwen": "qwen: a_cut_session_is_gone_on_with_and_knows_only_what_stayed",
+        "gemini": "gemini: a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left",
+        "copilot": "copilot: a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left",
     }),
     "shared": ("shared", {
         "claude": "team: what_one_pushes_the_other_finds_forks_and_goes_on_with",
