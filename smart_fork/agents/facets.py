@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.cuts.files import Files
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -152,6 +153,11 @@ def first_cut() -> AgentName:
 def find_cutter(tool: str) -> Cutter | None:
     """Return the cutter of that name; `None` for a transcript of an unknown agent."""
     return AGENTS[tool].cutter if tool in AGENTS else None
+
+
+def files_of(tool: str) -> Files:
+    """Return how transcripts of that agent are stored; of an unknown agent, as files."""
+    return find_cutter(tool) or Files()
 
 
 def cutter(tool: str) -> Cutter:

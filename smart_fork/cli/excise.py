@@ -35,7 +35,7 @@ def _tools() -> tuple[str, ...]:
     return (AUTO, *cuttable())
 
 
-ToolOption = Annotated[str, option("Agent, if it is not recognized", _tools, among(_tools), "--tool")]
+ToolOption = Annotated[str, option("Agent", _tools, among(_tools), "--tool")]
 SessionOption = Annotated[str | None, typer.Option("--session", help="The session, as an option.")]
 ComposerOption = Annotated[str, typer.Option("--composer", help="Conversation, in a database of several.")]
 

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.files import Files
 from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound, Usage
 from smart_fork.text.advice import advice
 
 
-class Cutter(ABC):
+class Cutter(Files, ABC):
     """Reads and describes one agent's transcripts for cuts."""
 
     tool: Tool

@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
+from smart_fork.cuts.files import Files
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 
@@ -24,6 +25,7 @@ KEPT = timedelta(days=30)
 #: The commands noted for an undone cut, and for a cut that failed.
 ROLLBACK, FAILED = "rollback", "failed"
 _PIECE = 1 << 20
+FILES = Files()
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z(?:-\d{1,4})?")
 _SUFFIX = ".jsonl.gz"
 
@@ -80,17 +82,17 @@ def folder_of(session_id: str) -> Path:
     return root() / _plain(session_id)
 
 
-def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> Snapshot | None:
-    """Save the bytes of `source` as a snapshot; return `None` if the file does not exist.
+def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
+    """Save the bytes of `source` as a snapshot; return `None` if it does not exist. `files` are those of its agent.
 
     Raises:
         OSError: The snapshot cannot be written.
     """
-    if not source.is_file():
+    if not files.has(source):
         return None
     folder = private_dir(folder_of(session_id))
     target = _free(folder, now)
-    replace_file(target, _compressed(source), disk=disk)
+    replace_file(target, _compressed(files.content(source)), disk=disk)
     return _snapshot(target)
 
 
@@ -286,11 +288,10 @@ def _snapshot(path: Path) -> Snapshot:
     return Snapshot(f"{path.parent.name}/{name}", path.parent.name, path, path.stat().st_size)
 
 
-def _compressed(source: Path) -> Iterator[bytes]:
+def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     import zlib
 
     packer = zlib.compressobj(level=3, wbits=31)  # a gzip file
-    with source.open("rb") as file:
-        while piece := file.read(_PIECE):
-            yield packer.compress(piece)
+    for piece in pieces:
+        yield packer.compress(piece)
     yield packer.flush()

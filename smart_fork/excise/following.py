@@ -71,7 +71,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
     target = written_path(session)
     gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
     with nobody_writing(session):
-        snapshot = snapshots.take(target, session.session_id, change.now, disk=disk)
+        snapshot = snapshots.take(target, session.session_id, change.now, disk=disk, files=cutter(session.tool))
         note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=change.now, change=change.id)
         try:
             note(
@@ -88,7 +88,8 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
             write_lines(session, gone, planned.edits, disk=disk)
         except BaseException:
             with suppress(OSError):
-                note(snapshots.FAILED, size_after=target.stat().st_size)
+                now = cutter(session.tool).stamp(target)
+                note(snapshots.FAILED, size_after=now.size if now else 0)
             raise
         for path, new in changed.items():
             _bring(path, new)
@@ -107,8 +108,9 @@ def follow(session: Transcript, change: Change, copies: Iterable[Path]) -> tuple
 def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
     """Finish a cut of a session where it was ended in the middle; nothing where it was not made, or was undone."""
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
-    if made is None or _is_as_before(session.source_path, made):
+    if made is None or _is_as_before(session, made):
         return [], []
+    cutter(session.tool).finish(session.source_path)
     keys, masks = frozenset(made.keys), frozenset(made.masked)
     change = Change(keys, masks, made.command, made.change, datetime.now(UTC))
     together = [one for one in snapshots.logged() if one.change == change_id]
@@ -173,10 +175,7 @@ def _masked(planned: Plan) -> list[str]:
     return [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
 
 
-def _is_as_before(path: Path, made: snapshots.Noted) -> bool:
+def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
     """Whether a file still begins with all that was there before a cut: it was only about to be made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
-    if kept is None:
-        return False
-    with path.open("rb") as file:
-        return all(piece == file.read(len(piece)) for piece in snapshots.content(kept))
+    return kept is not None and cutter(session.tool).begins_with(session.source_path, snapshots.content(kept))

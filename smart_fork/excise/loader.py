@@ -47,9 +47,13 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
     Raises:
         NotFound, Usage: it is not there, or there is no such tool.
     """
-    if tool == AUTO and not path.exists():
+    if tool == AUTO and not _is_there(path):
         raise NotFound(f"No such transcript: {path}")
     return cutter(auto(path) if tool == AUTO else tool).load(path, composer)
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or any(one.has(path) for one in cutters())
 
 
 def located(reference: str | None, tool: str = AUTO) -> Path:
@@ -63,7 +67,7 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
         return newest(first_cut() if tool == AUTO else tool)
     path = Path(reference).expanduser()
     if "/" in reference or path.suffix in {suffix for one in cutters() for suffix in one.suffixes}:
-        if not path.is_file():
+        if path.is_dir() or not _is_there(path):
             raise NotFound(f"No such transcript: {path}")
         return path
     found = sessions.locate(reference)

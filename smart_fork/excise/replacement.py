@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import IO, Self
 
 from indexer.disk import DISK, Disk
-from indexer.files import replace_file
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import cuttable, cutter, title_of
-from smart_fork.cuts.lines import stamp_of
-from smart_fork.cuts.model import UNKNOWN, Place, Stamp, Tool, Transcript, TranscriptTurn
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn
+from smart_fork.errors import Usage
 
 
 class Writer:
@@ -68,7 +67,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
     lines = chain(cutter(session.tool).of_others(session), lines)
-    replace_transcript(target, lines, expected=session.stamp, disk=disk)
+    cutter(session.tool).replace(target, lines, session.stamp, disk)
     return target
 
 
@@ -88,24 +87,6 @@ def _length(turn: TranscriptTurn) -> int:
 def written_path(session: Transcript) -> Path:
     """The file that is really written: a link's target, a database's side-car."""
     return cutter(session.tool).written(session.source_path.resolve())
-
-
-def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp | None, disk: Disk = DISK) -> None:
-    """Write a transcript again, completely or not at all. `expected` is what it must still be.
-
-    Raises:
-        ForkRefused: it has changed.
-        OSError: it is as it was.
-    """
-
-    def unchanged() -> None:
-        now = disk.look(target) if expected is not None else None
-        if expected is not None and (now is None or stamp_of(now) != expected):
-            raise ForkRefused(
-                f"The transcript changed during reading: {target}", "Its agent is working. End it and try again."
-            )
-
-    replace_file(target, pieces, like_before=True, ready=unchanged, disk=disk)
 
 
 def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
@@ -148,17 +129,21 @@ def _blank(size: int) -> bytes:
 
 
 class _Source:
-    """The transcript, opened once."""
+    """The transcript, opened once if lines are kept there."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def __enter__(self) -> Self:
-        self._file: IO[bytes] = self._path.open("rb")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        if "_file" in vars(self):
+            self._file.close()
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        return self._path.open("rb")
 
     def raw(self, turn: TranscriptTurn) -> bytes:
         if isinstance(turn.kept, bytes):

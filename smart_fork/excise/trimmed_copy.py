@@ -22,7 +22,7 @@ from indexer.transcripts.titles import title_of
 from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, starter_of
+from smart_fork.agents.facets import copier, files_of, starter_of
 from smart_fork.agents.plan import check_id
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Parent, Trimmed
@@ -107,9 +107,9 @@ def branch(
     with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
     handovers.remember(handovers.HandedOver(new, agent, agent, session.session_id))
-    made = Transcript(session.tool, target, new, ())
+    made, written = Transcript(session.tool, target, new, ()), files_of(agent).stamp(target)
     snapshots.note(
-        made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,
+        made, "branch", None, target, moment.astimezone(), size_after=written.size if written else 0,
         removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
         orphaned=sorted(planned.orphaned),
     )  # fmt: skip
@@ -154,7 +154,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
     copy = copier(parent.agent).of_records(original, _records(planned), new)
 
     def without_what_is_gone() -> None:
-        for path in beside_of(planned):
+        for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), beside_of(planned)):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
     machine = Machine(SystemProcesses(), os.environ)

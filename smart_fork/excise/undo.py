@@ -12,14 +12,13 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
 from indexer.shapes import dataclass
+from smart_fork.agents.facets import files_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
-from smart_fork.cuts.lines import stamp_of
 from smart_fork.cuts.model import UNKNOWN, Transcript
 from smart_fork.cuts.snapshots import Noted, Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
-from smart_fork.excise.replacement import replace_transcript
 from smart_fork.excise.writers import nobody_writing
 
 
@@ -99,19 +98,20 @@ def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
 
 def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
     target, disk = session.source_path, undoing.disk
+    files = files_of(session.tool)
     done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
     if _is_as_before(snapshot, session):
         return done
     if not undoing.force:
         _refuse_later(session, entry)
     with nobody_writing(session):
-        before = snapshots.take(target, session.session_id, undoing.now, disk=disk)
+        before = snapshots.take(target, session.session_id, undoing.now, disk=disk, files=files)
         snapshots.note(
             session, snapshots.ROLLBACK, before, target, undoing.now,
             size_after=sum(map(len, snapshots.content(snapshot))), change=undoing.change, restored=snapshot.id,
             beside="yes" if entry.beside else "",
         )  # fmt: skip
-        replace_transcript(target, snapshots.content(snapshot), expected=session.stamp, disk=disk)
+        files.replace(target, snapshots.content(snapshot), session.stamp, disk)
     return replace(done, snapshot=before.id if before else None)
 
 
@@ -119,9 +119,10 @@ def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
     """Whether the file is what was kept: an undone cut, or one that could not be made."""
     if session.stamp is None:
         return False
-    with session.source_path.open("rb") as file:
-        same = all(piece == file.read(len(piece)) for piece in snapshots.content(snapshot))
-        return same and not file.read(1)
+    files = files_of(session.tool)
+    return session.stamp.size == sum(map(len, snapshots.content(snapshot))) and files.begins_with(
+        session.source_path, snapshots.content(snapshot)
+    )
 
 
 def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) -> Transcript:
@@ -130,8 +131,7 @@ def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) 
         raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
     tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
-    now = disk.look(target)
-    return Transcript(tool, target, session_id, (), stamp=stamp_of(now) if now else None)
+    return Transcript(tool, target, session_id, (), stamp=files_of(tool).stamp(target, disk))
 
 
 def _refuse_later(session: Transcript, entry: Noted) -> None:

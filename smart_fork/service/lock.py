@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import struct
-import sys
 from pathlib import Path
 
 from indexer.paths import state_home
+from smart_fork.system.locks import locked_by
 
-_ON_MACOS = sys.platform == "darwin"
-#: `struct flock` of the system.
-_FLOCK = struct.Struct("qqihh" if _ON_MACOS else "hhqqi4x")
 _held: int | None = None
 
 
@@ -37,17 +33,7 @@ def holder() -> int | None:
     """Return the process that runs or starts the service of this home; 0 if it is in another container or machine."""
     if _held is not None:  # to open the file and close it again would release the lock
         return os.getpid()
-    try:
-        descriptor = os.open(_file(), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    ours = (0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET) if _ON_MACOS else (fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    try:
-        said = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, _FLOCK.pack(*ours)))
-    finally:
-        os.close(descriptor)
-    process, kind = (said[2], said[3]) if _ON_MACOS else (said[4], said[0])
-    return None if kind == fcntl.F_UNLCK else max(0, process)
+    return locked_by(_file())
 
 
 def _file() -> Path:

@@ -19,7 +19,7 @@ import orjson
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents.facets import files_of, forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
@@ -148,7 +148,7 @@ def _has_of_others(one: Written, edits: Edits) -> bool:
 
 def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     """Take something out of a log, and let all that is known of it follow. Whether the log is gone."""
-    if not one.path.exists():
+    if not files_of(one.agent).has(one.path):
         if one.agent != pulled.AS_FILE:
             propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
@@ -217,7 +217,7 @@ def _cut(one: Written, path: Path, planned_of: Planner, *, remove: bool) -> bool
         if empty:
             for name in ids:
                 propagation.remove(one.agent, name)
-            path.unlink()
+            files_of(one.agent).remove(path)
         else:
             write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
     if not empty:

@@ -15,7 +15,7 @@ from indexer.paths import private_dir
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
-from smart_fork.agents.facets import forms_of, starter_of
+from smart_fork.agents.facets import files_of, forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing.wire import SessionInfo
@@ -95,7 +95,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
 
 def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo) -> None:
     """Refuse to leave behind records that are not pushed."""
-    if one.file is None or not one.file.exists():
+    if one.file is None or not files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
     more -= one.local_count
@@ -324,5 +324,5 @@ def now() -> str:
 
 def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
     same = not has_moved(one, info)
-    there = one.file is not None and one.file.exists()
+    there = one.file is not None and files_of(one.platform).has(one.file)
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)

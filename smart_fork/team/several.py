@@ -11,6 +11,7 @@ from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import files_of
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.team.outgoing import NothingToPush, NotSent, Since
@@ -57,8 +58,9 @@ def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
     here = recent_sessions([READERS[name] for name in names], project_of(root), _ALL).sessions[::-1]
     known = {one.session_id: one for one in here}
     here.sort(key=lambda one: _depth(one, known))
-    tracked = (one.file for one in project.tracking.read().aliases.values() if one.platform in names)
-    found = (*(one.source_path for one in here), *(file for file in tracked if file and file.exists()))
+    tracked = [one for one in project.tracking.read().aliases.values() if one.platform in names and one.file]
+    there = (one.file for one in tracked if one.file and files_of(one.platform).has(one.file))
+    found = (*(one.source_path for one in here), *there)
     return tuple(dict.fromkeys(map(str, found)))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions, sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.facets import files_of
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
@@ -196,7 +197,7 @@ def _with_current(tracked: Tracked, current: str) -> Tracked:
 
 def _take_away(where: Project, one: Taken) -> None:
     known = find(one.path, one.agent)
-    one.path.unlink(missing_ok=True)
+    files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()
     foreign_sessions.forget(one.session_id)

@@ -21,6 +21,7 @@ from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import files_of
 from smart_fork.errors import SmartForkError
 from smart_fork.team import login
 from smart_fork.team.pulled import find
@@ -82,7 +83,10 @@ def _take_away(intent: Path) -> None:
             break
         if (known := find(path, reader.name)) is not None:
             known.forget()
-        path.unlink(missing_ok=True)
+        try:
+            files_of(reader.name).remove(path)
+        except SmartForkError:
+            return  # its agent has it open
     else:
         foreign_sessions.forget(session_id)
     intent.unlink(missing_ok=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
+from smart_fork.agents.opencode import cut
 from smart_fork.agents.opencode.database import opened
 from smart_fork.registry.workers import Registry
+from smart_fork.system.locks import locked_by
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Say
@@ -247,3 +250,63 @@ def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     assert parent in json.dumps(told)
+
+
+def in_bytes(machine: Machine, text: str) -> list[str]:
+    folder = machine.home / ".local/share/opencode"
+    found = [one for one in folder.rglob("*") if one.is_file() and not one.is_symlink()]
+    return [str(one.relative_to(folder)) for one in found if text.encode() in one.read_bytes()]
+
+
+def others(machine: Machine, session: str) -> list[object]:
+    """The rows of all other sessions."""
+    with opened(machine.home / ".local/share/opencode/opencode.db") as db:
+        tables = [("session", "id"), ("message", "session_id"), ("part", "session_id"), ("event", "aggregate_id")]
+        told = "SELECT * FROM {} WHERE {} <> ? ORDER BY id"
+        return [
+            row for table, column in tables for row in db.execute(told.format(table, column), (session,)).fetchall()
+        ]
+
+
+@contextmanager
+def serving(machine: Machine) -> Iterator[None]:
+    """OpenCode's server, for as long as it is needed."""
+    words, path = ["opencode", "serve", "--port", "0"], machine.home / ".local/share/opencode/opencode.db"
+    with subprocess.Popen(words, cwd=machine.project, env=machine.env, stdout=subprocess.DEVNULL) as server:
+        wait_until(lambda: locked_by(path, *cut.LOCKED) is not None, "the server to open its database")
+        yield
+        server.terminate()
+
+
+def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_on(opencode: Machine, parent: str):
+    """While a server of it runs nothing is cut. What was cut comes back with a rollback."""
+    first, word = unlike_any_other("Keep this"), unlike_any_other("zebra").split()[-1].strip(".")
+    session = asked(opencode, first)
+    asked(opencode, f"cut {word} out", "-s", session)
+    asked(opencode, unlike_any_other("And this"), "-s", session)
+    wait_until(lambda: not running(opencode), "the last word in the database")
+    kept = [one for one in shown(opencode, session) if word not in one[1]]
+    before = others(opencode, session)
+    assert in_bytes(opencode, word)
+
+    with serving(opencode):
+        refused = opencode.smart_fork("excise", "cut", "2-3", session, "--yes", check=False)
+    assert "has OpenCode's database open" in refused.stderr
+    done = json.loads(opencode.smart_fork("excise", "cut", "2-3", session, "--yes", "--json").stdout)
+
+    assert ([], []) == (in_bytes(opencode, word), done["left"])
+    assert before == others(opencode, session)
+    assert kept == shown(opencode, session)
+    sound = json.loads(opencode.smart_fork("excise", "verify", session, "--json").stdout)
+    assert sound["ok"], sound
+    prompt = unlike_any_other(NEXT)
+    asked(opencode, prompt, "-s", session)
+    request = heard(opencode, prompt)
+    assert [*(Message(*one) for one in kept), Message("user", prompt)] == request.said
+    assert word not in json.dumps(request.body)
+    wait_until(lambda: not running(opencode), "the last word in the database")
+    opencode.smart_fork("excise", "rollback", done["snapshot"], "--force")
+    assert in_bytes(opencode, word)
+    again = unlike_any_other(NEXT)
+    asked(opencode, again, "-s", session)
+    assert f"cut {word} out" in [one.text for one in heard(opencode, again).said]

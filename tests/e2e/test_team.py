@@ -17,6 +17,7 @@ from smart_fork import sessions
 from smart_fork.agents.facets import home_variables
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.cluster import OWNER
+from tests.e2e import test_opencode
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol, Request
@@ -212,15 +213,16 @@ def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: 
 
 
 #: The agents of whose sessions one is put there as its own program wrote it, with her secret in the place of a word.
-OTHERS = {"qwen": "RETRIES = 3", "gemini": "zebra", "copilot": "retry = 1"}
+OTHERS = {"qwen": "RETRIES = 3", "gemini": "zebra", "copilot": "retry = 1", "opencode": "def upload"}
 
 
 @pytest.fixture(scope="module")
 def equipped_people(
-    people, qwen_program: Path, gemini_program: Path, copilot_program: Path
+    people, qwen_program: Path, gemini_program: Path, copilot_program: Path, opencode_program: Path
 ) -> tuple[Colleague, Colleague]:
     """Bob has the other agents as well."""
-    with_others(people[1].machine, qwen_program, gemini_program, copilot_program)
+    with_others(people[1].machine, qwen_program, gemini_program, copilot_program, opencode_program)
+    test_opencode.at_home(people[1].machine)
     return people
 
 

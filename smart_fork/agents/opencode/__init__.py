@@ -14,10 +14,6 @@ class OpenCode(Agent):
     name = "opencode"
     seen = "1.18.33"
     title = "OpenCode"
-    lacks = MappingProxyType({
-        "cut": "all sessions are in one database, which its running programs write to",
-        "shared": "its records are database rows, which cannot be shared yet",
-    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "opencode",
@@ -34,7 +30,8 @@ class OpenCode(Agent):
         "tail": "tail:OPENCODE",
         "starter": "command:OpenCodeStarter",
         "copier": "copy:OpenCodeCopier",
-        "teller": "teller:OpenCodeTeller",
+        "forms": "forms:OpenCodeForms",
+        "cutter": "cut:OpenCodeCutter",
         "screen": "screen:OpenCodeScreen",
         "login": "login:OpenCodeLogin",
         "births": "birth:OpenCodeBirths",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, cha
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
+from smart_fork.agents.opencode.forms import UNKNOWN
 from smart_fork.agents.opencode.home import database
 from smart_fork.agents.opencode.log import OpenCodeAdapter
-from smart_fork.agents.opencode.teller import UNKNOWN
 from smart_fork.agents.opencode.usual_model import usual_model
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
@@ -33,6 +33,8 @@ from smart_fork.system.processes import Machine
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0
 _CHANCE = 14
+#: A message and its parts.
+Said = tuple[dict[str, Any], list[dict[str, Any]]]
 #: What speaks of a session's own past, or of where it was.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
 #: What a model is sent of a result that OpenCode itself has taken away since.
@@ -51,16 +53,12 @@ class OpenCodeCopier(Copier):
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
         """See `Copier.up_to`."""
-        return OpenCodeCopy(session, end, new)
+        return OpenCodeCopy(session, new, partial(_up_to, session, end))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`.
-
-        Raises:
-            ForkRefused: always.
-        """
-        del session, records, new
-        raise ForkRefused("Sessions of OpenCode cannot be cut", "Fork it within a budget, or at a message.")
+        """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
+        lines = [one for _, one in records if "info" in one]
+        return OpenCodeCopy(session, new, lambda _: [(_plainly(one["info"]), _parts(one)) for one in lines])
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`: message by message. That it was to be compacted says nothing."""
@@ -100,14 +98,13 @@ class OpenCodeCopier(Copier):
 
 
 class OpenCodeCopy(Copy):
-    """Turns 0 to `end` of a session for a new one, as the one line of its document.
+    """Messages of a session for a new one, as the one line of its document; `said` chooses them.
 
-    What was taken back is not in it. Each message keeps its time, so that it is known as a copy.
+    Each message keeps its time, so that it is known as a copy.
     """
 
-    def __init__(self, session: Session, end: int, new: NewSession) -> None:
-        self._session, self._new = session, new
-        self._kept = {turn.id for turn in session.turns[: end + 1]}
+    def __init__(self, session: Session, new: NewSession, said: Callable[[Document], list[Said]]) -> None:
+        self._session, self._new, self._said = session, new, said
 
     def __iter__(self) -> Iterator[bytes]:
         """The document.
@@ -117,13 +114,19 @@ class OpenCodeCopy(Copy):
             ForkRefused: it has changed meanwhile.
         """
         found = _document(self._session)
-        said = [one for one in _said(found) if one[0].get("id") in self._kept]
-        if len(said) != len(self._kept):
-            raise _changed(self._session)
         renamed = _Renamed(self._new)
-        messages = [renamed.message(info, parts) for info, parts in said]
+        messages = [renamed.message(info, parts) for info, parts in self._said(found)]
         self.copied = len(messages)
         yield orjson.dumps({"info": _info(found, self._session, self._new), "messages": messages})
+
+
+def _up_to(session: Session, end: int, found: Document) -> list[Said]:
+    """Turns 0 to `end`; what was taken back is none of them."""
+    kept = {turn.id for turn in session.turns[: end + 1]}
+    said = [one for one in _said(found) if one[0].get("id") in kept]
+    if len(said) != len(kept):
+        raise _changed(session)
+    return said
 
 
 class OpenCodeDistilled(Distilled):
@@ -244,6 +247,15 @@ class _Renamed:
         return f"{kind}_{self._count:012x}{chance}"
 
 
+def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A message or a part as its line has it, without its row."""
+    return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
+
+
+def _parts(line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [_plainly(part) for part in line["parts"] if "type" in part]
+
+
 def _document(session: Session) -> Document:
     try:
         return written(session.source_path, whole=True)
@@ -251,7 +263,7 @@ def _document(session: Session) -> Document:
         raise NotFound(f"The session's log is gone: {session.source_path}") from error
 
 
-def _said(found: Document) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _said(found: Document) -> Iterator[Said]:
     return conversation(found["messages"], found["info"].get("revert"))
 
 

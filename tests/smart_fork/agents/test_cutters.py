@@ -16,5 +16,5 @@ def test_an_unknown_tool_is_an_error_and_never_another_one(tool):
     with pytest.raises(Usage, match="Unknown tool") as error:
         cutter(tool)
 
-    assert "Known: auto, cursor, claude, codex, qwen, gemini, copilot." == error.value.hint
+    assert f"Known: auto, {', '.join(cuttable())}." == error.value.hint
     assert find_cutter(tool) is None

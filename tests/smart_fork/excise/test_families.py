@@ -29,6 +29,7 @@ from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.facets import files_of
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
@@ -57,8 +58,8 @@ FAMILIES = drilled(300, 12)
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
 #: What is left of a session without a log is named with the command that takes it away.
 FORGET = re.compile(r"smart-fork forget ([\w-]+)")
-CUTTABLE = ("claude", "codex", "qwen", "copilot", "gemini")
-TOLD = (*CUTTABLE, "opencode")
+CUTTABLE = ("claude", "codex", "qwen", "opencode", "copilot", "gemini")
+TOLD = CUTTABLE
 #: The agents that begin families, in turn: those that can be cut more often.
 FIRST = ("claude", "codex", "qwen", "gemini", "copilot", "opencode", "claude", "codex", "qwen")
 #: What an agent keeps of a session apart from its log.
@@ -249,8 +250,9 @@ class Family:
 
     def lost(self) -> None:
         if len(self.members) > 2 and self.chance.random() < 0.5:
-            log = self.one(*CUTTABLE).logs[0]
-            log.unlink()
+            member = self.one(*CUTTABLE)
+            log = member.logs[0]
+            files_of(member.agent).remove(log)
             shutil.rmtree(log.with_suffix(""), ignore_errors=True)
 
     def copied(self) -> None:

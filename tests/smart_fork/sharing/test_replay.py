@@ -11,6 +11,7 @@ from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import check
 from tests.indexer.transcripts.records import FIXTURES, assistant, message, result, use, user
+from tests.smart_fork.agents.opencode import database
 
 TAKEN = ("sessionId", "parentUuid")
 SHARED = [agent.name for agent in AGENTS if agent.forms]
@@ -93,7 +94,11 @@ def test_every_conversation_of_the_fixtures_is_read_again(agent, home):
     from smart_fork.team.replay import check as check_all
 
     seen = 0
-    for log in sorted((FIXTURES / agent).glob("*.jsonl")):
+    logs = sorted((FIXTURES / agent).glob("*.jsonl"))
+    if agent == "opencode":
+        path = database.make()
+        logs = [path / one for one in database.ALL]
+    for log in logs:
         try:
             out = prepare(log, agent, "/home/ada/shop")
         except SmartForkError:

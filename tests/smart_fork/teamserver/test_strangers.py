@@ -193,7 +193,8 @@ def test_a_session_is_named_by_its_log_and_anything_else_is_said_to_be_none(alic
     assert_refused(alice, 2, mismatch, "push", claude["files"][0], "--codex")
     words = alice.do("team", "push").err
     assert (
-        "Must specify either a file path or a platform flag (--claude, --codex, --qwen, --gemini, --copilot)" in words
+        "Must specify either a file path or a platform flag (--claude, --codex, --qwen, --opencode, --gemini, --copilot)"
+        in words
     )
 
 

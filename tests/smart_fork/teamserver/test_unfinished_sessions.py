@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
+from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, go_on, session_of
 from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
 LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
+SHARED = [agent.name for agent in AGENTS if agent.forms]
 CALL = {"claude": READ, "codex": LOOK}
 #: What Claude Code writes where a person presses Escape.
 STOPPED = "[Request interrupted by user for tool use]"
@@ -26,10 +28,25 @@ def read(path):
     return READERS[next(name for name in READERS.names if READERS[name].log_at(str(path)))].read(Path(path)).session
 
 
+def opencode_in(machine, before=""):
+    """OpenCode on a machine, with its sessions: that of its tools, up to a message, works in the repository; its id."""
+    database.program(machine.home / "bin")
+    with machine.here():
+        path = database.make(told=lambda text: text.replace("/work/depot", str(machine.repository)))
+        if before:
+            later = "SELECT id FROM message WHERE session_id = ? AND time_created >= (SELECT time_created FROM message WHERE id = ?)"
+            for table, column in (("part", "message_id"), ("message", "id")):
+                gone = f"DELETE FROM {table} WHERE {column} IN ({later})"  # noqa: S608 - constants
+                database.change(path, gone, database.TOOLS, before)
+    return database.TOOLS
+
+
 def broken_off(machine, agent):
     """A session of an agent whose only exchange ended after the result of a call, as its program wrote it; its id."""
     if agent in CALL:
         return machine.world.worked(agent, machine.repository, f"> {PROMPT}", CALL[agent])
+    if agent == "opencode":
+        return opencode_in(machine, "msg_205ba5611001cUSQr9FeBSIjKa")
     lines = (FIXTURES / agent / "tools.jsonl").read_text().replace("/home/ada/shop", str(machine.repository))
     lines = lines.splitlines(keepends=True)
     source = machine.home / f"{agent}.jsonl"
@@ -50,11 +67,13 @@ def broken_off(machine, agent):
     return session_id
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
+@pytest.mark.parametrize("agent", SHARED)
 def test_a_session_without_an_answer_is_shared_up_to_its_last_result_and_the_other_goes_on_from_there(
     alice, bob, agent
 ):
     session = broken_off(alice, agent)
+    if agent == "opencode":
+        opencode_in(bob)
 
     pushed = alice.team("push", session, "--public", "--yes")
     forked = bob.team("fork", pushed["session_id"])

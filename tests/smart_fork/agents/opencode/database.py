@@ -7,7 +7,10 @@ as a whole and at a message; a sub-agent; an error; a compaction; what was taken
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,12 +27,12 @@ SAID_AGAIN = "ses_dfa4301ccffeqEHC1AoFVxrWMj"
 ALL = (TOOLS, FORK, FORK_AT, WITH_SUBAGENT, FAILED, COMPACTED, TAKEN_BACK, SAID_AGAIN)
 
 
-def make(path: Path | None = None) -> Path:
-    """The database at its usual place, or at this one."""
+def make(path: Path | None = None, told: Callable[[str], str] = str) -> Path:
+    """The database at its usual place, or at this one, as `told` changes what it says."""
     path = path or Path.home() / ".local/share/opencode/opencode.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(FIXTURE.read_text())
+        db.executescript(told(FIXTURE.read_text()))
         db.commit()
     return path
 
@@ -59,3 +62,32 @@ def take(path: Path, document: dict[str, Any], like: str = TOOLS) -> None:
                 row = (part["id"], info["id"], session, made, made, json.dumps(part))
                 db.execute("INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)", row)
         db.commit()
+
+
+def program(folder: Path) -> Path:
+    """A program of that name in a folder, which takes documents and deletes sessions as the real one does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path, here = folder / "opencode", shlex.quote(str(Path(__file__).parents[4]))
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={here} exec {shlex.quote(sys.executable)} -m {__spec__.name} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def main(words: list[str]) -> None:
+    """What that program does."""
+    path = Path.home() / ".local/share/opencode/opencode.db"
+    if words[:1] == ["import"]:
+        document = json.loads(Path(words[1]).read_text())
+        info = document["info"]
+        take(path, document)
+        place = "UPDATE session SET directory = ?, title = ?, time_updated = ? WHERE id = ?"
+        change(path, place, str(Path.cwd()), info["title"], info["time"]["updated"], info["id"])
+    elif words[:2] == ["session", "delete"]:
+        for table, column in (("part", "session_id"), ("message", "session_id"), ("session", "id")):
+            change(path, f"DELETE FROM {table} WHERE {column} = ?", words[2])  # noqa: S608 - constants
+    else:
+        sys.stdout.write("  opencode import <file>  import session data\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,15 +2,10 @@
 
 from pathlib import Path
 
-import pytest
-
 from indexer.masking import mask_screen
 from smart_fork.agents.opencode.login import OpenCodeLogin
 from smart_fork.agents.opencode.screen import OpenCodeScreen
-from smart_fork.errors import ForkRefused
-from smart_fork.excise.loader import located
 from smart_fork.system.processes import SystemProcesses
-from tests.smart_fork.agents.opencode.database import TOOLS, make
 
 SCREEN = OpenCodeScreen()
 END = f"  ╹{'▀' * 40}\n"
@@ -45,14 +40,6 @@ def test_a_permission_that_is_asked_for_is_a_question():
     assert () == question.options
     assert not SCREEN.hears(asks + END)
     assert SCREEN.question(mask_screen(screen())) is None
-
-
-def test_nothing_is_cut_out_of_its_sessions(home):
-    make()
-    with pytest.raises(ForkRefused, match="Cutting is not possible in sessions of OpenCode") as refused:
-        located(TOOLS)
-
-    assert "which its running programs write to. Fork it" in refused.value.hint
 
 
 def test_a_key_or_what_it_has_stored_logs_it_in(home):

@@ -1,0 +1,252 @@
+"""OpenCode's messages as they are shared, and the documents that ``opencode import`` takes.
+
+No id is shared: ids are made again where a session is written, in the order of the messages. The model that a question
+names is not shared either: OpenCode goes on with it, and another machine may not have it. Who writes a copy names the
+model of that machine (see `usual_model`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from indexer.transcripts.model import Session
+from smart_fork.agents.codec import Record, dicts_in, only
+from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts
+from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
+from smart_fork.errors import ForkRefused, NotFound
+
+UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}
+_AGENT = "build"
+_NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+#: The fields of a message and of its parts that hold ids or the model: they are not shared.
+_OWN = frozenset({"id", "sessionID", "messageID", "parentID", "model"})
+#: The shared fields of a message by its role, and of a part by its type.
+_INFO: Mapping[str, Collection[str]] = MappingProxyType({
+    "user": ("role", "agent"),
+    "assistant": (
+        "role", "agent", "mode", "path", "cost", "tokens", "modelID", "providerID", "finish", "summary", "error",
+    ),
+})  # fmt: skip
+_PARTS: Mapping[str, Collection[str]] = MappingProxyType({
+    "text": ("type", "text", "ignored", "time", "metadata"),
+    "reasoning": ("type", "text", "time", "metadata"),
+    "file": ("type", "mime", "filename", "url"),
+    "tool": ("type", "callID", "tool", "state", "metadata"),
+    "step-start": ("type",),
+    "step-finish": ("type", "reason", "tokens", "cost"),
+    "compaction": ("type", "auto", "overflow"),
+})  # fmt: skip
+_STATE = ("status", "input", "output", "title", "error", "raw", "time", "metadata", "attachments")
+_OF_ERROR = ("message", "statusCode", "isRetryable", "providerID")
+#: The shared fields of what a tool tells the screen. Whole files, and the session of a sub-agent, are not.
+_SHOWN = ("exit", "diff", "truncated", "description")
+#: What a provider signs a part with.
+_SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent", "encrypted_content", "redactedData")
+
+
+class OpenCodeForms(OpenCodeCodec, Forms):
+    """Records of OpenCode: messages, each with its parts."""
+
+    taken = _OWN
+    free = frozenset({"input", "output", "metadata"})
+    thoughts = ("reasoning",)
+
+    def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
+        """See `Forms.records_of`. OpenCode changes messages later (summaries, pruned results): not what is shared."""
+        wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
+        try:
+            found = written(session.source_path, whole=True)
+        except OSError as error:
+            raise NotFound(f"The session's log is gone: {session.source_path}") from error
+        said = list(conversation(found["messages"], found["info"].get("revert")))
+        for number, (info, parts) in enumerate(said, start=1):
+            if info.get("id") in wanted and (record := self.sent({"info": info, "parts": parts})):
+                if end is not None and number == len(said) and _goes_on(info):
+                    raise ForkRefused(
+                        f"The last answer is not complete: {session.session_id}", "Try again after the answer."
+                    )
+                yield record
+
+    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+        """One document."""
+        yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """See `Teller.log_of`: one document. Times only grow, since OpenCode sorts by them, and by ids."""
+        messages, moment = list[Record](), 0
+        for one in said:
+            moment = max(moment + 1, _milliseconds(one.moment))
+            info = _asked(moment) if one.user else _answered(moment, becomes.place.root)
+            messages.append({"info": info, "parts": [{"type": "text", "text": one.text}]})
+        yield _document(messages, becomes)
+
+    def ids(self, record: Record) -> Iterator[str]:
+        del record
+        return iter(())
+
+    def outgoing(self, record: Record, place: HomePlace) -> Record:
+        return super().outgoing(self.sent(record) or record, place)
+
+    def identity_of(self, record: Record, place: HomePlace) -> Identity:
+        parts = [only(part, _OWN) for part in dicts_in(record.get("parts")) if _part(part)]
+        return Identity(place, {"info": only(dict_in(record.get("info")), _OWN), "parts": parts})
+
+    def incoming(self, record: Record, identity: Identity) -> Record:
+        made = super().incoming(record, Identity(identity.place, {}))
+        if own := identity.fields:
+            parts = zip(dicts_in(made.get("parts")), own["parts"], strict=False)
+            made |= {"info": dict_in(made.get("info")) | own["info"], "parts": [part | one for part, one in parts]}
+        return made
+
+    def sent(self, record: Record) -> Record | None:
+        info = dict_in(record.get("info"))
+        when, role = only(dict_in(info.get("time")), ("created", "completed")), text_in(info.get("role"))
+        if role not in _INFO or type(when.get("created")) is not int:
+            return None
+        kept = {**only(info, _INFO[role]), "time": when}
+        if path := dict_in(kept.get("path")):
+            kept["path"] = only(path, ("cwd", "root"))
+        if error := dict_in(kept.get("error")):
+            kept["error"] = {"name": error.get("name"), "data": only(dict_in(error.get("data")), _OF_ERROR)}
+        return {"info": kept, "parts": [one for part in dicts_in(record.get("parts")) if (one := _part(part))]}
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        return _each(record, lambda part: _hidden(part, mark) if part.get("callID") in ids else part)
+
+    def image(self, value: Record) -> Image | None:
+        """See `Forms.image`: a part of a message, or the result of a call that has some."""
+        if pictures := dicts_in(value.get("attachments")):
+            size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
+            rest = {name: one for name, one in value.items() if name != "attachments"}
+            return Image(
+                text_in(pictures[0].get("mime")) or "image", size,
+                lambda note: rest | {"output": f"{text_in(rest.get('output'))}\n{note}".strip()},
+            )  # fmt: skip
+        if value.get("type") != "file" or not isinstance(url := value.get("url"), str):
+            return None
+        kind = text_in(value.get("mime")) or "image"
+        return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record:
+        return _each(record, lambda part: None if self._is_thought(part) and of(part) else part)
+
+    def untied(self, record: Record) -> Record:
+        """What is signed was signed for an account."""
+
+        def without(part: Record) -> Record:
+            ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
+            return {name: one for name, one in part.items() if name != "metadata"} | (
+                {"metadata": ours} if ours else {}
+            )
+
+        return _each(record, without)
+
+
+def _part(part: Record) -> Record | None:
+    """What is shared of a part. Nothing of what OpenCode has put in itself: such as the files that a question names."""
+    kind = text_in(part.get("type"))
+    if kind not in _PARTS or part.get("synthetic") is True:
+        return None
+    if kind == "file" and not text_in(part.get("url")).startswith("data:"):
+        return None
+    kept = only(part, _PARTS[kind])
+    if "time" in kept:
+        kept["time"] = only(dict_in(kept["time"]), ("start", "end"))
+    if "state" in kept:
+        kept["state"] = _state(dict_in(kept["state"]))
+    if "metadata" in kept:
+        signed = {name: only(one, _SIGNED) for name, one in dict_in(kept.pop("metadata")).items() if _is_signed(one)}
+        if root := text_in(dict_in(dict_in(part["metadata"]).get(LEFT_OUT)).get("root")):
+            signed[LEFT_OUT] = {"root": root}
+        kept |= {"metadata": signed} if signed else {}
+    return kept
+
+
+def _is_signed(value: object) -> bool:
+    return isinstance(value, dict) and any(name in value for name in _SIGNED)
+
+
+def _state(state: Record) -> Record:
+    """What is shared of a call. That its result is no longer sent is not: OpenCode says that later."""
+    kept = only(state, _STATE)
+    for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):
+        if name in kept:
+            kept[name] = only(dict_in(kept[name]), names)
+    if pictures := [one for one in map(_part, dicts_in(kept.pop("attachments", None))) if one]:
+        kept["attachments"] = [one for one in pictures if one["type"] == "file"]
+    return kept
+
+
+def _hidden(part: Record, mark: str) -> Record:
+    """A call without what it was given, and what came back."""
+    state = {name: one for name, one in dict_in(part.get("state")).items() if name != "attachments"}
+    hide = ("input", "output", "title", "error", "raw", "metadata")
+    return part | {"state": {name: all_texts(one, mark) if name in hide else one for name, one in state.items()}}
+
+
+def _each(record: Record, change: Callable[[Record], Record | None]) -> Record:
+    """The record with its parts changed, itself if none is. One without parts stays: its place counts."""
+    old = dicts_in(record.get("parts"))
+    new = [one for part in old if (one := change(part)) is not None]
+    return record if new == old else record | {"parts": new}
+
+
+def _goes_on(info: Record) -> bool:
+    return info.get("role") == "assistant" and "completed" not in dict_in(info.get("time")) and "error" not in info
+
+
+def _document(messages: Iterable[Record], becomes: Becomes) -> Record:
+    """The document of a session with these messages, under ids in their order."""
+    asked, named, count = "", list[Record](), 0
+    for number, one in enumerate(messages):
+        info, identity = dict_in(one.get("info")), _identity("msg", becomes.session_id, number)
+        own = {"model": UNKNOWN} if info.get("role") == "user" else {"parentID": asked}
+        asked = identity if info.get("role") == "user" else asked
+        names, parts = {"sessionID": becomes.session_id, "messageID": identity}, list[Record]()
+        for part in dicts_in(one.get("parts")):
+            tagged = part | {"id": _identity("prt", becomes.session_id, count)} | names
+            if pictures := dicts_in(dict_in(part.get("state")).get("attachments")):
+                shown = [picture | {"id": f"{tagged['id']}{at:04x}"} | names for at, picture in enumerate(pictures)]
+                tagged["state"] = part["state"] | {"attachments": shown}
+            parts.append(tagged)
+            count += 1
+        named.append({"info": info | own | {"id": identity, "sessionID": becomes.session_id}, "parts": parts})
+    infos = [one["info"] for one in named]
+    times = [dict_in(info.get("time")).get("created", 0) for info in infos] or [0]
+    cwd = next((cwd for info in infos if (cwd := text_in(dict_in(info.get("path")).get("cwd")))), becomes.place.root)
+    return {
+        "info": {
+            "id": becomes.session_id, "slug": "told", "title": "", "version": "0", "projectID": "", "directory": cwd,
+            "time": {"created": times[0], "updated": times[-1]},
+        },
+        "messages": named,
+    }  # fmt: skip
+
+
+def _asked(moment: int) -> Record:
+    return {"role": "user", "time": {"created": moment}, "agent": _AGENT}
+
+
+def _answered(moment: int, root: str) -> dict[str, Any]:
+    return {
+        "role": "assistant", "mode": _AGENT, "agent": _AGENT, "path": {"cwd": root, "root": root}, "cost": 0,
+        "tokens": _NO_TOKENS, "time": {"created": moment, "completed": moment}, "finish": "stop", **UNKNOWN,
+    }  # fmt: skip
+
+
+def _identity(kind: str, session_id: str, number: int) -> str:
+    """An id in their order; what stands behind the number is of this session alone."""
+    chance = hashlib.blake2b(f"{session_id} {kind} {number}".encode("utf-8", "replace")).hexdigest()[:14]
+    return f"{kind}_{number:012x}{chance}"
+
+
+def _milliseconds(moment: str) -> int:
+    try:
+        return max(0, int(datetime.fromisoformat(moment).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return 0
