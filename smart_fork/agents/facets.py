@@ -9,6 +9,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.cuts.files import Files
 from smart_fork.errors import Usage
+from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Home, ProgramSpec
@@ -179,7 +180,10 @@ def why_not(agent: str, ability: str) -> str:
 
 def _handed_over() -> str:
     other = next(agent.name for agent in AGENTS if agent.has("starter"))
-    return f"Hand the whole session over to another agent: `smart-fork fork ID --as {other}`."
+    return advice(
+        f"Hand the whole session over to another agent: `smart-fork fork ID --as {other}`.",
+        tool=f"Hand the whole session over to another agent: as_agent {other}.",
+    )
 
 
 def _needed(facet: F | None, refusal: str, hint: str = "") -> F:
