@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -22,6 +23,7 @@ from smart_fork.retrieval.results import fork_command
 from smart_fork.system import permission
 from smart_fork.team.local import found, read_log
 from tests.indexer.transcripts.records import (
+    FIXTURES,
     assistant,
     claude_log,
     codex_log,
@@ -83,9 +85,24 @@ def _opencode(home: Path, cwd: str) -> None:
         db.commit()
 
 
+def _fixture(agent: str) -> Callable[[Path, str], None]:
+    """The fixture of an agent that is only read, in that directory."""
+
+    def write(home: Path, cwd: str) -> None:
+        for source in (FIXTURES / agent / "home").rglob("*.json*"):
+            target = home / source.relative_to(FIXTURES / agent / "home")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(source.read_text("utf-8").replace("/home/ada/shop", json.dumps(cwd)[1:-1]), "utf-8")
+
+    return write
+
+
 WRITTEN: dict[str, Callable[[Path, str], None]] = {
     "claude": _claude, "codex": _codex, "qwen": _qwen, "gemini": _gemini, "copilot": _copilot, "opencode": _opencode,
+    **{agent: _fixture(agent) for agent in ("droid", "kimi", "pi")},
 }  # fmt: skip
+#: Cursor states an absolute path, or none: tests/smart_fork/agents/test_read_agents.py.
+WITHOUT_ODD = {"cursor"}
 agents = pytest.mark.parametrize("agent", WRITTEN)
 odd = pytest.mark.parametrize("cwd", ODD)
 
@@ -106,7 +123,7 @@ def listed(agent: str, project: Path | None) -> list[str]:
 
 
 def test_every_agent_that_is_read_is_tried_here():
-    assert set(WRITTEN) == {agent.name for agent in READERS}
+    assert set(WRITTEN) | WITHOUT_ODD == {agent.name for agent in READERS}
 
 
 @agents
@@ -146,15 +163,16 @@ def test_continuing_in_a_directory_never_takes_a_session_of_another_system(home,
 
 
 @odd
-@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot", "opencode"])
 def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, agent, cwd):
     WRITTEN[agent](home, cwd)
     log = next(iter(READERS[agent].discover())).path
+    session = READERS[agent].id_of(log)
 
     with pytest.raises(ForkRefused, match="belongs to no project") as refused:
-        found(SESSION, here)
+        found(session, here)
     assert cwd in refused.value.message
-    assert f"smart-fork branch {SESSION} --cwd {here}" == refused.value.hint.partition(": ")[2]
+    assert f"smart-fork branch {session} --cwd {here}" == refused.value.hint.partition(": ")[2]
     with pytest.raises(ForkRefused, match="belongs to no project"):
         read_log(log, agent, here)
 
