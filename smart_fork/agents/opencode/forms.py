@@ -116,7 +116,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return {"info": kept, "parts": [one for part in dicts_in(record.get("parts")) if (one := _part(part))]}
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        return _each(record, lambda part: _hidden(part, mark) if part.get("callID") in ids else part)
+        return _each(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
         """See `Forms.image`: a part of a message, or the result of a call that has some."""
