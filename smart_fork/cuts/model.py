@@ -15,6 +15,8 @@ from indexer.values import Value
 Tool = str
 #: The agent is unknown.
 UNKNOWN: Tool = "unknown"
+#: In `TranscriptTurn.repeats`: the line may repeat any turn, so every cut removes it.
+ANY_TURN = "any turn"
 
 
 class Call(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from smart_fork.cuts.model import CutWarning, TranscriptTurn
+from smart_fork.cuts.model import ANY_TURN, CutWarning, TranscriptTurn
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
@@ -58,6 +58,8 @@ def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)
     cut -= staying
+    if gone:
+        cut.add(ANY_TURN)
     return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
 
 

@@ -98,8 +98,9 @@ def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent
 
     new = start(equipped, "new", "--agent", agent, "--in", "tmux", cwd=project)
     pane = equipped.terminal(new["terminal_id"])
-    ready = {"claude": "for shortcuts", "codex": "gpt-5 default"}[agent]  # Codex has a line to type in before
-    wait_until(lambda: ready in pane.screen, "the agent to be ready")
+    # Codex has a line to type in before. Claude Code 2.1.332 names its mode instead of the shortcuts.
+    ready = {"claude": ("for shortcuts", "shift+tab to cycle"), "codex": ("gpt-5 default",)}[agent]
+    wait_until(lambda: any(sign in pane.screen for sign in ready), "the agent to be ready")
     pane.type(typed)
 
     assert [Message("user", typed)] == heard(equipped, typed).said

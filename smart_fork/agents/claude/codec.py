@@ -17,14 +17,23 @@ class ClaudeCodec(MessageCodec):
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`."""
-        message = record.get("message")
+        message = None if is_request(record) else record.get("message")
         return item_of(message.get("content") if isinstance(message, dict) else None)
+
+    def parts(self, record: Record) -> list[Record]:
+        """See `MessageCodec.parts`."""
+        return [] if is_request(record) else super().parts(record)
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
         """See `Codec.gave`."""
         told = record.get("toolUseResult")
         patch = _unified(told.get("structuredPatch")) if isinstance(told, dict) else ""
         return (back._replace(patch=patch) for back in super().gave(record))
+
+
+def is_request(record: Record) -> bool:
+    """Tell if a record repeats what the model was sent. Claude Code needs none of them, and writes new ones."""
+    return record.get("type") in ("api-request", "api-request-blob")
 
 
 def _unified(hunks: object) -> str:

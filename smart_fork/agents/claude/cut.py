@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.lines import decode_line
+from smart_fork.agents.claude.codec import is_request
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.loader import ClaudeLoader
 from smart_fork.agents.claude.newest import discover_newest_claude
@@ -35,6 +36,11 @@ class ClaudeCutter(TreeCutter):
 
     def is_said(self, turn: TranscriptTurn) -> bool:
         return bool(turn.key)
+
+    def pieces(self, line: bytes) -> list[bytes]:
+        """See `Cutter.pieces`. A request has texts of the program as well, which other lines also have."""
+        requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
+        return [] if requests else [line]
 
     def files_of(self, path: Path) -> list[Path]:
         folder = path.with_suffix("")

@@ -29,7 +29,7 @@ CODEC = ClaudeCodec()
 #: The records that say nothing of the conversation.
 _ASIDE = (
     "progress", "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode", "pr-link",
-    "bridge-session",
+    "bridge-session", "api-request", "api-request-shape", "api-request-blob", "cost-state", "atis-latch", "tools-used",
 )  # fmt: skip
 _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from indexer.transcripts.items import GivenBack
 from indexer.transcripts.model import Role
-from smart_fork.agents.claude.codec import ClaudeCodec
+from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import first_record
-from smart_fork.cuts.model import TranscriptTurn
+from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
@@ -47,7 +47,7 @@ class ClaudeLoader(TreeLoader):
         return turn.prompt
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        message = record.get("message")
+        message = None if is_request(record) else record.get("message")
         kind = (message.get("role") if isinstance(message, dict) else None) or record.get("type")
         if results and not said:
             return "tool"
@@ -66,6 +66,8 @@ class ClaudeLoader(TreeLoader):
         return _part_of(record.get("message"), CODEC.parts(record))
 
     def repeats(self, record: Record) -> tuple[str, ...]:
+        if is_request(record):
+            return (ANY_TURN,)
         message = record.get("message")
         return _thought_for(message, CODEC.parts(record)) if isinstance(message, dict) else _keys_repeated(record)
 
