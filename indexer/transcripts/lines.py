@@ -266,10 +266,13 @@ def decode_file(path: Path) -> Iterator[Line]:
 def decode_document(path: Path) -> tuple[Any, int]:
     """The JSON value in a file, and the file's size; `None` without one. Long texts of a large file are cut."""
     with open_regular(path) as file:
-        data = file.read(MAX_LINE_BYTES + 1)
         size = os.fstat(file.fileno()).st_size
-        within = chain([b'{"document":'], _rest(data, file), [b"}"])
-        made = abridged(within) if is_long(data) else b"".join(within)
+        begun = [b'{"document":', file.read(min(size, MAX_LINE_BYTES) + 1)]
+        if is_long(begun[1]):
+            made = abridged(chain(begun[:1], _rest(begun.pop(), file), [b"}"]))
+        else:
+            made = b"".join([*begun, b"}"])
+        del begun
     found = decode_line(made or b"")[0][:1]
     return (found[0][1].get("document") if found else None), size
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Home, InHome, Known, ReadOnlyAgent
+from smart_fork.agents.agent import DataHome, Home, InHome, Known, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
@@ -29,6 +29,7 @@ AGENTS = Known(
     ReadOnlyAgent("droid", "Droid", InHome("FACTORY_HOME_OVERRIDE", ".factory")),
     ReadOnlyAgent("kimi", "Kimi Code", Home("KIMI_CODE_HOME", ".kimi-code")),
     ReadOnlyAgent("pi", "Pi", Home("PI_CODING_AGENT_DIR", ".pi/agent")),
+    ReadOnlyAgent("amp", "Amp", DataHome("XDG_DATA_HOME", "amp")),
 )
 
 

@@ -66,6 +66,19 @@ class InHome(Home):
         return "~"
 
 
+class DataHome(Home):
+    """A folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
+        named = os.environ.get(self.variable, "")
+        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
+
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~/.local/share"
+
+
 class Sign(NamedTuple):
     """A regular expression that a program's help matches if the program can do what smart-fork needs.
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Home
 from smart_fork.agents.codec import Header, ReadCodec, Record
@@ -74,6 +76,20 @@ class ReadAdapter(TreeAdapter):
         from smart_fork.agents.read_fold import read_document
 
         return read_document(self, path, keep_raw=keep_raw)
+
+    def glance(self, path: Path) -> Session | None:
+        if not self.document:
+            return super().glance(path)
+        from indexer.transcripts.lines import changed_at
+
+        session = self.read(path).session
+        return replace(session, last_activity=changed_at(path)) if session else None
+
+    def is_copy(self, path: Path) -> bool:
+        if not self.document:
+            return super().is_copy(path)
+        session = self.read(path).session
+        return session is not None and session.copied
 
     def beside(self, path: Path) -> Header:
         """Return the facts that other files state about the session in `path`."""

@@ -99,7 +99,7 @@ def _fixture(agent: str) -> Callable[[Path, str], None]:
 
 WRITTEN: dict[str, Callable[[Path, str], None]] = {
     "claude": _claude, "codex": _codex, "qwen": _qwen, "gemini": _gemini, "copilot": _copilot, "opencode": _opencode,
-    **{agent: _fixture(agent) for agent in ("droid", "kimi", "pi")},
+    **{agent: _fixture(agent) for agent in ("amp", "droid", "kimi", "pi")},
 }  # fmt: skip
 #: Cursor states an absolute path, or none: tests/smart_fork/agents/test_read_agents.py.
 WITHOUT_ODD = {"cursor"}

@@ -5,21 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.agent import Home
-
-
-class DataHome(Home):
-    """Its folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
-        named = os.environ.get(self.variable, "")
-        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~/.local/share"
-
+from smart_fork.agents.agent import DataHome
 
 HOME = DataHome("XDG_DATA_HOME", "opencode", ("OPENCODE_DB",))
 #: What its log's folder is below a home where no variable says otherwise.

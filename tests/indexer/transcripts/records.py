@@ -236,6 +236,7 @@ def read_copilot(path: Path) -> Session:
 READ_LOGS = {
     agent: next((FIXTURES / agent / "home").rglob(name))
     for agent, name in {
+        "amp": "T-*.json",
         "cursor": "agent-transcripts/*/*.jsonl",
         "droid": "*.jsonl",
         "kimi": "main/wire.jsonl",
@@ -243,9 +244,14 @@ READ_LOGS = {
     }.items()
 }
 
+#: The agents whose log is one JSON document.
+DOCUMENTS = {agent for agent, path in READ_LOGS.items() if path.suffix == ".json"}
+
 
 def read_records(agent: str) -> list[dict[str, object]]:
-    """The records of an agent's fixture."""
+    """The records of an agent's fixture. A document is one record."""
+    if agent in DOCUMENTS:
+        return [json.loads(READ_LOGS[agent].read_text())]
     return [json.loads(line) for line in READ_LOGS[agent].read_text().splitlines()]
 
 
@@ -281,6 +287,7 @@ ASKED: dict[str, Callable[[Path, str], Path]] = {
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
     "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
     "copilot": lambda home, text: copilot_log(home, happened("user.message", "u1", content=text)),
+    "amp": said_in("amp", id="x", messages=[{"role": "user", "content": [{"type": "text", "text": "PROMPT"}]}]),
     "cursor": said_in("cursor", role="user", message={"content": [{"type": "text", "text": "PROMPT"}]}),
     "kimi": said_in(
         "kimi", type="context.append_message", message={"role": "user", "content": [{"type": "text", "text": "PROMPT"}]}

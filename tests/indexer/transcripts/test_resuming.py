@@ -18,6 +18,7 @@ from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
+    DOCUMENTS,
     READ_LOGS,
     SESSION,
     answering,
@@ -136,7 +137,7 @@ AGENTS = [
     (QwenAdapter(), f".qwen/projects/-srv-shop/chats/{SESSION}.jsonl", QWEN),
     (GeminiAdapter(), ".gemini/tmp/shop/chats/session-2026-07-01T10-00-00000000.jsonl", GEMINI),
     (CopilotAdapter(), f".copilot/session-state/{SESSION}/events.jsonl", COPILOT),
-    *((READERS[agent], str(below_home(agent)), read_records(agent)) for agent in READ_LOGS),
+    *((READERS[agent], str(below_home(agent)), read_records(agent)) for agent in READ_LOGS if agent not in DOCUMENTS),
 ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS, READERS
-from tests.indexer.transcripts.records import READ_LOGS, SESSION, below_home, lay_out, prompts, said, write
+from tests.indexer.transcripts.records import DOCUMENTS, READ_LOGS, SESSION, below_home, lay_out, prompts, said, write
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus/sessions.tar.xz"
 SAMPLES = "_fixtures/jazzyalex+agent-sessions"
@@ -41,7 +41,7 @@ def test_its_thoughts_are_read_with_the_records_that_have_them(home, agent):
     assert [THOUGHT] == [thought for thought in thoughts if thought]
 
 
-@agents
+@pytest.mark.parametrize("agent", sorted(set(READ_LOGS) - DOCUMENTS))
 def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
     path = put(agent)
     path.touch()
@@ -52,6 +52,28 @@ def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
 
     assert after.resumed
     assert (before.unknown + 1, before.records + 1) == (after.unknown, after.records)
+
+
+@pytest.mark.parametrize("agent", sorted(DOCUMENTS))
+def test_a_document_that_changed_is_read_again_and_one_that_is_being_written_is_no_session(home, agent):
+    path, reader = put(agent), READERS[agent]
+    before, whole = reader.read(path), path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    torn = reader.read(path, before.checkpoint)
+    path.write_bytes(whole.replace(b"timeout", b"failure"))
+    changed = reader.read(path, torn.checkpoint)
+
+    assert (None, False) == (torn.session, torn.resumed)
+    assert (reader.read(path).session, False) == (changed.session, changed.resumed)
+    assert (before.records, before.unknown) == (changed.records, changed.unknown)
+    assert before.session != changed.session
+    assert not reader.is_copy(path)
+
+
+def test_messages_of_a_thread_with_an_unknown_role_are_counted(home):
+    result = READERS["amp"].read(put("amp"))
+
+    assert (11, 1) == (result.records, result.unknown)
 
 
 @agents

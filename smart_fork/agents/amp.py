@@ -1,0 +1,112 @@
+"""Amp: ``~/.local/share/amp/threads/T-<id>.json``, one JSON document a thread, messages close to Anthropic's form.
+
+Its form is known from public sources only: ``tests/fixtures/amp/README.md`` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import unquote
+
+from indexer.transcripts.items import GivenBack, Item
+from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, item_of, text_of
+from smart_fork.agents.read_log import ReadAdapter
+
+#: How the name of a thread's file begins, and the scheme of a directory's address.
+_THREAD, _FILE = "T-", "file://"
+#: Where a tool's result has its text, if it is an object.
+_OUTPUTS = ("output", "content", "message")
+#: What became of calls that gave nothing back.
+_FAILED = ("error", "cancelled", "rejected-by-user")
+
+
+class AmpCodec(ReadCodec):
+    """See `ReadCodec`. The first record is the thread without its messages."""
+
+    tools = MappingProxyType({"edit_file": "Edit", "create_file": "Write", "glob": "Glob"})
+    starting = ("Task",)
+    shell = "Bash"
+
+    def records(self, document: object) -> Iterator[object]:
+        """See `ReadCodec.records`. Each message is let go of when it was read."""
+        if not isinstance(document, dict):
+            return
+        messages = document.pop("messages", None)
+        yield document
+        if isinstance(messages, list):
+            messages.reverse()
+            while messages:
+                yield messages.pop()
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`. Amp adds hidden texts to prompts."""
+        content = record.get("content")
+        parts = [one for one in dicts_in(content) if one.get("hidden") is not True]
+        results = tuple(_result(one) for one in parts if one.get("type") == "tool_result")
+        return item_of(content if isinstance(content, str) else parts)._replace(results=results)
+
+    def header(self, record: Record) -> Header | None:
+        """See `ReadCodec.header`."""
+        role, usage, meta = record.get("role"), _in(record, "usage"), _in(record, "meta")
+        if role == "user":
+            asked = not meta.get("fromAggman") and not meta.get("fromExecutorThreadID")
+            return Header(role, moment=meta.get("sentAt"), asked=asked, interrupts=record.get("interrupted") is True)
+        if role == "assistant":
+            return Header(
+                role, moment=usage.get("timestamp"), model=usage.get("model"), loaded=usage.get("totalInputTokens"),
+                interrupts=_in(record, "state").get("type") == "cancelled",
+            )  # fmt: skip
+        if role == "info":
+            return Header(
+                "system", compacts=any(one.get("type") == "summary" for one in dicts_in(record.get("content")))
+            )
+        return _thread(record) if "role" not in record and "id" in record else None
+
+
+class AmpAdapter(ReadAdapter):
+    """Finds Amp's threads."""
+
+    name = "amp"
+    codec = AmpCodec()
+    endings = (".json",)
+    below, depth, document = "threads", 0, True
+
+    def is_session(self, location: str, projects: str) -> bool:
+        del projects
+        return Path(location).name.startswith(_THREAD)
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("amp", "threads", "continue", session_id)
+
+
+def _thread(record: Record) -> Header:
+    began = _in(_in(record, "env"), "initial")
+    tree = next(iter(dicts_in(began.get("trees"))), {})
+    place, ref = tree.get("uri"), _in(tree, "repository").get("ref")
+    return Header(
+        moment=record.get("created"), session_id=record.get("id"), title=record.get("title"),
+        cwd=unquote(place.removeprefix(_FILE)) if isinstance(place, str) and place.startswith(_FILE) else None,
+        branch=ref.removeprefix("refs/heads/") if isinstance(ref, str) else None,
+        version=_in(began, "platform").get("clientVersion"),
+    )  # fmt: skip
+
+
+def _result(part: Record) -> GivenBack:
+    run = _in(part, "run")
+    status, given = run.get("status"), run.get("result")
+    output, patch = text_of(given), ""
+    if isinstance(given, dict):
+        output = next((text for name in _OUTPUTS if isinstance(text := given.get(name), str)), "")
+        patch = diff if isinstance(diff := given.get("diff"), str) else ""
+        ended = given.get("exitCode")
+        output = f"Exit code: {ended}\n{output}" if isinstance(ended, int) and ended else output
+    if status in _FAILED:
+        output = output or str(_in(run, "error").get("message") or run.get("reason") or "")
+    return GivenBack(str(part.get("toolUseID") or ""), output, status in _FAILED, patch)
+
+
+def _in(record: Record, name: str) -> Record:
+    found = record.get(name)
+    return found if isinstance(found, dict) else {}
