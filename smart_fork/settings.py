@@ -131,17 +131,15 @@ def agent_variables() -> tuple[Variable, ...]:
         for agent in AGENTS
         if agent.command
     )
-    folders = (
-        Variable(
-            name,
-            f"Where {agent.title} keeps its files. {agent.title} reads this variable, too.",
-            agent.home.usual() * (name == agent.home.variable),
-        )
-        for agent in AGENTS
-        if agent.home
-        for name in (agent.home.variable, *agent.home.beside)
-    )
-    return (*programs, *folders)
+    folders: dict[str, Variable] = {}
+    for agent in AGENTS:
+        for name in (agent.home.variable, *agent.home.beside) if agent.home else ():
+            meaning = f"Where {agent.title} keeps its files. {agent.title} reads this variable, too."
+            if one := folders.get(name):  # several agents read it
+                meaning = f"{one.meaning} {meaning}"
+            usual = agent.home.usual() if agent.home and name == agent.home.variable else ""
+            folders[name] = Variable(name, meaning, usual)
+    return (*programs, *folders.values())
 
 
 def _from_environment(env: Mapping[str, str]) -> Iterator[Setting]:

@@ -35,10 +35,10 @@ HEAVY = {"apscheduler", "mcp", "sentence_transformers", "torch", "transformers"}
 #: Where agents are known: their own folders, and the conversations of the demo.
 ROOMS = ("smart_fork/agents/", "smart_fork/demo/")
 #: Names of agents, of their variables, and of what they call their folders and logs. Style sheets and pages have cursors, too.
-#: Short names are parts of many words.
+#: Short names are parts of many words, and one is an entity of HTML.
 _NAMES = (
     "slug", "rollout",
-    *(rf"(?<![\w|]){agent.name}(?![\w|])" if len(agent.name) < 5 else rf"{agent.name}(?![:|])" for agent in AGENTS),
+    *(rf"(?<![\w|]){agent.name}(?![\w|;]|\": \"&)" if len(agent.name) < 5 else rf"{agent.name}(?![:|])" for agent in AGENTS),
 )  # fmt: skip
 _AGENTS = re.compile("|".join(_NAMES), re.IGNORECASE)
 _BEFORE_A_DOCSTRING = {tokenize.ENCODING, tokenize.INDENT, tokenize.NEWLINE}

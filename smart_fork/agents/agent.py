@@ -52,6 +52,10 @@ class Home(NamedTuple):
         """Return the folder used without the variable."""
         return f"~/{self.default}"
 
+    def below_home(self) -> str:
+        """Return where the folder is below a home without the variable."""
+        return self.default
+
 
 class InHome(Home):
     """A folder in the home, or in the one that a variable names in its place."""
@@ -77,6 +81,10 @@ class DataHome(Home):
     def usual(self) -> str:
         """See `Home.usual`."""
         return "~/.local/share"
+
+    def below_home(self) -> str:
+        """See `Home.below_home`."""
+        return f".local/share/{self.default}"
 
 
 class Sign(NamedTuple):

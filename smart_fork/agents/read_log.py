@@ -39,7 +39,7 @@ class ReadAdapter(TreeAdapter):
     def __init__(self) -> None:
         self._home = AGENTS[self.name].home or Home("", "")
         self.variable = self._home.variable
-        self.places = (f"{self._home.default}/{self.below}",)
+        self.places = (f"{self._home.below_home()}/{self.below}",)
 
     @property
     def tree(self) -> Callable[..., Tree]:
