@@ -38,7 +38,7 @@ ROOMS = ("smart_fork/agents/", "smart_fork/demo/")
 #: Short names are parts of many words, and one is an entity of HTML.
 _NAMES = (
     "slug", "rollout",
-    *(rf"(?<![\w|]){agent.name}(?![\w|;]|\": \"&)" if len(agent.name) < 5 else rf"{agent.name}(?![:|])" for agent in AGENTS),
+    *(rf"(?<![\w|]){agent.name}(?![\w|;])" if len(agent.name) < 5 else rf"{agent.name}(?![:|])" for agent in AGENTS),
 )  # fmt: skip
 _AGENTS = re.compile("|".join(_NAMES), re.IGNORECASE)
 _BEFORE_A_DOCSTRING = {tokenize.ENCODING, tokenize.INDENT, tokenize.NEWLINE}

@@ -36,7 +36,8 @@ _ALTERED = late(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
 _LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
 _ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
 _ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-_ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
+#: The entities with names, without the one of "&" itself.
+_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 #: Between two arguments of a program, in a list.
 _LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
@@ -233,4 +234,4 @@ def _unescaped(found: re.Match[str]) -> str:
 def _entity(found: re.Match[str]) -> str:
     name, decimal, hexadecimal = found.groups()
     code = int(decimal) if decimal else int(hexadecimal, 16) if hexadecimal else 0
-    return _ENTITIES[name] if name else chr(code) if 32 <= code < 127 else found[0]
+    return _ENTITIES.get(name, "&") if name else chr(code) if 32 <= code < 127 else found[0]
