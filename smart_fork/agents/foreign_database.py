@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -47,6 +47,29 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
             shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
         with closing(_begun(copy, "")) as db:
             yield db
+
+
+@contextmanager
+def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) -> Iterator[apsw.Connection]:
+    """Yield the database if it has these tables with these columns. A view could be anything.
+
+    Raises:
+        OSError: It cannot be opened or read, or is not `what` it should be.
+    """
+    try:
+        with read_only(path) as db:
+            for table, names in needed.items():
+                kind = db.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).get
+                if kind != "table" or not columns(db, table).issuperset(names):
+                    raise OSError(f"{path} is not {what}, or its format is newer")
+            yield db
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise OSError(f"{path} cannot be read: {error}") from error
+
+
+def columns(db: apsw.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns."""
+    return {str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")}
 
 
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:

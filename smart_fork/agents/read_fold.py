@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import orjson
@@ -155,15 +156,22 @@ class ReadTree(Tree):
 
 def read_document(adapter: ReadAdapter, path: Path, *, keep_raw: bool) -> ReadResult:
     """Read a log that is one JSON document. It is read again when it has changed."""
-    fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     value, size = decode_document(path)
-    for number, record in enumerate(adapter.codec.records(value), 1):
+    after = Checkpoint(size, 0, probe(path, size), b"")
+    return read_records(adapter, path, adapter.codec.records(value), after, keep_raw=keep_raw)
+
+
+def read_records(
+    adapter: ReadAdapter, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
+) -> ReadResult:
+    """Read a log that is not a file of lines."""
+    fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
+    for number, record in enumerate(records, 1):
         if isinstance(record, dict):
             fold.feed(Line(number, orjson.dumps(record) if keep_raw else b"", record))
     session, skipped = fold.session()
-    after = Checkpoint(size, 0, probe(path, size), b"")
-    records, unknown = fold.counts()
-    return ReadResult(session, skipped, after, (), size, records=records, unknown=unknown)
+    known, unknown = fold.counts()
+    return ReadResult(session, skipped, after, (), after.offset, records=known, unknown=unknown)
 
 
 def _header(record: Record) -> Header:

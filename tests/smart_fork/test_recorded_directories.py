@@ -31,6 +31,7 @@ from tests.indexer.transcripts.records import (
     gemini_log,
     happened,
     id_of,
+    lay_out,
     linked,
     message,
     meta,
@@ -85,6 +86,13 @@ def _opencode(home: Path, cwd: str) -> None:
         db.commit()
 
 
+def _goose(home: Path, cwd: str) -> None:
+    (log,) = lay_out("goose")
+    with closing(sqlite3.connect(log.parent)) as db:
+        db.execute("UPDATE sessions SET working_dir = ?", (cwd,))
+        db.commit()
+
+
 def _fixture(agent: str) -> Callable[[Path, str], None]:
     """The fixture of an agent that is only read, in that directory."""
 
@@ -99,6 +107,7 @@ def _fixture(agent: str) -> Callable[[Path, str], None]:
 
 WRITTEN: dict[str, Callable[[Path, str], None]] = {
     "claude": _claude, "codex": _codex, "qwen": _qwen, "gemini": _gemini, "copilot": _copilot, "opencode": _opencode,
+    "goose": _goose,
     **{agent: _fixture(agent) for agent in ("amp", "droid", "kimi", "pi")},
 }  # fmt: skip
 #: Cursor states an absolute path, or none: tests/smart_fork/agents/test_read_agents.py.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +17,12 @@ import apsw
 import orjson
 
 from indexer.transcripts.long_lines import abridged
-from smart_fork.agents.foreign_database import read_only
+from smart_fork.agents.foreign_database import columns, with_tables
 
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: Of a larger part of a message the long texts are not read.
 MAX_BYTES = 16 << 20
-_TABLES = ("session", "message", "part")
 _NEEDED = {
     "session": ("id", "directory", "title", "time_created", "time_updated", "parent_id"),
     "message": ("id", "session_id", "time_created", "time_updated", "data"),
@@ -69,31 +68,13 @@ class Broken(NamedTuple):
     reason: str
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[apsw.Connection]:
-    """The database, with what its writer has in its ``-wal``.
+def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
+    """Open the database, including its ``-wal``.
 
     Raises:
-        OSError: it cannot be opened or read, or is none of OpenCode's.
+        OSError: It cannot be opened or read, or is not OpenCode's.
     """
-    try:
-        with read_only(path) as db:
-            _check(db, path)
-            yield db
-    except (apsw.Error, UnicodeDecodeError) as error:
-        raise OSError(f"{path} cannot be read: {error}") from error
-
-
-def _check(db: apsw.Connection, path: Path) -> None:
-    """Whether the tables are tables and have what is read: a view could be anything."""
-    for table in _TABLES:
-        kind = db.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).get
-        if kind != "table" or not set(_NEEDED[table]) <= _columns(db, table):
-            raise OSError(f"{path} is not an OpenCode database, or its format is newer")
-
-
-def _columns(db: apsw.Connection, table: str) -> set[str]:
-    return {str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")}
+    return with_tables(path, _NEEDED, "an OpenCode database")
 
 
 def stamps(db: apsw.Connection, key: str = "") -> Iterator[DatabaseStamp]:
@@ -152,10 +133,10 @@ def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | 
 
 
 def _info(db: apsw.Connection, key: str) -> Json | None:
-    there = _columns(db, "session")
+    there = columns(db, "session")
     texts = [name for name in (*_TEXTS, *_JSON) if name in there]
-    columns = ", ".join(f"CAST({name} AS BLOB)" for name in texts)
-    row = db.execute(f"SELECT time_created, time_updated, {columns} FROM session WHERE id = ?", (key,)).fetchone()  # noqa: S608 - constants
+    values = ", ".join(f"CAST({name} AS BLOB)" for name in texts)
+    row = db.execute(f"SELECT time_created, time_updated, {values} FROM session WHERE id = ?", (key,)).fetchone()  # noqa: S608 - constants
     if row is None:
         return None
     created, updated, *values = row

@@ -1,36 +1,36 @@
 """OpenCode: all sessions in one SQLite database, each a log within that file: ``…/opencode.db/ses_…``.
 
-Where its sessions are is told here; what is needed to read one is imported where one is read.
+Modules that only reading needs are imported there.
 """
 
 from __future__ import annotations
 
-import tempfile
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.opencode.home import HOME, PLACE, database
 
 if TYPE_CHECKING:
-    from smart_fork.agents.opencode.database import DatabaseStamp
+    import apsw
 
-#: A session is about so many bytes for each of its messages.
+#: The estimated size of a message.
 MESSAGE_BYTES = 4096
-_BESIDE = ("-wal", "-shm")
 
 
-class OpenCodeAdapter(AgentAdapter):
+class OpenCodeAdapter(DatabaseAdapter):
     """Reads OpenCode's sessions; version 1.18 seen."""
 
     name: AgentName = "opencode"
     variable = HOME.variable
     places = (PLACE,)
-    #: What is new stands beside the database for a while.
-    endings = (".db", ".db-wal")
+    keys = re.compile(r"ses_[A-Za-z0-9_-]{1,124}")
+    advice = "try again when no OpenCode is busy, `opencode db path` names it, or update smart-fork"
 
     def home(self) -> Path:
         return HOME.folder()
@@ -38,59 +38,28 @@ class OpenCodeAdapter(AgentAdapter):
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return ((database().parent, 0),)
 
-    def discover(self) -> Iterator[LogFile]:
-        return iter(self._logs(""))
+    def database(self) -> Path:
+        return database()
 
-    def log_at(self, location: str) -> LogFile | None:
-        within, _, key = location.rpartition("/")
-        return next(iter(self._logs(key)), None) if key and within == str(database()) else None
-
-    def logs_of(self, changed: str) -> Iterator[LogFile]:
-        names = {f"{database()}{end}" for end in ("", *_BESIDE)}
-        if changed in names:
-            return self.discover()
-        found = self.log_at(changed)
-        return iter(() if found is None else (found,))
-
-    def has_lost(self, location: str) -> bool:
-        path = Path(location)
-        if path.parent.suffix != ".db" or not path.name.startswith("ses_"):
-            return False
-        from smart_fork.agents.opencode.database import has, opened
-
-        with suppress(OSError), opened(path.parent) as db:
-            return not has(db, path.name)
-        return False
-
-    def unread(self) -> str:
-        if closed := super().unread():
-            return closed
-        path = database()
-        if not path.exists():
-            return ""
+    def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
         from smart_fork.agents.opencode.database import opened
 
-        try:
-            with opened(path):
-                return ""
-        except OSError as error:
-            return f"{error}; try again when no OpenCode is busy, `opencode db path` names it, or update smart-fork"
+        return opened(path)
 
-    @contextmanager
-    def as_file(self, path: Path) -> Iterator[Path]:
-        if path.is_file():
-            yield path
-            return
+    def stamps(self, db: apsw.Connection, key: str) -> Iterator[Stamp]:
+        from smart_fork.agents.opencode.database import stamps
+
+        return (Stamp(one.key, one.messages * MESSAGE_BYTES, one.changed * 1_000_000) for one in stamps(db, key))
+
+    def has(self, db: apsw.Connection, key: str) -> bool:
+        from smart_fork.agents.opencode.database import has
+
+        return has(db, key)
+
+    def exported(self, path: Path) -> bytes:
         from smart_fork.agents.opencode import fold
 
-        data = fold.exported(path)
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / path.name
-            copy.write_bytes(data)
-            yield copy
-
-    def locate(self, session_id: str) -> tuple[Path, ...]:
-        return tuple(file.path for file in self._logs(session_id)) if session_id else ()
+        return fold.exported(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         del checkpoint
@@ -101,9 +70,6 @@ class OpenCodeAdapter(AgentAdapter):
     def id_of(self, path: Path) -> str:
         return path.name.removesuffix(".json")
 
-    def is_copy(self, path: Path) -> bool:
-        return path.is_file()
-
     def glance(self, path: Path) -> Session | None:
         from smart_fork.agents.opencode import fold
 
@@ -111,22 +77,3 @@ class OpenCodeAdapter(AgentAdapter):
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("opencode", "-s", session_id)
-
-    def _logs(self, key: str) -> list[LogFile]:
-        """All sessions, or the one of this id; none where the database cannot be read."""
-        path = database()
-        try:
-            inode = path.stat().st_ino
-        except OSError:
-            return []
-        from smart_fork.agents.opencode.database import opened, stamps
-
-        try:
-            with opened(path) as db:
-                return [self._log(str(path), inode, one) for one in stamps(db, key)]
-        except OSError:
-            return []
-
-    def _log(self, where: str, inode: int, one: DatabaseStamp) -> LogFile:
-        size, mtime_ns = one.messages * MESSAGE_BYTES, one.changed * 1_000_000
-        return LogFile(self.name, f"{where}/{one.key}", size, mtime_ns, inode, where)

@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
+import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
@@ -18,6 +21,7 @@ from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.goose import GooseAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.slugs import slug as qwen_slug
 
@@ -239,6 +243,7 @@ READ_LOGS = {
         "amp": "T-*.json",
         "cursor": "agent-transcripts/*/*.jsonl",
         "droid": "*.jsonl",
+        "goose": "*.sql",
         "kimi": "main/wire.jsonl",
         "pi": "*.jsonl",
     }.items()
@@ -252,12 +257,25 @@ def read_records(agent: str) -> list[dict[str, object]]:
     """The records of an agent's fixture. A document is one record."""
     if agent in DOCUMENTS:
         return [json.loads(READ_LOGS[agent].read_text())]
+    if agent == "goose":
+        with tempfile.TemporaryDirectory() as folder:
+            path = made_database(READ_LOGS[agent], Path(folder, "sessions.db"))
+            return list(GooseAdapter().records(path / below_home(agent).name))
     return [json.loads(line) for line in READ_LOGS[agent].read_text().splitlines()]
 
 
 def below_home(agent: str) -> Path:
     """Where the log of an agent's fixture is, below a home."""
-    return READ_LOGS[agent].relative_to(FIXTURES / agent / "home")
+    path = READ_LOGS[agent].relative_to(FIXTURES / agent / "home")
+    return path.with_suffix(".db") / "20260516_1" if path.suffix == ".sql" else path
+
+
+def made_database(source: Path, path: Path) -> Path:
+    """The database of which a fixture has the statements."""
+    path.unlink(missing_ok=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(source.read_text())
+    return path
 
 
 def lay_out(agent: str, cwd: str = "") -> list[Path]:
@@ -267,6 +285,9 @@ def lay_out(agent: str, cwd: str = "") -> list[Path]:
         if (file := Path.home() / source.relative_to(FIXTURES / agent / "home")).is_file():
             file.write_text(file.read_text().replace("/home/ada/shop", cwd or "/home/ada/shop"))
             os.utime(file, (1_790_000_000, 1_790_000_000))
+            if file.suffix == ".sql":
+                made_database(file, file.with_suffix(".db"))
+                file.unlink()
     return [file.path for file in READERS[agent].discover()]
 
 
@@ -293,6 +314,7 @@ ASKED: dict[str, Callable[[Path, str], Path]] = {
         "kimi", type="context.append_message", message={"role": "user", "content": [{"type": "text", "text": "PROMPT"}]}
     ),
     "pi": said_in("pi", type="message", id="m1", parentId=None, message={"role": "user", "content": "PROMPT"}),
+    "goose": said_in("goose", type="message", role="user", content=[{"type": "text", "text": "PROMPT"}]),
     "droid": said_in("droid", type="message", id="m1", message={"role": "user", "content": "PROMPT"}),
 }
 

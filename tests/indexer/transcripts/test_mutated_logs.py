@@ -107,18 +107,24 @@ def of_lines(path: Path, fixtures: list[list[dict[str, Any]]]) -> Write:
     return write
 
 
-def of_rows(path: Path) -> Write:
-    """Write OpenCode's database with so many rows of the session mutated."""
+def parts(data: Any) -> list[dict[str, Any]]:
+    """The objects in a row's data."""
+    return data if isinstance(data, list) else [data]
+
+
+def of_rows(path: Path, column: str, *tables: str) -> Write:
+    """Write a database with so many rows of the session mutated."""
     source = path.parent
     with closing(sqlite3.connect(source)) as db:
         rows = [
             (table, row, json.loads(data))
-            for table in ("message", "part")
-            for row, data in db.execute(f"SELECT rowid, data FROM {table} WHERE session_id = ?", (path.name,))  # noqa: S608
+            for table in tables
+            for row, data in db.execute(f"SELECT rowid, {column} FROM {table} WHERE session_id = ?", (path.name,))  # noqa: S608
+            if data != "[]"
         ]
 
     def put(db: sqlite3.Connection, table: str, row: int, data: object) -> None:
-        db.execute(f"UPDATE {table} SET data = ? WHERE rowid = ?", (data, row))  # noqa: S608
+        db.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (data, row))  # noqa: S608
 
     def write(rng: random.Random, most: int) -> int:
         chosen = rng.sample(rows, min(most, len(rows)))
@@ -126,7 +132,8 @@ def of_rows(path: Path) -> Write:
             for table, row, data in rows:
                 put(db, table, row, json.dumps(data))
             for table, row, data in chosen:
-                line = mutated(data, [one for _, _, one in rows], rng)[0]
+                line = mutated(rng.choice(parts(data)), [one for _, _, value in rows for one in parts(value)], rng)[0]
+                line = b"[%b]" % line if isinstance(data, list) else line
                 put(db, table, row, rng.choice([line, line.decode("utf-8", "replace"), b"", 7]))
             db.commit()
         return len(chosen)
@@ -138,9 +145,11 @@ def laid_out(agent: str, home: Path) -> tuple[Path, Write]:
     """The path of a log, and what writes it."""
     if agent == "opencode":
         path = database.make() / database.TOOLS
-        return path, of_rows(path)
+        return path, of_rows(path, "data", "message", "part")
     if agent in READ_LOGS:
         (path,) = lay_out(agent)
+        if agent == "goose":
+            return path, of_rows(path, "content_json", "messages")
         return path, of_lines(path, [read_records(agent)])
     path = ASKED[agent](home, "one")
     fixtures = [[json.loads(line) for line in source.read_text().splitlines()] for _, source in logs(agent)]
@@ -261,8 +270,8 @@ def large(agent: str, home: Path) -> tuple[Path, int]:
     while size < LARGE:
         write(rng, 3)
         number += 1
-        if agent == "opencode":
-            size = copied(path, f"{number:04}")
+        if agent in COPIES:
+            size = copied(path, agent, f"{number:04}")
         else:
             logs.append(_ID.sub(f"{number:06x}".encode(), path.read_bytes()) + b"\n")
             size += len(logs[-1])
@@ -283,13 +292,27 @@ def document_of(logs: list[bytes]) -> bytes:
     return json.dumps({"id": SESSION, "messages": messages}).encode()
 
 
-def copied(path: Path, suffix: str) -> int:
+#: How a session's own messages are copied, by agent.
+COPIES = {
+    "opencode": """
+        INSERT INTO message SELECT id || '_' || ?1, session_id, time_created, time_updated, data FROM message
+        WHERE session_id = ?2 AND id NOT GLOB '*_*_*';
+        INSERT INTO part SELECT id || '_' || ?1, message_id || '_' || ?1, session_id, time_created, time_updated, data
+        FROM part WHERE session_id = ?2 AND id NOT GLOB '*_*_*'
+    """,
+    "goose": """
+        INSERT INTO messages (message_id, session_id, role, content_json, created_timestamp)
+        SELECT message_id || '_' || ?1, session_id, role, content_json, created_timestamp FROM messages
+        WHERE session_id = ?2 AND message_id NOT GLOB '*_*'
+    """,
+}
+
+
+def copied(path: Path, agent: str, suffix: str) -> int:
     """Add copies of a session's own messages to it. Return the size of the database."""
-    own = (suffix, path.name, "*_*_*")
     with closing(sqlite3.connect(path.parent)) as db:
-        for table, ids in (("message", "id || '_' || ?1"), ("part", "id || '_' || ?1, message_id || '_' || ?1")):
-            copies = f"SELECT {ids}, session_id, time_created, time_updated, data FROM {table}"  # noqa: S608
-            db.execute(f"INSERT INTO {table} {copies} WHERE session_id = ?2 AND id NOT GLOB ?3", own)
+        for statement in COPIES[agent].split(";"):
+            db.execute(statement, (suffix, path.name))
         db.commit()
     return path.parent.stat().st_size
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +46,8 @@ def test_its_thoughts_are_read_with_the_records_that_have_them(home, agent):
 @pytest.mark.parametrize("agent", sorted(set(READ_LOGS) - DOCUMENTS))
 def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
     path = put(agent)
-    path.touch()
+    with READERS[agent].as_file(path) as log:
+        path = path if log == path else Path(shutil.copy(log, Path.home()))
     before = READERS[agent].read(path)
     with path.open("a") as log:
         log.write('{"type": "hologram"}\n')
@@ -82,6 +85,70 @@ def test_a_list_says_of_it_what_reading_it_says(home, agent):
     glanced, whole = READERS[agent].glance(path), said(READERS[agent].read(path))
 
     assert (whole.session_id, whole.title, whole.cwd) == (glanced.session_id, glanced.title, glanced.cwd)
+
+
+def test_sessions_in_one_database_are_told_apart_and_nothing_is_written_beside_it(home):
+    """Also in a database of an older version, and while Goose writes."""
+    path, goose = put("goose"), READERS["goose"]
+    with closing(sqlite3.connect(path.parent)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        for column in ("name", "user_set_name", "session_type", "model_config_json"):
+            db.execute(f"ALTER TABLE sessions DROP COLUMN {column}")
+        db.execute("ALTER TABLE messages DROP COLUMN metadata_json")
+        row = ("20260517_1", "Mend it", "/home/ada/shop", "2026-05-17 08:00:00", "2026-05-17T08:00:00Z")
+        db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
+        insert = (
+            "INSERT INTO messages (session_id, role, content_json, created_timestamp) VALUES (?, 'user', ?, 1779004800)"
+        )
+        db.execute(insert, (row[0], '[{"type": "text", "text": "one"}]'))
+        db.commit()
+        before, files = {file.path.name: file for file in goose.discover()}, sorted(path.parent.parent.iterdir())
+        db.execute(insert, (row[0], '[{"type": "text", "text": "two"}]'))
+        db.commit()
+        after = {file.path.name: file for file in goose.discover()}
+        read = said(goose.read(after[row[0]].path))
+        lost = [goose.has_lost(str(path.with_name(name))) for name in (row[0], "20260517_2")]
+
+        assert files == sorted(path.parent.parent.iterdir())
+    assert (["one", "two"], "Mend it", "/home/ada/shop") == (prompts(read), read.title, read.cwd)
+    assert {path.name, row[0]} == set(after)
+    assert [True, False] == [before[name].stamp == after[name].stamp for name in (path.name, row[0])]
+    assert [False, True] == lost
+
+
+def test_parts_of_an_answer_that_share_an_id_are_all_read(home):
+    path = put("goose")
+    with closing(sqlite3.connect(path.parent)) as db:
+        db.execute("UPDATE messages SET message_id = 'm2' WHERE role = 'assistant'")
+        db.commit()
+    session = said(READERS["goose"].read(path))
+
+    assert (10, 3) == (len(session.turns), sum(len(turn.tool_calls) for turn in session.turns))
+    assert not session.circular
+
+
+def test_a_database_that_is_not_goose_s_is_said_to_be_unread(home):
+    path, goose = put("goose"), READERS["goose"]
+    with closing(sqlite3.connect(path.parent)) as db:
+        db.execute("DROP TABLE messages")
+        db.commit()
+
+    assert [] == list(goose.discover())
+    assert "is not a Goose database, or its format is newer" in goose.unread()
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"GOOSE_PATH_ROOT": "/srv/goose", "XDG_DATA_HOME": "/srv/x"}, "/srv/goose/data"),
+        ({"GOOSE_PATH_ROOT": "goose", "XDG_DATA_HOME": "/srv/x"}, "/srv/x/goose"),
+    ],
+)
+def test_variables_say_where_goose_has_its_database(home, monkeypatch, variables, place):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert Path(place, "sessions/sessions.db") == READERS["goose"].database()
 
 
 @pytest.mark.parametrize(
