@@ -27,7 +27,7 @@ AGENTS = Known(
     Gemini(),
     Copilot(),
     ReadOnlyAgent("droid", "Droid", InHome("FACTORY_HOME_OVERRIDE", ".factory")),
-    ReadOnlyAgent("goose", "Goose", Home("GOOSE_PATH_ROOT", ".local/share/goose", ("XDG_DATA_HOME",))),
+    ReadOnlyAgent("goose", "Goose", Home("GOOSE_PATH_ROOT", ".local/share/goose")),
     ReadOnlyAgent("kimi", "Kimi Code", Home("KIMI_CODE_HOME", ".kimi-code")),
     ReadOnlyAgent("pi", "Pi", Home("PI_CODING_AGENT_DIR", ".pi/agent")),
     ReadOnlyAgent("amp", "Amp", DataHome("XDG_DATA_HOME", "amp")),

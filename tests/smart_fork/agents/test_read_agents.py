@@ -48,6 +48,7 @@ def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
     path = put(agent)
     with READERS[agent].as_file(path) as log:
         path = path if log == path else Path(shutil.copy(log, Path.home()))
+    path.touch()
     before = READERS[agent].read(path)
     with path.open("a") as log:
         log.write('{"type": "hologram"}\n')
