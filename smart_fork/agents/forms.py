@@ -16,7 +16,7 @@ import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Codec
-from smart_fork.cuts.ties import is_tie
+from smart_fork.cuts.ties import PATHS, is_tie
 
 Record = dict[str, Any]
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
@@ -176,7 +176,7 @@ class Forms(Codec, Teller):
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """Return a field with changed paths, also in names of fields."""
-        if name == "cwd" and isinstance(value, str):
+        if name in PATHS and isinstance(value, str):
             return change(value)
         if is_tie(name, value) or depth >= _DEPTH:
             return value

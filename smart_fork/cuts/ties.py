@@ -11,11 +11,12 @@ TIES = frozenset({
     "messageUuid", "parentId", "agentId", "interactionId", "apiCallId", "usageId", "reasoningOpaque",
     "encryptedContent", "transcriptPath", "transcript_path", "gitRoot", "headCommit",
     "sessionID", "messageID", "parentID", "callID", "message_id", "aggregate_id", "project_id",
-    "projectID", "providerID", "modelID", "snapshot", "hash",
+    "projectID", "providerID", "modelID",
 })  # fmt: skip
+#: Those of them that are paths.
+PATHS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_tie(name: str, value: object) -> bool:
-    """Return whether a field is never searched or changed. Objects ``data`` and ``snapshot`` have texts."""
-    is_object = name in ("data", "snapshot") and isinstance(value, dict)
-    return (name in TIES and not is_object) or name.lower().endswith("signature")
+    """Return whether a field is never searched or changed. An object ``data`` has texts."""
+    return (name in TIES and not (name == "data" and isinstance(value, dict))) or name.lower().endswith("signature")

@@ -1,0 +1,15 @@
+"""The texts of a record that a cut searches and changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from smart_fork.excise.strings import mapped, texts
+
+
+@pytest.mark.parametrize("name", ["hash", "snapshot", "value", "output"])
+def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
+    record = {"uuid": "u1", "result": {name: "said"}}
+
+    assert ["said"] == list(texts(record))
+    assert {"uuid": "u1", "result": {name: "SAID"}} == mapped(record, str.upper)
