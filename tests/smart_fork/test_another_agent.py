@@ -24,7 +24,7 @@ from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import choices, selected, word_for
 from smart_fork.engines.base import collections
 from smart_fork.page.renderer import _environment
-
+from smart_fork.server import create_server
 from smart_fork.service.units.search_path import PROGRAMS
 
 async def asked():
@@ -152,7 +152,6 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.retrieval.session_list import list_recent
-from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel
 
 found = find(FindRequest({RETRY!r}, project_path={str(shop)!r}, agent_type="all"), Engine(WordsModel())).as_json()
