@@ -288,7 +288,7 @@ def test_each_file_of_a_catalogue_is_read_or_said_why_not(benchmark, tmp_path):
     named = {
         "claude/x/s.jsonl": ("claude", text),
         "_fixtures/x/claude/n.jsonl": ("_fixtures", ""),
-        "_fixtures/x/pi/p": ("_fixtures", ""),
+        "_fixtures/x/grok/p": ("_fixtures", ""),
     }
     with tarfile.open(tmp_path / "sessions.tar.xz", "w:xz") as tar:
         for name, (_, content) in named.items():
@@ -306,7 +306,7 @@ def test_each_file_of_a_catalogue_is_read_or_said_why_not(benchmark, tmp_path):
     )
     assert (0, True) == (own["calls"], own["as many calls"])
     assert {"files": 1, "no session: no conversation": 1} == figures["claude, samples"]
-    assert {"files": 1, "of an agent that is not read": 1} == figures["pi, samples"]
+    assert {"files": 1, "of an agent that is not read": 1} == figures["grok, samples"]
     assert ["claude: prompts 2 -> 1"] == list(
         benchmark("reading").changes({"claude": {**own, "prompts": 2}}, {"claude": own})
     )
