@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden screenshots recording clean
+.PHONY: help run install test quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden lines screenshots recording clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -113,6 +113,9 @@ sentences: $(STAMP) ## tests/golden/sentences.txt: every sentence that people ar
 
 golden: $(STAMP) ## tests/golden: answers, lists, help pages and sentences, as they are now
 	GOLDEN=write $(BIN)/pytest -q tests/golden
+
+lines: $(STAMP) ## tests/lines.txt: lower the budget of code lines to those that are there
+	$(BIN)/python -m tests.lines
 
 screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium
 	$(BIN)/python -m tests.e2e.screenshots docs/images

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+import yaml
 
 from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
@@ -62,7 +63,7 @@ NOT_RUN = {
     "smart-fork message downloader * --*": "needs a terminal; tests/e2e/test_following.py has some",
 }
 #: Blocks that are the contents of a file: each can be read.
-FILES = {"toml": tomllib.loads, "json": json.loads}
+FILES = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load}
 #: What a fork does when it was given its prompt: it answers, and ends.
 ANSWERS = """
 if "--" in words and name == "claude":
