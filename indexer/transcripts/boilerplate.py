@@ -48,6 +48,8 @@ _HOOK = re.compile(
 _TASK_ENDED = re.compile(
     r"(</task-notification>)\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
+#: Claude Code 2.1.332 logs a long paste so, and sends it so to the model. The paste itself is the person's.
+_PASTED = re.compile(r'(?:\n\n)?<pasted_content id="\w{1,40}">\n|\n</pasted_content id="\w{1,40}">(?:\n\n)?')
 _BLANK_LINES = re.compile(r"\n{3,}")
 #: Taking an element out can join the halves of another; nobody nests them deeper than this.
 _PASSES = 8
@@ -95,6 +97,8 @@ def _strip_once(text: str) -> str:
         for tag in _INJECTED:
             text = _without_elements(text, tag)
         text = _ARGUMENTS.sub("", text)
+        if "</pasted_content id=" in text:
+            text = _PASTED.sub("", text)
     if "<!" in text or "[worker-done:" in text:
         text = _WORKER_MARK.sub("", text)
     if "# AGENTS.md instructions for" in text:

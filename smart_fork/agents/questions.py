@@ -1,7 +1,8 @@
 """Finds a question on an agent's screen, with its options. Pure.
 
 The real programs (Claude Code 2.1, Codex 0.169) show numbered options of which one is marked, a line about keys below,
-and no input line. The input line, and earlier prompts, begin with the same mark.
+and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks with
+options without numbers, where digits do nothing; they get their numbers here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _TYPED = re.compile(rf"^\s*{_MARK}(\s|$)")
 _KEYS = re.compile(
     r"\b(esc|enter)\b.*\b(cancel|confirm|continue|back|select|exit|submit|navigate|amend)\b", re.IGNORECASE
 )
+#: The last line of a question whose options have no numbers.
+_CONFIRM = re.compile(r"^\s*Enter to \S.* · Esc to cancel$")
+_UNNUMBERED = re.compile(rf"^(\s*(?:{_MARK} | {{2}}))(?=\S)")
 #: A line across the screen, or an earlier message.
 _ABOVE = re.compile(rf"^\s*([─━═▔╌-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
 _BUSY = re.compile("esc to interrupt")
@@ -36,12 +40,13 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 class Question:
     """A question with its options, and the number of each.
 
-    Enter chooses the `marked` one.
+    Enter chooses the `marked` one. If `by_arrows`, only arrow keys move the mark.
     """
 
     text: Masked
     options: tuple[str, ...] = ()
     marked: str = ""
+    by_arrows: bool = False
 
     def is_also(self, other: Question | None) -> bool:
         """Return whether the other is the same question, whichever option is marked."""
@@ -92,7 +97,7 @@ def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
         lines.pop()
     marked = next((i for i in reversed(range(len(lines))) if _MARKED.match(lines[i])), None)
     if marked is None or not _asks(lines, marked, reading):
-        return _login(lines[-4:])
+        return _unnumbered(lines, reading) or _login(lines[-4:])
     first = marked
     while first > 0 and _OPTION.match(lines[first - 1]):
         first -= 1
@@ -143,6 +148,31 @@ def _above(lines: list[str], first: int, reading: Screen) -> int:
         if reading.above.match(lines[i]):
             return i + 1
     return max(0, first - _MOST_ABOVE)
+
+
+def _unnumbered(lines: list[str], reading: Screen) -> Question | None:
+    """Return the question above a last line about Enter and Esc. Number its options, if it has any."""
+    end = len(lines) - 1
+    if end < 0 or not _CONFIRM.match(lines[end]):
+        return None
+    last = end - 1
+    while last > 0 and not lines[last].strip():
+        last -= 1
+    first = last + 1
+    while first > 0 and _UNNUMBERED.match(lines[first - 1]):
+        first -= 1
+    heads = [found[1] for line in lines[first : last + 1] if (found := _UNNUMBERED.match(line))]
+    chosen = [number for number, head in enumerate(heads, 1) if head.strip()]
+    if len(chosen) == 1 and 1 < len(heads) < 10 and len({len(head) for head in heads}) == 1:
+        numbered = [f"{head}{n}. {lines[first + n - 1][len(head) :]}" for n, head in enumerate(heads, 1)]
+        lines = [*lines[:first], *numbered, *lines[last + 1 :]]
+        options, marked = tuple(str(n) for n in range(1, len(heads) + 1)), str(chosen[0])
+    elif any(reading.typed.match(line) for line in lines[_above(lines, end, reading) - 1 :]):
+        return None
+    else:
+        first, options, marked = end, (), ""
+    text = "\n".join(line.strip() for line in lines[_above(lines, first, reading) :] if line.strip())
+    return Question(beginning(mask(text), MAX_CHARACTERS), options, marked, bool(options))
 
 
 def _login(lines: list[str]) -> Question | None:

@@ -114,7 +114,7 @@ class WorkerPlace(Protocol):
 
 
 #: What can be pressed: the number of an option, and what sends off.
-KEYS = ("Enter", *"123456789")
+KEYS = ("Enter", "Up", "Down", *"123456789")
 
 
 def whereabouts(worker: WorkerRecord) -> Started:

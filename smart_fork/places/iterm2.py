@@ -109,7 +109,7 @@ class ITerm2Place:
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         require_ours(started, processes)
-        self._send(started, "\r" if key == "Enter" else key)
+        self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.close`."""

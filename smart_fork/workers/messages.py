@@ -23,6 +23,7 @@ from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
+from smart_fork.agents.questions import Question
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
@@ -116,6 +117,20 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
     )
 
 
+def _mark(typist: Typist, question: Question, number: str) -> None:
+    """Move the mark to an option. Each key waits until the one before has moved the mark."""
+    for _ in question.options:
+        asked = typist.asked()
+        if asked is None or not question.is_also(asked) or asked.marked == number:
+            return
+        typist.press("Down" if asked.marked < number else "Up")
+
+        def moved(before: Question = asked) -> bool:
+            return typist.asked() != before
+
+        typist.wait(moved, SCREEN_SECONDS)
+
+
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
     """Two who talk to one worker at once would type into each other's lines."""
@@ -193,8 +208,11 @@ class _Talk:
         def answered() -> bool:
             return not question.is_also(typist.asked())
 
-        typist.press(number)
-        if not typist.wait(answered, SCREEN_SECONDS / 2):
+        if question.by_arrows:
+            _mark(typist, question, number)
+        else:
+            typist.press(number)
+        if question.by_arrows or not typist.wait(answered, SCREEN_SECONDS / 2):
             # Where a number only marks an option. One that has not arrived marks nothing: Enter would choose another.
             asked = typist.asked()
             if asked and question.is_also(asked) and asked.marked == number:

@@ -107,8 +107,14 @@ class Terminal:
         self._press("Enter", until=lambda: asked() is None, fits=marked, what=f"choose {option} of {words!r}")
 
     def leave(self, command: str) -> None:
-        """End the program as a person does, with a command of its own, and wait until it has ended."""
+        """End the program as a person does, with a command of its own, and wait until it has ended.
+
+        Claude Code 2.1.332 asks what becomes of the tasks in the background.
+        """
         self.type(command)
+        wait_until(lambda: not self.running or question_on(self.screen), "the program to end")
+        if self.running and "Background work is running" in self.screen:
+            self.choose("Background work is running", "1")
         wait_until(lambda: not self.running, "the program to end")
 
     def _keys(self, *keys: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,10 @@ def permission(agent: Protocol, then: Answer) -> Call:
 def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine, agent: Protocol, parent: Log):
     settings = equipped.home / ".codex/config.toml"
     before = settings.read_text()
+    # 2.1.332 starts in auto mode, which asks only where its own check cannot be reached.
+    asking = equipped.home / ".claude/settings.json"
+    asked = asking.read_text() if asking.exists() else None
+    asking.write_text(json.dumps(json.loads(asked or "{}") | {"permissions": {"defaultMode": "default"}}))
     settings.write_text(before.replace('"never"', '"on-request"').replace('"danger-full-access"', '"read-only"'))
     prompt = unlike_any_other(NEXT)
     equipped.model.when(prompt, permission(agent, Say("Made.")))
@@ -134,6 +139,7 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
         worker = run_fork(equipped, parent, prompt, "--in", "tmux")["worker_id"]
     finally:
         settings.write_text(before)
+        asking.write_text(asked or "{}")
 
     (waited,) = ours(equipped, "wait", worker)["workers"]
 
@@ -144,9 +150,10 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
     assert waited["waiting_for"] == one(equipped, worker)["waiting_for"]
     refused = ours(equipped, "message", worker, "1", check=False)
     assert "touch /etc/made-by-a-worker" in refused["error"]
-    assert "Options are 1, 2, 3." in ours(equipped, "message", worker, "4", "--answer", check=False)["hint"]
+    no = re.findall(r"(\d)\. ", waited["waiting_for"])[-1]  # 2.1.332 has one more option
+    assert "Options are 1, 2, 3" in ours(equipped, "message", worker, "9", "--answer", check=False)["hint"]
 
-    answered = ours(equipped, "message", worker, "3", "--answer")
+    answered = ours(equipped, "message", worker, no, "--answer")
 
     assert ("answered", []) == (answered["how"], answered["warnings"])
     wait_until(lambda: one(equipped, worker)["status"] == "idle", "the worker to be idle", pause=PROGRAM_SECONDS)
@@ -170,7 +177,8 @@ def test_a_worker_in_a_directory_that_is_not_trusted_waits_for_a_person(
 
     assert "waiting" == waited["status"]
     assert "trust this folder" in waited["waiting_for"]
-    ours(equipped, "message", fork["worker_id"], "1", "--answer")
+    (yes,) = re.findall(r"(\d)\. Yes", waited["waiting_for"])  # 2.1.332 has "No" first, and no numbers
+    ours(equipped, "message", fork["worker_id"], yes, "--answer")
     (waited,) = ours(equipped, "wait", fork["worker_id"])["workers"]
     assert "idle" == waited["status"]
 

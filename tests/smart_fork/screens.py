@@ -25,6 +25,21 @@ CLAUDE_TRUST = f"""{RULE}
 
 """
 
+#: 2.1.332
+CLAUDE_TRUST_BY_ARROWS = CLAUDE_TRUST.replace(
+    " ❯ 1. Yes, I trust this folder\n   2. No, exit", " ❯ No, exit\n   Yes, I trust this folder"
+)
+CLAUDE_AUTO = f"""❯ please do
+● Making a file
+  ⎿  $ touch /etc/made_by_me
+{RULE}
+  Auto mode can't check actions in this session
+
+  To get the check back, ask whoever runs your gateway to pass it through
+
+  Enter to stay in auto mode · shift+Tab to leave for accept edits mode and stop · Esc to cancel
+"""
+
 CLAUDE_PERMISSION = f"""╭─── Claude Code v2.1.197 ─────────╮
 │          Welcome back!           │
 ╰──────────────────────────────────╯

@@ -76,6 +76,14 @@ def test_of_a_slash_command_its_arguments_are_kept():
     assert strip_boilerplate("<command-name>/clear</command-name><command-args></command-args>") == ""
 
 
+def test_a_paste_is_the_person_s_words_without_its_marks():
+    """Claude Code 2.1.332 adds two newlines around each paste; without them the prompt is as it was typed."""
+    paste = '\n\n<pasted_content id="20f8">\nfirst\n\nlast\n</pasted_content id="20f8">\n\n'
+
+    assert "first\n\nlast" == strip_boilerplate(paste)
+    assert "Look at first\n\nlast and tell me" == strip_boilerplate(f"Look at {paste} and tell me")
+
+
 def test_project_instructions_are_not_a_prompt():
     assert strip_boilerplate("# AGENTS.md instructions for /srv/shop\n\n<INSTRUCTIONS>\nbe nice\n</INSTRUCTIONS>") == ""
 

@@ -14,6 +14,7 @@ from tests.smart_fork import screens
     ("screen", "begins", "options"),
     [
         (screens.CLAUDE_TRUST, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
+        (screens.CLAUDE_TRUST_BY_ARROWS, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
         (screens.CLAUDE_PERMISSION, "Bash command\ntouch /etc/made_by_me; echo hi\nMake a file\nDo you want", "123"),
         (screens.CLAUDE_KEY, "Detected a custom API key", "12"),
         (screens.CLAUDE_RESUME, "This session is 3h 2m old", "123"),
@@ -42,6 +43,28 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
 def test_where_a_person_can_type_nothing_is_asked(screen):
     """Even if what was said looks like a question."""
     assert question_on(screen) is None
+
+
+@pytest.mark.parametrize(
+    "shown", ["  Enter to confirm · Esc to cancel", "❯ please do\n\n  Enter to send · Esc to cancel"]
+)
+def test_a_line_about_keys_below_an_input_line_is_not_a_question(shown):
+    assert question_on(f"{screens.RULE}\n❯ \n{shown}") is None
+
+
+def test_options_without_numbers_get_numbers_and_are_chosen_by_arrows():
+    question = question_on(screens.CLAUDE_TRUST_BY_ARROWS)
+
+    assert "❯ 1. No, exit\n2. Yes, I trust this folder" in question.text
+    assert ("1", True) == (question.marked, question.by_arrows)
+    assert not question_on(screens.CLAUDE_TRUST).by_arrows
+
+
+def test_a_question_about_keys_is_seen_without_options():
+    question = question_on(screens.CLAUDE_AUTO)
+
+    assert question.text.startswith("Auto mode can't check actions in this session\nTo get")
+    assert () == question.options
 
 
 def test_a_login_is_asked_for_without_options():

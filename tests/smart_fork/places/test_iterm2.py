@@ -146,7 +146,9 @@ def test_it_is_read_typed_into_and_closed(iterm2, running):
     PLACE.paste(TAB, "two\nlines", running, ENV)
     PLACE.press(TAB, "2", running, ENV)
     PLACE.press(TAB, "Enter", running, ENV)
-    assert ["\x1b[200~two\nlines\x1b[201~", "2", "\r"] == iterm2.session.sent
+    PLACE.press(TAB, "Up", running, ENV)
+    PLACE.press(TAB, "Down", running, ENV)
+    assert ["\x1b[200~two\nlines\x1b[201~", "2", "\r", "\x1b[A", "\x1b[B"] == iterm2.session.sent
     PLACE.close(TAB, running, ENV)
     assert iterm2.session.closed
 

@@ -202,6 +202,26 @@ def test_an_option_that_a_number_has_marked_is_chosen(stage):
     assert ["2", "Enter"] == stage.terminal.keys
 
 
+def test_an_option_without_a_number_is_chosen_by_arrows(stage):
+    stage.asked("more", LATEST)
+    stage.terminal.screen = no = screens.CLAUDE_TRUST_BY_ARROWS
+    yes = no.replace(" ❯ No", "   No").replace("   Yes", " ❯ Yes")
+    keys = {"Down": yes, "Enter": screens.CLAUDE_IDLE}
+    stage.terminal.on_key = lambda key: setattr(stage.terminal, "screen", keys[key])
+
+    assert [] == say(stage, "2", answer=True)["warnings"]
+    assert ["Down", "Enter"] == stage.terminal.keys
+
+
+def test_an_option_that_no_arrow_reaches_is_not_chosen(stage):
+    stage.asked("more", LATEST)
+    stage.terminal.screen = screens.CLAUDE_TRUST_BY_ARROWS
+    stage.terminal.on_key = lambda _key: None
+
+    assert ["It still asks the same. See: look here"] == say(stage, "2", answer=True)["warnings"]
+    assert {"Down"} == set(stage.terminal.keys)
+
+
 def test_an_answer_that_changes_nothing_is_told(stage):
     stage.asked("more", LATEST)
     stage.terminal.screen = screens.CODEX_TRUST
