@@ -28,8 +28,10 @@ _KEYS = re.compile(
 #: The last line of a question whose options have no numbers.
 _CONFIRM = re.compile(r"^\s*Enter to \S.* · Esc to cancel$")
 _UNNUMBERED = re.compile(rf"^(\s*(?:{_MARK} | {{2}}))(?=\S)")
+#: Claude Code 2.1.332 puts a command between dashed lines, which belong to the question.
+_FRAME = " \t╌"
 #: A line across the screen, or an earlier message.
-_ABOVE = re.compile(rf"^\s*([─━═▔╌-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
+_ABOVE = re.compile(rf"^\s*([─━═▔-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
 _BUSY = re.compile("esc to interrupt")
 #: The characters that identify a text, and the beginning of the note that replaces a long one.
 _ENOUGH, _PASTED = 20, "[Pasted "
@@ -102,7 +104,7 @@ def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
     while first > 0 and _OPTION.match(lines[first - 1]):
         first -= 1
     above = _above(lines, first, reading)
-    text = "\n".join(line.strip() for line in lines[above:] if line.strip())
+    text = "\n".join(line.strip() for line in lines[above:] if line.strip(_FRAME))
     options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
     chosen = _MARKED.match(lines[marked])
     return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
@@ -171,7 +173,7 @@ def _unnumbered(lines: list[str], reading: Screen) -> Question | None:
         return None
     else:
         first, options, marked = end, (), ""
-    text = "\n".join(line.strip() for line in lines[_above(lines, first, reading) :] if line.strip())
+    text = "\n".join(line.strip() for line in lines[_above(lines, first, reading) :] if line.strip(_FRAME))
     return Question(beginning(mask(text), MAX_CHARACTERS), options, marked, bool(options))
 
 

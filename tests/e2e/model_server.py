@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from tests.e2e import chat, contents
 Json = dict[str, Any]
 Protocol = Literal["claude", "codex", "qwen", "gemini"]
 
+#: The marks that Claude Code 2.1.332 puts around a long paste.
+_PASTED = re.compile(r'\n*</?pasted_content id="\w+">\n*')
 #: What the programs put around a person's words. Text that begins so was not said by anybody.
 INJECTED = (
     "<system-reminder>",
@@ -137,7 +140,7 @@ class Request:
     def said(self) -> list[Message]:
         """The conversation so far, person and model only, without what the programs inject."""
         return [
-            Message(item["role"], text)
+            Message(item["role"], _PASTED.sub("", text))
             for item in self.items
             if item.get("role") in ("user", "assistant")
             for text in _texts(item.get("content"))

@@ -125,7 +125,7 @@ def permission(agent: Protocol, then: Answer) -> Call:
     return Call("", "exec_command", {"cmd": "touch /etc/made-by-a-worker"} | asks, then)
 
 
-def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine, agent: Protocol, parent: Log):
+def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine, agent: Protocol):
     settings = equipped.home / ".codex/config.toml"
     before = settings.read_text()
     # 2.1.332 starts in auto mode, which asks only where its own check cannot be reached.
@@ -136,7 +136,8 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
     prompt = unlike_any_other(NEXT)
     equipped.model.when(prompt, permission(agent, Say("Made.")))
     try:
-        worker = run_fork(equipped, parent, prompt, "--in", "tmux")["worker_id"]
+        # A fork of a session in auto mode would be in auto mode.
+        worker = ours(equipped, "new", "--agent", agent, "--in", "tmux", "--", prompt)["worker_id"]
     finally:
         settings.write_text(before)
         asking.write_text(asked or "{}")
@@ -146,7 +147,7 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
     assert ("waiting", True) == (waited["status"], waited["settled"])
     assert "touch /etc/made-by-a-worker" in waited["waiting_for"]
     assert "1. Yes" in waited["waiting_for"]
-    assert PROMPT not in waited["waiting_for"]
+    assert prompt not in waited["waiting_for"]
     assert waited["waiting_for"] == one(equipped, worker)["waiting_for"]
     refused = ours(equipped, "message", worker, "1", check=False)
     assert "touch /etc/made-by-a-worker" in refused["error"]

@@ -29,6 +29,22 @@ CLAUDE_TRUST = f"""{RULE}
 CLAUDE_TRUST_BY_ARROWS = CLAUDE_TRUST.replace(
     " ❯ 1. Yes, I trust this folder\n   2. No, exit", " ❯ No, exit\n   Yes, I trust this folder"
 )
+CLAUDE_FRAMED = f"""❯ please do
+{RULE}
+ Bash command
+
+ Make a file
+{"╌" * 60}
+ touch /etc/made_by_me
+{"╌" * 60}
+
+ Do you want to proceed?
+ ❯ 1. Yes
+   2. Yes, and switch to auto mode
+   3. No
+
+ Esc to cancel · Tab to amend
+"""
 CLAUDE_AUTO = f"""❯ please do
 ● Making a file
   ⎿  $ touch /etc/made_by_me

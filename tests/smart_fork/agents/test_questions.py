@@ -16,6 +16,7 @@ from tests.smart_fork import screens
         (screens.CLAUDE_TRUST, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
         (screens.CLAUDE_TRUST_BY_ARROWS, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
         (screens.CLAUDE_PERMISSION, "Bash command\ntouch /etc/made_by_me; echo hi\nMake a file\nDo you want", "123"),
+        (screens.CLAUDE_FRAMED, "Bash command\nMake a file\ntouch /etc/made_by_me\nDo you want to proceed?", "123"),
         (screens.CLAUDE_KEY, "Detected a custom API key", "12"),
         (screens.CLAUDE_RESUME, "This session is 3h 2m old", "123"),
         (screens.CODEX_TRUST, "Folder access\n/home/me/other\nTrust this folder?", "12"),
