@@ -177,6 +177,7 @@ def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machin
         wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the hook to tell of the answer")
     assert (gemini.project / "made").exists()
 
+    gemini.smart_fork("wait", new["worker_id"])
     gemini.smart_fork("message", new["worker_id"], "--", more)
 
     assert heard(gemini, more).said[-3:] == [
@@ -189,6 +190,7 @@ def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machin
 def test_a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left(gemini: Machine):
     """It is gone on with by our command, which keeps Gemini CLI from deleting it."""
     session = "66666666-6666-4666-8666-666666666666"
+    gemini.close_terminals()  # a cut is refused while Gemini CLI runs in the session's directory
 
     def ask(prompt: str, begins: bool) -> None:
         if begins:
