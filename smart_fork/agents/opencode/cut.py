@@ -32,7 +32,7 @@ from smart_fork.system.locks import locked_by
 
 #: The bytes on which each connection to an SQLite database has a lock for as long as it is open.
 LOCKED = 0x40000002, 510
-_ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant"}
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 CODEC = OpenCodeCodec()
 
 
@@ -154,7 +154,7 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
     identity, said, item = str(info["row"].get("id")), text_of(parts), CODEC.decode({"parts": parts})
     outputs = [one.output for one in item.results]
     compacts = info.get("summary") is True or any(part.get("type") == "compaction" for part in parts)
-    role = _ROLES.get(info.get("role"), "system")
+    role = _ROLES.get(text_in(info.get("role")), "system")
     prompt = role == "user" and bool(said) and not compacts
     size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in item.calls)
     return TranscriptTurn(
