@@ -191,6 +191,23 @@ class Tree(LineFold):
         return guessed, "folder" if guessed else ""
 
 
+class FolderlessTree(Tree):
+    """A tree whose log's folder does not tell the directory. A copy is named after another session than it states."""
+
+    def folder(self) -> str:
+        """See `Tree.folder`."""
+        return ""
+
+    def folder_for(self, directory: str) -> str:
+        """See `Tree.folder_for`."""
+        del directory
+        return ""
+
+    def is_copy(self) -> bool:
+        """See `Fold.is_copy`."""
+        return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
+
+
 def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
     """See `AgentAdapter.is_copy`."""
     begun = tree(path, None, keep_raw=False)

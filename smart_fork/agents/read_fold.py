@@ -14,7 +14,7 @@ from indexer.transcripts.lines import Line, changed_at, decode_document, probe
 from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path
 from indexer.transcripts.titles import with_name
-from indexer.transcripts.tree import Tree
+from indexer.transcripts.tree import FolderlessTree
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Header
 from smart_fork.agents.read_log import ReadAdapter
@@ -25,7 +25,7 @@ _HEADER, _RECORD = "header", "record"
 _NUMBERED = "record-"
 
 
-class ReadTree(Tree):
+class ReadTree(FolderlessTree):
     """See `Tree`. Records without a parent follow the one before them."""
 
     readers = READERS
@@ -132,19 +132,6 @@ class ReadTree(Tree):
     def guessed(self) -> str:
         """See `Tree.guessed`."""
         return self.adapter.guessed(self.path)
-
-    def folder(self) -> str:
-        """See `Tree.folder`. The folders of logs are not compared."""
-        return ""
-
-    def folder_for(self, directory: str) -> str:
-        """See `Tree.folder_for`."""
-        del directory
-        return ""
-
-    def is_copy(self) -> bool:
-        """See `Fold.is_copy`: a log that is named after another session."""
-        return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
 
     def own_id(self) -> str:
         """See `Fold.own_id`."""

@@ -15,7 +15,7 @@ from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import Origin, Turn
 from indexer.transcripts.state import count
-from indexer.transcripts.tree import ID_CHARACTERS, ROOT, Tree
+from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
@@ -44,7 +44,7 @@ _ASIDE = (
 )  # fmt: skip
 
 
-class CopilotTree(Tree):
+class CopilotTree(FolderlessTree):
     """See `Tree`."""
 
     agent = "copilot"
@@ -142,19 +142,6 @@ class CopilotTree(Tree):
         except OSError:
             return ""
         return name_in(said)
-
-    def folder(self) -> str:
-        """See `Tree.folder`: sessions of all directories are in one."""
-        return ""
-
-    def folder_for(self, directory: str) -> str:
-        """See `Tree.folder_for`."""
-        del directory
-        return ""
-
-    def is_copy(self) -> bool:
-        """See `Fold.is_copy`: the log of one session in the folder of another."""
-        return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
 
     def own_id(self) -> str:
         """See `Fold.own_id`."""
