@@ -1,11 +1,11 @@
-# Everything that one does in a checkout. Needs python3 (3.11 or newer), git and make; the rest goes into .venv: what `run`
-# needs, which is light, and for everything else PyTorch and the tools of development as well.
+# Everything that one does in a checkout. Needs python3 (3.11 or newer), git and make; the rest goes into .venv: `run` installs
+# smart-fork alone, everything else PyTorch and the tools of development as well.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 LIGHT := .venv/.light
-# Environments beside .venv: the light install with what tests need, and the programs that build and check what is published.
+# Environments beside .venv: one without PyTorch for the tests, and the programs that build and check what is published.
 TRIED := build/light/.installed
 RELEASE := build/release/.installed
 
@@ -28,7 +28,7 @@ run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 		echo "No session of this project to search. The same job on example sessions:" >&2; \
 		exec $(BIN)/smart-fork demo; }
 
-install: $(STAMP) ## the full install, with PyTorch
+install: $(STAMP) ## all that developers need, with PyTorch
 
 # Six at a time, since many wait for an agent or a server; file by file and in the order of tests/durations.py: the longest
 # first, as far as they have run here.
@@ -137,30 +137,26 @@ define VENV
 endef
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(LIGHT): pyproject.toml requirements-light.txt
+INSTALLED_FROM := pyproject.toml constraints.txt hatch_build.py
+
+$(LIGHT): $(INSTALLED_FROM)
 	$(VENV)
-	@$(PIP) --no-deps -r requirements-light.txt
-	@$(PIP) --no-deps -e .
+	@$(PIP) -c constraints.txt -e .
 	@touch $@
 
-$(STAMP): pyproject.toml constraints.txt requirements-light.txt
+$(STAMP): $(INSTALLED_FROM)
 	$(VENV)
-	@$(PIP) -c constraints.txt -e '.[dev]'
+	@$(PIP) -c constraints.txt -e '.[dev,torch]'
 	@touch $(LIGHT) $@
 
-DEVELOPMENT := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")
-
 $(TRIED): BIN := build/light/bin
-$(TRIED): pyproject.toml constraints.txt requirements-light.txt
+$(TRIED): $(INSTALLED_FROM)
 	$(VENV)
-	@$(PIP) --no-deps -r requirements-light.txt
-	@$(BIN)/python -c '$(DEVELOPMENT)' > build/light/development.txt
-	@$(PIP) -c constraints.txt -r build/light/development.txt
-	@$(PIP) --no-deps -e .
+	@$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $@
 
 $(RELEASE): BIN := build/release/bin
-$(RELEASE): pyproject.toml constraints.txt
+$(RELEASE): $(INSTALLED_FROM)
 	$(VENV)
-	@$(PIP) -c constraints.txt build twine hatchling hatch-fancy-pypi-readme
+	@$(PIP) -c constraints.txt build twine hatchling hatch-fancy-pypi-readme pip
 	@touch $@

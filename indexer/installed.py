@@ -29,8 +29,10 @@ def adding(*packages: str) -> str:
     """The command that adds `packages`."""
     root = Path(sys.prefix)
     if (receipt := root / _UV).is_file():
+        # Without a choice uv takes PyTorch with GPU libraries: 3 GB on Linux.
+        backend = ("--torch-backend", "auto") if any(one.startswith("torch") for one in packages) else ()
         added = (word for one in packages for word in ("--with", one))
-        return shlex.join(("uv", "tool", "install", *added, *_source(receipt)))
+        return shlex.join(("uv", "tool", "install", *backend, *added, *_source(receipt)))
     if (root / _PIPX).is_file():
         return shlex.join(("pipx", "inject", root.name, *packages))
     if find_spec("pip") is None:  # an environment of uv's has none

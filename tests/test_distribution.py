@@ -106,6 +106,7 @@ def test_a_wheel_with_other_files_than_the_packages_have_is_noticed(distribution
         archived(
             "smart_fork/a.py",
             "smart_fork/model.safetensors",
+            "smart_fork_minilm/model/config.json",
             "smart_fork-1.0.dist-info/METADATA",
             "smart_fork-1.0.dist-info/odd",
         )

@@ -86,27 +86,24 @@ def test_a_docstring_a_comment_and_a_blank_are_no_lines_of_code():
     assert lines.code_lines(source) == 4
 
 
-def test_the_light_install_has_all_that_is_needed_but_the_frameworks():
-    """As the packages that are installed here say it. Tokenizers downloads models with huggingface-hub; nothing here does."""
-    excluded = (ROOT / "excludes-light.txt").read_text().splitlines()
-    left_out = {name for name in excluded if not name.startswith("#")}
+def test_an_install_without_extras_brings_no_framework():
+    """As the installed packages say it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     left, needed = [Requirement(need) for need in project["dependencies"]], set()
     while left:
         need = left.pop()
         name = canonicalize_name(need.name)
-        if name in left_out or (name, *need.extras) in needed:
+        if (name, *need.extras) in needed:
             continue
         needed.add((name, *need.extras))
         for line in requires(name) or ():
             more = Requirement(line)
             if more.marker is None or any(more.marker.evaluate({"extra": extra}) for extra in ("", *need.extras)):
                 left.append(more)
-    pins = [line for line in (ROOT / "requirements-light.txt").read_text().splitlines() if "==" in line]
+    pins = {canonicalize_name(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().splitlines()}
 
-    assert {"torch", "sentence-transformers", "huggingface-hub"} == left_out
-    assert {name for name, *_ in needed} == {canonicalize_name(pin.split("==")[0]) for pin in pins}
-    assert [] == [pin for pin in pins if pin not in (ROOT / "constraints.txt").read_text().splitlines()]
+    assert set() == {name for name, *_ in needed} & {"sentence-transformers", "torch", "transformers"}
+    assert set() == {name for name, *_ in needed} - pins
 
 
 def test_a_name_says_what_a_thing_does():
@@ -250,7 +247,7 @@ def test_every_dependency_is_pinned():
     wanted = [need for needs in (project["dependencies"], *project["optional-dependencies"].values()) for need in needs]
     pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
 
-    assert [] == [need for need in wanted if re.split(r"[^\w-]", need)[0].lower() not in pins]
+    assert {"smart-fork"} == {re.split(r"[^\w-]", need)[0].lower() for need in wanted} - pins
 
 
 def test_no_file_has_two_sides_of_a_merge():
@@ -337,7 +334,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     """A checkout whose installed `smart-fork` prints its arguments and exits with $EXIT."""
     for name in ("INTENT", "PROJECT"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "requirements-light.txt"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "hatch_build.py"):
         shutil.copy(ROOT / name, tmp_path)
     command = tmp_path / ".venv/bin/smart-fork"
     command.parent.mkdir(parents=True)

@@ -146,7 +146,7 @@ def test_the_server_is_the_one_that_is_installed(tmp_path):
 def test_without_an_installed_one_uv_brings_the_plugin_s_version(tmp_path):
     fake(tmp_path, "uvx")
 
-    assert f"uvx --torch-backend cpu smart-fork@{project()['version']} mcp\n" == server_command(tmp_path).stdout
+    assert f"uvx smart-fork@{project()['version']} mcp\n" == server_command(tmp_path).stdout
 
 
 def test_without_both_the_server_says_what_is_missing(tmp_path):

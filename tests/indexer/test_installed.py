@@ -34,6 +34,12 @@ def test_uv_installs_its_tool_again_with_the_package(root, receipt, source):
     assert f"uv tool install --with sentence-transformers {source}" == adding("sentence-transformers")
 
 
+def test_uv_chooses_the_pytorch_that_fits_the_machine(root):
+    (root / "uv-receipt.toml").write_text('[tool]\nrequirements = [{ name = "smart-fork", directory = "/src" }]\n')
+
+    assert "uv tool install --torch-backend auto --with 'torch<3' /src" == adding("torch<3")
+
+
 def test_pipx_injects_it(root):
     (root / "pipx_metadata.json").write_text("{}")
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from indexer import embedder as embedding
 from indexer import light, models
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
+from indexer.installed import adding, packages_of
 from indexer.light import GRAPH, LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder, configured_embedder
 from indexer.priority import NICE
@@ -275,7 +276,7 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
         configured_embedder().embed(["a question"])
 
     assert "SMART_FORK_MODEL names some/other-model, which needs sentence-transformers" in str(refused.value)
-    assert f"`{sys.executable} -m pip install sentence-transformers`. Or unset SMART_FORK_MODEL" in str(refused.value)
+    assert f"`{adding(*packages_of('torch'))}`. Or unset SMART_FORK_MODEL" in str(refused.value)
     monkeypatch.setattr(embedding, "has_frameworks", lambda: True)  # installed meanwhile: it is tried at once
     with pytest.raises(ModelUnavailableError, match="neither found nor downloaded"):
         configured_embedder().embed(["a question"])
