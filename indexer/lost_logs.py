@@ -20,6 +20,7 @@ from indexer.masking import mask, mask_parts
 from indexer.paths import index_db, index_root, state_home
 from indexer.pipeline import save_session
 from indexer.store.base import Reading, SessionRow, Store, Words
+from indexer.transcripts.authored import noting
 from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
     agent = agents[copy.agent]
     where = agent.home() / copy.place
-    with kept_logs.opened(copy) as path:
+    with kept_logs.opened(copy) as path, noting(bytes.fromhex(store.meta("key"))):
         result = agent.read(path)
     if result.session is None:
         return

@@ -58,6 +58,17 @@ class KnownFiles:
     until: str
 
 
+@dataclass(frozen=True, slots=True)
+class Authored:
+    """The lines that one call added to a file, as joined hashes: in which exchange, before which turn and when."""
+
+    exchange: int
+    turn: int
+    moment: str
+    file: str
+    lines: bytes
+
+
 def outcome_of(session: Session) -> Outcome:
     """The last that a commit or a test run has shown.
 
@@ -93,6 +104,21 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
                     files.pop(file, None)
                     files[file] = None
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
+
+
+def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
+    """The lines that a session has added to files, with success. Files are as in `edits_of`."""
+    calls = {call.id: call for turn in session.turns for call in turn.tool_calls if call.lines}
+    if not calls:
+        return ()
+    found = []
+    for exchange in session.exchanges():
+        for number, turn in enumerate(exchange.turns, exchange.start):
+            done = [calls.pop(one.tool_use_id, None) for one in turn.tool_results if not one.is_error]
+            for path, lines in (one for call in done if call for one in zip(call.edits, call.lines, strict=True)):
+                if lines and (file := _absolute(path, session.cwd, resolved_cwd)):
+                    found.append(Authored(exchange.index, number, turn.timestamp, file, lines))
+    return tuple(found)
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:

@@ -18,12 +18,13 @@ from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import Masked
 from indexer.model_notice import telling
-from indexer.outcome import edited_paths, edits_of, outcome_of
+from indexer.outcome import authored_by, edited_paths, edits_of, outcome_of
 from indexer.own_calls import told
 from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, recorded
 from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
+from indexer.transcripts.authored import noting
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.retold import DONE, retold
@@ -88,7 +89,10 @@ def read_logs(
     """
     started = time.perf_counter()
     done, gone = 0, forgotten()
-    with closing(read_ahead(agents, files, partial(_checkpoint, store))) as ahead:
+    with (
+        noting(bytes.fromhex(store.meta("key"))),
+        closing(read_ahead(agents, files, partial(_checkpoint, store))) as ahead,
+    ):
         for file, result in ahead:
             if done and deadline is not None and time.monotonic() >= deadline:
                 break
@@ -261,7 +265,8 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     outcome, edits = outcome_of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
     answered = last_answered(session)
-    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, answered), export
+    authored = authored_by(session, resolved)
+    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, answered, authored), export
 
 
 def _symbols(session: Session) -> Symbols:

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from indexer.priority import processors, step_back
+from indexer.transcripts.authored import key_in_use, noting
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
@@ -112,7 +113,7 @@ class _Reader:
             log.info("logs are read by this process alone: %s", error)
             return None
         reader = cls(ours, process)
-        reader.tell(agents)
+        reader.tell((agents, key_in_use()))
         return reader
 
     def takes(self) -> bool:
@@ -159,13 +160,15 @@ def _send_as_call(kind: type[Any]) -> None:
 
 def _answer(line: Connection) -> None:
     """Read what is asked for until the other end is closed. First it is told whose logs."""
-    agents: Agents = line.recv()
+    agents: Agents
+    agents, key = line.recv()
     asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
     threading.Thread(target=_receive, args=(line, asked), daemon=True).start()
     while True:
         file, checkpoint = asked.get()
         try:
-            result = agents[file.agent].read(file.path, checkpoint)
+            with noting(key):
+                result = agents[file.agent].read(file.path, checkpoint)
         except Exception:  # noqa: BLE001 - whoever asked reads it again, and sees why
             result = None
         line.send(result)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk, Voices
-from indexer.outcome import NO_EDITS, Edits, Outcome
+from indexer.outcome import NO_EDITS, Authored, Edits, Outcome
 from indexer.project import Project
 from indexer.shapes import dataclass
 from indexer.transcripts.base import Checkpoint, LogFile
@@ -48,6 +48,7 @@ class Document:
     outcome: Outcome = Outcome.UNKNOWN
     edits: Edits = NO_EDITS
     answered: int | None = None
+    authored: tuple[Authored, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +419,10 @@ class Store(Searchable, Protocol):
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Which files these sessions have edited, of those that have edited any."""
+        ...
+
+    def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
+        """The lines that sessions in scope have added to files with these names, whatever their folders are."""
         ...
 
     def projects(self) -> list[str]:

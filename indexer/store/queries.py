@@ -13,7 +13,7 @@ import apsw
 
 from indexer.chunks import Voices
 from indexer.objects import known
-from indexer.outcome import Edits, Outcome
+from indexer.outcome import Authored, Edits, Outcome
 from indexer.project import Project, head_of, is_within, places_of
 from indexer.store import backlog, groups, vectors
 from indexer.store.base import (
@@ -293,6 +293,17 @@ class StoreReading:
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({_numbers(sessions)})")  # noqa: S608
         return {session: Edits(tuple(json.loads(files)), until) for session, files, until in rows}
+
+    def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
+        rows = self._all(
+            "SELECT session, exchange, turn, moment, file, lines FROM authored JOIN sessions ON id = session "  # noqa: S608
+            f"WHERE name IN (SELECT value FROM json_each(?)) AND part IN ({_numbers(scope.parts)})",
+            (json.dumps(list(names)),),
+        )
+        found: defaultdict[int, list[Authored]] = defaultdict(list)
+        for session, *rest in rows:
+            found[session].append(Authored(*rest))
+        return dict(found)
 
     def session_count(self) -> int:
         return int(self._all("SELECT count(*) FROM sessions")[0][0])

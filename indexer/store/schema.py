@@ -9,7 +9,7 @@ from indexer.errors import IndexerError
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Changes with the tables. An index of another form is not read.
-FORM = 12
+FORM = 13
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -87,6 +87,16 @@ CREATE TABLE edits(
     files TEXT NOT NULL            -- a JSON list of absolute paths
 );
 
+-- The lines that a call added to a file, as hashes with this index's key, one after the other.
+CREATE TABLE authored(
+    session INTEGER NOT NULL REFERENCES sessions(id), position INTEGER NOT NULL,
+    exchange INTEGER NOT NULL, turn INTEGER NOT NULL, moment TEXT NOT NULL,
+    file TEXT NOT NULL, name TEXT NOT NULL, -- the absolute path, and the last part of it
+    lines BLOB NOT NULL,
+    PRIMARY KEY(session, position)
+) WITHOUT ROWID;
+CREATE INDEX authored_name ON authored(name);
+
 -- Without lengths: chunks are about equally long, and looking up each takes three quarters of a search.
 CREATE VIRTUAL TABLE chunk_words USING fts5(part, text, content='', columnsize=0, tokenize='{TOKENIZER}');
 CREATE VIRTUAL TABLE session_words USING fts5(
@@ -110,6 +120,7 @@ def create(db: apsw.Connection) -> None:
             raise NewerIndexError(f"another version of smart-fork wrote the index (form {_form(db)}, known {FORM})")
         if not _form(db):
             db.execute(_TABLES)
+            db.execute("INSERT INTO meta VALUES('key', lower(hex(randomblob(16))))")
             db.execute(f"PRAGMA user_version = {FORM}")
 
 

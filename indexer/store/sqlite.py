@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.outcome import Edits, masked_again
+from indexer.outcome import Authored, Edits, masked_again
 from indexer.project import Project
 from indexer.store import backlog, erasure, vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
@@ -122,6 +122,7 @@ class SqliteStore(StoreReading):
             self._write_words(session, part, words)
             if edits := self.edits([session]).get(session):
                 self._write_edits(session, masked_again(edits))
+            self._write_authored(session, ())
 
     def owe_erasing(self) -> None:
         erasure.owe(self.db)
@@ -141,6 +142,7 @@ class SqliteStore(StoreReading):
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
         self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
         self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
+        self.db.execute("DELETE FROM authored WHERE session = ?", (row,))
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
             "offset = 0, lines = 0, probe = '', state = x'' WHERE session = ?",
@@ -225,6 +227,7 @@ class SqliteStore(StoreReading):
         gone = self._place_chunks(row, part, document)
         self._write_words(row, part, document.words)
         self._write_edits(row, document.edits)
+        self._write_authored(row, document.authored)
         return gone or not _has_words_of(names, document.words)
 
     def _write_edits(self, row: int, edits: Edits) -> None:
@@ -233,6 +236,18 @@ class SqliteStore(StoreReading):
             self.db.execute("INSERT OR REPLACE INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
         else:
             self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
+
+    def _write_authored(self, row: int, authored: Sequence[Authored]) -> None:
+        """Of a session that grows nearly all is as it was."""
+        was = set(self.db.execute("SELECT * FROM authored WHERE session = ?", (row,)))
+        rows = [
+            (row, position, one.exchange, one.turn, one.moment, one.file, one.file.rpartition("/")[2], one.lines)
+            for position, one in enumerate(authored)
+        ]
+        self.db.execute("DELETE FROM authored WHERE session = ? AND position >= ?", (row, len(rows)))
+        self.db.executemany(
+            "INSERT OR REPLACE INTO authored VALUES(?, ?, ?, ?, ?, ?, ?, ?)", [one for one in rows if one not in was]
+        )
 
     def _write_words(self, row: int, part: int, words: Words) -> None:
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))

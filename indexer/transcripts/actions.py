@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.transcripts.authored import added
 from indexer.transcripts.commands import command_of, patch_of, simple_commands
 from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
@@ -84,9 +85,22 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name in _EDITS and arguments.get("command") != "view":
         path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
         return (path,) if path else ()
-    patch = (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
+    patch = _patch_in(name, arguments)
     folder = _first(arguments, "workdir")
     return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
+
+
+def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]:
+    """The hashes of the lines that a call adds to each of the files that it edits, in the order of `edited_by`."""
+    patch = "" if name in _EDITS and not isinstance(arguments, str) else _patch_in(name, arguments)
+    return added(arguments, patch, _patched(patch) if patch else ("",))
+
+
+def _patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
+    """What a call was given that can be a patch."""
+    if isinstance(arguments, str):
+        return arguments
+    return (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
 
 
 def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:

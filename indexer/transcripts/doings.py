@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from indexer.masking import NOTHING, Masked
-from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, read_by, writes
+from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, lines_by, read_by, writes
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.items import GivenBack, UsedTool
@@ -68,7 +68,7 @@ class Doings:
                 self.wrote.add_all(arguments)
         if not ours and self._runs in (name, None):
             self.begin(made)
-        return ToolCall(identity, name, action, ours, edits, reads)
+        return ToolCall(identity, name, action, ours, edits, reads, lines_by(known_as, given) if edits else ())
 
     def begin(self, made: UsedTool) -> None:
         """Note the command line of a call."""

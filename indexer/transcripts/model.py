@@ -38,7 +38,7 @@ class ToolCall:
     """One action of the agent. `action` is one line ("edit src/a.py", "run pytest -q"), empty if it says nothing.
 
     `ours` is whether it asks smart-fork something, `edits` and `reads` are the files that it sets out to edit and to
-    read, as it names them.
+    read, as it names them. `lines` are the hashes of the lines that it adds to each of `edits`, where they are noted.
     """
 
     id: str
@@ -47,6 +47,7 @@ class ToolCall:
     ours: bool = False
     edits: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    lines: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,10 @@ def turn_to_row(turn: Turn) -> list[Any]:
     """A turn without its raw bytes as JSON values."""
     return [
         turn.id, turn.parent_id, turn.role, turn.timestamp, turn.text, turn.token_est,
-        [[call.id, call.name, call.action, call.ours, call.edits, call.reads] for call in turn.tool_calls],
+        [
+            [call.id, call.name, call.action, call.ours, call.edits, call.reads, [one.hex() for one in call.lines]]
+            for call in turn.tool_calls
+        ],
         [[result.tool_use_id, result.is_error, result.note, result.proof] for result in turn.tool_results],
         turn.prompt, turn.group, turn.loaded,
     ]  # fmt: skip
@@ -85,8 +88,10 @@ def turn_from_row(row: list[Any]) -> Turn:
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(
-            ToolCall(intern(call), intern(name), action, asks, tuple(edits), tuple(reads))
-            for call, name, action, asks, edits, reads in calls
+            ToolCall(
+                intern(call), intern(name), action, asks, tuple(edits), tuple(reads), tuple(map(bytes.fromhex, lines))
+            )
+            for call, name, action, asks, edits, reads, lines in calls
         ),
         tuple(ToolResult(intern(call), failed, Masked(note), Proof(proof)) for call, failed, note, proof in results),
         prompt, intern(group), loaded=loaded,

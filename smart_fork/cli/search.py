@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import select
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 _MOST_SHARED = 100
 #: Lines of a quotation, and what stands below a result's title.
 _QUOTED, _INDENT = 1, "    "
+#: Commits that are named one by one.
+_COMMITS = 3
+#: So long the first line of a patch on standard input is waited for.
+_PATCH_SECONDS = 5.0
 
 ProjectOption = Annotated[
     Path | None,
@@ -40,7 +46,24 @@ AlsoOption = Annotated[
 
 
 def find(  # noqa: PLR0917 - typer's way
-    intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
+    intent: Annotated[
+        str, typer.Argument(help="What you want to do next, in a sentence. Optional beside --line and the like.")
+    ] = "",
+    lines: Annotated[
+        list[str] | None,
+        typer.Option("--line", metavar="PATH:N", help="Sessions that wrote this line, or PATH:N-M. Repeatable."),
+    ] = None,
+    files: Annotated[
+        list[str] | None, typer.Option("--file", metavar="PATH", help="Sessions that wrote this file. Repeatable.")
+    ] = None,
+    commit: Annotated[str | None, typer.Option("--commit", help="Sessions that wrote this commit.")] = None,
+    pull: Annotated[
+        int | None, typer.Option("--pr", min=1, help="Sessions that wrote this pull request, once its ref is fetched.")
+    ] = None,
+    changes: Annotated[
+        bool,
+        typer.Option("--changes", help="Sessions that wrote the lines which uncommitted changes, or a patch, touch."),
+    ] = False,
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
@@ -76,6 +99,11 @@ def find(  # noqa: PLR0917 - typer's way
         all_projects=everywhere,
         explain=explain,
         also=also or (),
+        lines=lines,
+        files=files,
+        commit=commit,
+        changes=_changes() if changes else None,
+        pull=pull,
     )
     if team:
         from smart_fork.cli.team.search import find_shared
@@ -91,6 +119,16 @@ def find(  # noqa: PLR0917 - typer's way
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
+
+
+def _changes() -> bool | str:
+    """The patch on standard input; `True`, for the uncommitted changes, if there is none.
+
+    A pipe that somebody forgot to close is not waited for.
+    """
+    if sys.stdin.isatty() or not select.select([sys.stdin], [], [], _PATCH_SECONDS)[0]:
+        return True
+    return sys.stdin.read() or True
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way
@@ -197,9 +235,11 @@ def _print_next(answer: Found) -> None:
     from smart_fork.retrieval.results import suggested_fork
     from smart_fork.terminal.words import short
 
-    least = FITS if answer.engine == "builtin" else 0.0
+    least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
+    if answer.code and not answer.results:
+        return
     if answer.results and not fitting:
         say('Next: smart-fork new "PROMPT": start a new session, no past one fits')
         if answer.project_path is not None:
@@ -227,10 +267,16 @@ def _print_hit(hit: Hit) -> None:
     from smart_fork.retrieval.chances import chance, percent
     from smart_fork.retrieval.results import passage_place, spoken
 
-    score = plain(f"{percent(hit.score):>6} {chance(hit.score):<11}", "bold green")
+    of_lines = hit.wrote is not None and hit.score == hit.wrote.share
+    score = plain(f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}", "bold green")
     out.row(plain(f"{hit.rank:>2}."), score, plain(hit.title, "bold"))
     out.row(plain(f"{_INDENT}{' · '.join(_about(hit))}", "cyan"))
-    for line in spoken(hit).splitlines()[:_QUOTED]:
+    if wrote := hit.wrote:
+        what = f"wrote {wrote.lines} of {wrote.of} lines, most of them in exchange {wrote.exchange}"
+        where = f", commit {', '.join(one[:8] for one in wrote.commits[:_COMMITS])}" if wrote.commits else ""
+        out.row(plain(f"{_INDENT}{what}{where}", "magenta"))
+    said = f"User: {hit.wrote.asked}" if hit.wrote else spoken(hit)
+    for line in said.splitlines()[:_QUOTED]:
         out.row(plain(f"{_INDENT}│ {quoted(line, 160)}", "dim"))
     if why := hit.explain:
         out.print(plain(f"{_INDENT}{_in_words(why)}", "magenta"))
@@ -264,6 +310,8 @@ def _exit_code(answer: Answer) -> int:
 
     if isinstance(answer, Unsearched):
         return 1 if answer.fallback_sessions else 3
+    if answer.code:
+        return 0 if answer.results else 3
     there = answer.results or answer.fallback_sessions or answer.index.sessions or answer.index.unread_logs
     return 0 if there else 3
 
@@ -290,14 +338,17 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     from smart_fork.retrieval.ranking import LIKELY
 
     state = answer.index
-    if not answer.results:
+    if (code := answer.code) and code.unknown:
+        all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
+        say(f"No session is known to have written {all_of_them}.")
+    if not answer.results and answer.code is None:
         everywhere = answer.project_path is None
         found = f"scores {min_score:g} or more" if min_score else "found"
         say(
             f"Nothing {found} in {state.sessions} sessions."
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
-    elif (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
+    elif code is None and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
         say(f"None of these is a sure match: the best score is {percent(best)}.")
         if not answer.also:
             say("Add other phrasings: --also TEXT, once for each.")
@@ -315,7 +366,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     if state.problem:
         searched = "Sessions newer than the index were" if state.sessions else "Your own sessions were"
         say(f"{searched} not searched. {state.problem}")
-    elif not state.complete:
+    elif not state.complete and (answer.query or state.unread_logs):
         say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")
 
 

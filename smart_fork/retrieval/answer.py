@@ -9,7 +9,7 @@ from indexer.last_run import FailedLog, LastRun
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
 
-Mode = Literal["hybrid", "vector", "lexical", "recent"]
+Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 
 @value
@@ -24,6 +24,21 @@ class Match(Value):
     role: str | None = None
     words: tuple[str, ...] = ()
     similarity: float | None = None
+
+
+@value
+class WroteLines(Value):
+    """Which part of the code that was asked about a session wrote: so many `lines` of these, `share` of them.
+
+    `exchange` wrote most of them, after it was `asked` that; `commits` are those that the lines are from.
+    """
+
+    share: float
+    lines: int
+    of: int
+    exchange: int
+    asked: str
+    commits: tuple[str, ...]
 
 
 @value
@@ -130,6 +145,7 @@ class Hit(Value):
     fork_command: str = ""
     origin: Origin | None = rare()
     also_remote: Origin | None = rare()
+    wrote: WroteLines | None = rare()
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the explanation last, and who said the snippet only where there is one."""
@@ -139,6 +155,14 @@ class Hit(Value):
         if self.explain is not None:
             told["explain"] = told.pop("explain")
         return told
+
+
+@value
+class AskedCode(Value):
+    """The code that was asked about: how many lines, and of how many no session is known."""
+
+    lines: int
+    unknown: int
 
 
 @value
@@ -244,6 +268,7 @@ class Found(Value):
     index: IndexState
     skipped: int = rare(0)
     order_notice: str = rare("")
+    code: AskedCode | None = rare()
     results: tuple[Hit, ...]
     fallback_sessions: tuple[RecentSession, ...] | None = rare()
     index_notice: str = rare("")

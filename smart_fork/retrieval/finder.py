@@ -29,6 +29,7 @@ from smart_fork.registry.workers import Registry
 from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
+from smart_fork.retrieval.by_code import by_code
 from smart_fork.retrieval.covered import covered, doubt, early_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
@@ -40,7 +41,7 @@ from smart_fork.retrieval.query import is_mostly_not_latin, language_of, most_ar
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project, project_notice
+from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, makes_vectors, refresh, scope_of
@@ -81,6 +82,8 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     asked = CheckedRequest(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
     meaning = Meaning(engine.embedder, meanings(asked.intent, asked.also))
+    if request.code:
+        engine = replace(engine, elsewhere=None, embed_seconds=engine.embed_seconds if intent else 0.0)
     if engine.elsewhere is not None and outside is None and project is not None:
         there = AskedElsewhere(asked.intent, asked.also, Path(project.root), max(limit, RIVALS), meaning)
         engine.elsewhere.begin(there)
@@ -111,14 +114,19 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     most = max(asked.limit, COMPARED)
     counts = store.counts(scope)
     shares = covered(store, counts, scope)
-    lacking = asked.outside is None and makes_vectors(engine, state)
+    lacking = bool(asked.intent) and asked.outside is None and makes_vectors(engine, state)
     query = Query(
         asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
         relatives(store, caller) if caller else (), doubt(shares) if lacking else 0.0,
         branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
     vectors = partial(meanings_of, store, meaning, state.absent)
-    candidates = _found(store, query, asked, engine, vectors)
+    code = None
+    if not request.code:
+        candidates = _found(store, query, asked, engine, vectors)
+    else:
+        words = _found(store, replace(query, limit=MAX_LIMIT), asked, engine, vectors) if asked.intent else None
+        candidates, code = by_code(store, query, asked, engine, words)
     told = engine.elsewhere.answer() if engine.elsewhere is not None else None
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
     merged = merge(store, candidates, distant, query)
@@ -157,6 +165,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         index=results.index_state(counts, shares, state.left, state.problem),
         skipped=found.dropped,
         order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
+        code=code,
         results=shown,
         fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
         team=told.state if told else None,
@@ -173,7 +182,7 @@ def _best_to_fork(
 
     What another engine has scored stands as it is: its scores are no chances.
     """
-    own = asked.outside is None
+    own = asked.outside is None and not asked.request.code
     looked_at = found.hits[: max(asked.limit, close(found.hits) if own else 0)]
     directory = resolve(asked.request.project_path or Path.cwd())
     rows = [hit.session for hit in looked_at]

@@ -11,7 +11,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import Placement, Scope, SessionRow
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.answer import Mode
+    from smart_fork.retrieval.answer import Mode, WroteLines
     from smart_fork.retrieval.ranking import Score
 
 #: A text of fewer words is no sentence.
@@ -89,7 +89,8 @@ class Candidate:
 
     `why` is how the score came about, before any reranker, from each of the question's `phrasings`, and `None` where
     another engine has given it; `lines` are the chunk's first and last in the export; `asked` are all words of the
-    phrasings; `voices` says where in the text others begin to speak than its first role, `None` where nobody knows.
+    phrasings; `voices` says where in the text others begin to speak than its first role, `None` where nobody knows;
+    `wrote` is its part of the code that was asked about.
     """
 
     session: SessionRow
@@ -104,6 +105,7 @@ class Candidate:
     asked: tuple[str, ...] = ()
     voices: Sequence[tuple[int, PieceRole | None]] | None = None
     phrasings: tuple[str, ...] = ()
+    wrote: WroteLines | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING
 from pathlib import Path
 
 from indexer.project import Project, project_of
@@ -12,6 +11,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.options import said
 from smart_fork.agents.selection import choices, first, one_of, selected
+from smart_fork.authorship.asked import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.retrieval.phrasings import check_also
@@ -28,10 +28,11 @@ DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 class FindRequest:
     """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
-    `works_in` is where a fork of a result is to work; `None` for where the session itself did.
+    `works_in` is where a fork of a result is to work; `None` for where the session itself did. The last fields ask who
+    wrote code, as `Code` has them; without an intent by that alone.
     """
 
-    intent: str = said(default=MISSING, described="The task, in the user's words.")
+    intent: str = said(default="", described="The task, in the user's words.")
     agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
     limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
     project_path: str | None = said(described="Another project's directory.")
@@ -44,6 +45,16 @@ class FindRequest:
     all_projects: bool = False
     caller_session_id: str | None = None
     works_in: str | None = None
+    lines: Sequence[str] | None = None
+    files: Sequence[str] | None = None
+    commit: str | None = None
+    changes: bool | str | None = None
+    pull: int | None = None
+
+    @property
+    def code(self) -> Code:
+        """The code that is asked about."""
+        return Code(tuple(self.lines or ()), tuple(self.files or ()), self.commit, self.changes, self.pull)
 
 
 def check(request: FindRequest) -> tuple[AgentName, ...]:
@@ -52,7 +63,7 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     Raises:
         Usage: something in it is not as it may be.
     """
-    if not _is_text(request.intent):
+    if not _is_text(request.intent) and not (request.code and request.intent == ""):
         raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
     agents = selected(request.agent_type or first())

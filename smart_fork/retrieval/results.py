@@ -137,8 +137,13 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def suggested_at(hit: Hit) -> int | None:
-    """The message at which a fork is so much cheaper that it is worth doing without what came later, if any."""
+    """The message at which a fork is so much cheaper that it is worth doing without what came later, if any.
+
+    Of a session that wrote the code that was asked about it is the end of the exchange that did.
+    """
     whole, at, there = hit.token_estimate, hit.match.ends_at_message, hit.match.token_estimate
+    if hit.wrote is not None:
+        return at
     if at is None or there is None:
         return None
     return at if whole - there > max(SAVED_TOKENS, SAVED_SHARE * whole) else None
@@ -218,6 +223,7 @@ def _hit(
         warning="; ".join(warnings),
         fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=_is_others(row)),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
+        wrote=one.wrote,
     )
     if suggested_at(hit) is None and suggested_budget(hit) is None:
         return hit

@@ -1,0 +1,1 @@
+"""From a line of code to the session and the exchange that wrote it."""

@@ -1,0 +1,99 @@
+"""The lines of code that a question is about, checked: lines, files, a commit, changes, a pull request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from indexer.project import resolve
+from indexer.shapes import dataclass
+from smart_fork.authorship.blame import Line, Range, blamed, committed, merged, parsed, touched_by
+from smart_fork.errors import NotFound, Usage
+from smart_fork.repository.git import Repository
+
+#: Of more commits of a pull request the last are looked at; of more ranges of a patch the first.
+MOST_COMMITS, MOST_RANGES = 200, 200
+_DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is asked: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes` or a patch, a `pull`
+    request by its number.
+    """
+
+    lines: Sequence[str] = ()
+    files: Sequence[str] = ()
+    commit: str | None = None
+    changes: bool | str | None = None
+    pull: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.lines or self.files or self.commit or self.changes or self.pull)
+
+
+def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
+    """The lines that are asked about, as they are or were; names are relative to `folder`.
+
+    Raises:
+        Usage: a path, line, commit or number is not as it may be.
+        NotFound: there is no such file, line, commit or pull request.
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    found: list[Line] = []
+    ranges = [Range(_name(there, folder, name), first, last) for name, first, last in map(parsed, code.lines)]
+    ranges += [Range(_name(there, folder, name)) for name in code.files]
+    for one in ranges:
+        found += blamed(there, one)
+    if code.commit:
+        found += committed(there, [_commit(there, code.commit)])
+    if code.pull:
+        found += committed(there, _pulled(there, code.pull))
+    if code.changes:
+        patch = code.changes.encode() if isinstance(code.changes, str) else there.asked(*_DIFF).stdout
+        found += _changed(there, patch)
+    return found
+
+
+def _changed(there: Repository, patch: bytes) -> Iterator[Line]:
+    for one in merged(touched_by(patch))[:MOST_RANGES]:
+        try:
+            yield from blamed(there, one, "HEAD")
+        except NotFound:  # the patch is of another state, or of a new file
+            continue
+
+
+def _name(there: Repository, folder: Path, given: str) -> str:
+    """A file as git names it here.
+
+    Raises:
+        Usage: it is not in the repository.
+    """
+    if not given or "\0" in given:
+        raise Usage("a file is needed", "Write PATH, or PATH:LINE.")
+    path = folder / given
+    name = os.path.relpath(resolve(path.parent) / path.name, there.top)
+    if name.startswith("../"):
+        raise Usage(f"{given} is not in the repository {there.top}", "Give a file of this repository.")
+    return name
+
+
+def _commit(there: Repository, given: str) -> str:
+    done = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{given}^{{commit}}")
+    if not done.ok:
+        raise NotFound(f"no such commit: {given[:200]}", "Give a commit of this repository, such as HEAD~2.")
+    return done.text
+
+
+def _pulled(there: Repository, number: int) -> list[str]:
+    """The commits of a pull request, if its ref was fetched; without those that were there before."""
+    names = (f"refs/pull/{number}/head", f"refs/remotes/*/pull/{number}/head", f"refs/remotes/*/pr/{number}")
+    head = there.git("for-each-ref", "--count=1", "--format=%(objectname)", "--", *names).text
+    if not head:
+        fetch = f"git fetch origin refs/pull/{number}/head:refs/pull/{number}/head"
+        raise NotFound(f"pull request {number} is not in this repository", f"Fetch it: {fetch}")
+    merge = there.git("rev-list", "--merges", "--ancestry-path", f"{head}..HEAD").text.split("\n")[-1]
+    before = f"{merge}^1" if merge else "HEAD"
+    listed = there.asked("rev-list", "--no-merges", f"--max-count={MOST_COMMITS}", head, f"^{before}").text
+    return listed.split()

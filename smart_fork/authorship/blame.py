@@ -1,0 +1,204 @@
+"""The commits that lines of a repository are from, by ``git blame`` and by patches.
+
+Names, texts and messages are hostile: they are never options, and git runs nothing for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from indexer.patterns import late
+from indexer.shapes import dataclass
+from smart_fork.errors import NotFound, Usage
+from smart_fork.repository.git import Repository
+
+#: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
+AROUND = 5
+_BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
+_ADDED = (*_PLAIN, "--unified=0", "-M", "-w", "--diff-merges=first-parent", "--no-notes", "--no-show-signature")
+_HUNK = late(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
+_ESCAPED = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
+_SIGNS = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
+_NOBODY = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, the file and the commit that it is from, and when that was committed, in seconds.
+
+    `name` is what the file was called in that commit, relative to the repository. `commit` is empty for a line that is
+    not committed. `asked` is false for a line that is only looked at because of its neighbors.
+    """
+
+    number: int
+    text: str
+    name: str
+    commit: str
+    committed: float
+    by_bot: bool = False
+    asked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Lines of a file, from 1, the last one included; `last` is 0 for the end of the file."""
+
+    name: str
+    first: int = 1
+    last: int = 0
+
+
+def blamed(there: Repository, wanted: Range, commit: str = "") -> list[Line]:
+    """The lines of a range and some around it, as they are in the working directory or in `commit`.
+
+    Raises:
+        NotFound: there is no such file or line.
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    first = max(1, wanted.first - AROUND)
+    where = f"-L{first},{wanted.last + AROUND if wanted.last else ''}"
+    done = there.git(*_BLAME, where, *([commit] if commit else []), "--", wanted.name)
+    if not done.ok:
+        raise NotFound(f"git cannot blame {wanted.name}: {done.complaint}", "Give a file that is committed: PATH:LINE.")
+    last = wanted.last or float("inf")
+    found = list(_porcelain(done.stdout, wanted))
+    if not any(wanted.first <= line.number <= last for line in found):
+        raise NotFound(f"{wanted.name} has no line {wanted.first}", "Give a line that is there: PATH:LINE.")
+    return found
+
+
+def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
+    """The lines in what ``git blame --porcelain`` prints. What it says of a commit it says once."""
+    told: dict[str, dict[str, str]] = {}
+    commit, number = "", 0
+    for raw in said.split(b"\n"):
+        if raw[:1] == b"\t":
+            of = told[commit]
+            new = not commit.strip(_NOBODY)
+            yield Line(
+                number, raw[1:].decode("utf-8", "replace"), of["filename"], "" if new else commit,
+                float("inf") if new else float(of["committer-time"]), is_bot(of["author"], of["author-mail"]),
+                asked=wanted.first <= number <= (wanted.last or number),
+            )  # fmt: skip
+            commit = ""
+        elif not commit and raw:
+            commit, _, last, *_ = raw.decode("ascii").split(" ")
+            number = int(last)
+            told.setdefault(commit, {"filename": wanted.name})
+        elif raw:
+            key, _, value = raw.partition(b" ")
+            text = os.fsdecode(value)
+            told[commit][key.decode()] = _unquoted(text) if key == b"filename" else text
+
+
+def is_bot(name: str, mail: str) -> bool:
+    """Whether an author is a program, by the mark that hosting sites give their programs."""
+    return name.endswith("[bot]") or "[bot]@" in mail
+
+
+def _unquoted(name: str) -> str:
+    """A file's name as git prints it: between quotation marks where it has odd characters."""
+    if len(name) < 2 or name[0] != '"':
+        return name
+    encoded = _ESCAPED.sub(lambda one: chr(_SIGNS.get(one[1]) or int(one[1], 8)), name[1:-1])
+    try:
+        return os.fsdecode(encoded.encode("latin-1"))
+    except UnicodeEncodeError:  # it has both kinds
+        return encoded
+
+
+def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
+    """The lines that commits have added, as these commits have them; of a merge what it brought to its first parent.
+
+    Raises:
+        NotFound: there is no such commit.
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    how = ("show", *_ADDED, "--format=%x00%H%x00%ct%x00%an%x00%ae%x00", "--end-of-options", *commits)
+    done = there.git(*how)
+    if not done.ok:
+        raise NotFound(f"git cannot show {' '.join(commits)}: {done.complaint}", "Give a commit of this repository.")
+    lines: list[Line] = []
+    parts = done.stdout.split(b"\0")[1:]
+    # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
+    for name, time, author, mail, patch in zip(*[iter(parts)] * 5, strict=False):
+        if time.isdigit():
+            lines += [
+                Line(number, text, path, name.decode(), float(time), is_bot(os.fsdecode(author), os.fsdecode(mail)))
+                for added, path, number, text, _ in changes_in(patch)
+                if added and path
+            ]
+    return lines
+
+
+class Change(NamedTuple):
+    """A line that a patch adds or removes: the file and its number there; `above` is the old line above it."""
+
+    added: bool
+    name: str
+    number: int
+    text: str
+    above: tuple[str, int]
+
+
+def changes_in(patch: bytes) -> Iterator[Change]:
+    """The lines that a patch in any form of ``diff -u`` changes. In a hunk, what looks like a header is text."""
+    names, at, left = ["", ""], [0, 0], [0, 0]  # of the old file, and of the new one
+    for raw in patch.split(b"\n"):
+        line = raw.decode("utf-8", "replace")
+        if left != [0, 0]:
+            sides = {"-": (0,), "+": (1,), " ": (0, 1), "": (0, 1), "\r": (0, 1)}.get(line[:1], ())
+            if len(sides) == 1:
+                (side,) = sides
+                yield Change(bool(side), names[side], at[side], line[1:], (names[0], at[0] - 1))
+            for side in sides:
+                at[side], left[side] = at[side] + 1, max(0, left[side] - 1)
+        elif line.startswith(("--- ", "+++ ")):
+            names[line[0] == "+"] = named(os.fsdecode(raw[4:]))
+        elif hunk := _HUNK.match(line):
+            left = [int(hunk[2] or 1), int(hunk[4] or 1)]
+            # Of no lines the number is that of the line above.
+            at = [int(hunk[1]) + (not left[0]), int(hunk[3]) + (not left[1])]
+
+
+def touched_by(patch: bytes) -> Iterator[Range]:
+    """The lines of the files before a patch that it changes or removes; where it only adds, the one above that."""
+    for one in changes_in(patch):
+        name, number = one.above if one.added else (one.name, one.number)
+        if name and number:
+            yield Range(name, number, number)
+
+
+def named(said: str) -> str:
+    """The file that a line of a patch names behind its sign; empty for none."""
+    name = _unquoted(said.removesuffix("\r").partition("\t")[0])
+    return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
+
+
+def parsed(said: str) -> tuple[str, int, int]:
+    """A path and its lines, as ``src/a.py:42`` or ``src/a.py:42-60``.
+
+    Raises:
+        Usage: it has another form.
+    """
+    found = re.fullmatch(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", said, re.DOTALL)
+    first, last = (int(found[2]), int(found[3] or found[2])) if found else (0, 0)
+    if found is None or not 0 < first <= last:
+        raise Usage(f"no line of a file: {said[:200]!r}", "Write PATH:LINE or PATH:FIRST-LAST, such as src/a.py:42-60.")
+    return found[1], first, last
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The same lines in fewer ranges: those that are near each other are blamed together."""
+    found: list[Range] = []
+    for one in ranges:
+        before = found[-1] if found else None
+        if before and before.name == one.name and before.last and before.first <= one.first <= before.last + AROUND:
+            found[-1] = Range(one.name, before.first, max(before.last, one.last))
+        else:
+            found.append(one)
+    return found
