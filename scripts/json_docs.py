@@ -50,6 +50,8 @@ def _of(*kinds: type[Value], rare: str = "", but: type[Value] | None = None, uns
 TABLES: Mapping[str, Table] = {
     "find, find_sessions and smart_fork": _of(answer.Found),
     "results": _of(answer.Hit, rare="said_by"),
+    "wrote": _of(answer.WroteLines),
+    "code": _of(answer.AskedCode),
     "drift": _of(answer.Changed),
     "price": _of(answer.Price),
     "match": _of(answer.Match),

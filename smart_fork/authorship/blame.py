@@ -21,8 +21,8 @@ _BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
 _ADDED = (*_PLAIN, "--unified=0", "-M", "-w", "--diff-merges=first-parent", "--no-notes", "--no-show-signature")
 _HUNK = late(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
-_ESCAPED = re.compile(r'\\([0-7]{3}|[abtnvfr"\\])')
-_SIGNS = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "\\": 92}
+_ESCAPED = late(rb'\\([0-7]{3}|[abtnvfr"\\])')
+_SIGNS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 _NOBODY = "0"
 
 
@@ -91,8 +91,7 @@ def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
             told.setdefault(commit, {"filename": wanted.name})
         elif raw:
             key, _, value = raw.partition(b" ")
-            text = os.fsdecode(value)
-            told[commit][key.decode()] = _unquoted(text) if key == b"filename" else text
+            told[commit][key.decode()] = _unquoted(value) if key == b"filename" else os.fsdecode(value)
 
 
 def is_bot(name: str, mail: str) -> bool:
@@ -100,15 +99,11 @@ def is_bot(name: str, mail: str) -> bool:
     return name.endswith("[bot]") or "[bot]@" in mail
 
 
-def _unquoted(name: str) -> str:
+def _unquoted(name: bytes) -> str:
     """A file's name as git prints it: between quotation marks where it has odd characters."""
-    if len(name) < 2 or name[0] != '"':
-        return name
-    encoded = _ESCAPED.sub(lambda one: chr(_SIGNS.get(one[1]) or int(one[1], 8)), name[1:-1])
-    try:
-        return os.fsdecode(encoded.encode("latin-1"))
-    except UnicodeEncodeError:  # it has both kinds
-        return encoded
+    if name[:1] == b'"' and len(name) > 1:
+        name = _ESCAPED.sub(lambda one: bytes([_SIGNS.get(one[1]) or int(one[1], 8) & 255]), name[1:-1])
+    return os.fsdecode(name)
 
 
 def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
@@ -158,7 +153,7 @@ def changes_in(patch: bytes) -> Iterator[Change]:
             for side in sides:
                 at[side], left[side] = at[side] + 1, max(0, left[side] - 1)
         elif line.startswith(("--- ", "+++ ")):
-            names[line[0] == "+"] = named(os.fsdecode(raw[4:]))
+            names[line[0] == "+"] = _named(raw[4:])
         elif hunk := _HUNK.match(line):
             left = [int(hunk[2] or 1), int(hunk[4] or 1)]
             # Of no lines the number is that of the line above.
@@ -173,9 +168,9 @@ def touched_by(patch: bytes) -> Iterator[Range]:
             yield Range(name, number, number)
 
 
-def named(said: str) -> str:
+def _named(said: bytes) -> str:
     """The file that a line of a patch names behind its sign; empty for none."""
-    name = _unquoted(said.removesuffix("\r").partition("\t")[0])
+    name = _unquoted(said.removesuffix(b"\r").partition(b"\t")[0])
     return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
 
 

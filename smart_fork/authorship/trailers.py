@@ -13,8 +13,8 @@ from smart_fork.repository.git import Repository
 CHECKPOINTS = "entire/checkpoints/v1"
 #: A checkpoint has a folder for each of its sessions: of more, the first are looked at.
 MOST_SESSIONS = 8
-#: How the id of a session stands at the end of a link or by itself.
-_SESSION = late(rb"^Claude-Session:[ \t]*(?:\S*/)?([A-Za-z0-9][\w-]{7,79})[ \t]*\r?$")
+#: An agent's name before the id of its session, which stands by itself or at the end of a link.
+_SESSION = late(rb"^[A-Z][A-Za-z]{1,30}-Session:[ \t]*(?:\S*/)?([A-Za-z0-9][\w-]{7,79})[ \t]*\r?$")
 _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*\r?$")
 
 

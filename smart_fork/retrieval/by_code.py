@@ -61,6 +61,9 @@ def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int,
 
 
 def _place(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str]:
-    """The first passage of an exchange, which says what was asked there."""
+    """The first passage of an exchange, and what the person says in it."""
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
-    return place, store.texts([place.chunk]).get(place.chunk, "") if place else ""
+    if place is None:
+        return None, ""
+    text, voices = store.texts([place.chunk]).get(place.chunk, ""), store.voices(place)
+    return place, text[: voices[0][0] if voices else None]

@@ -45,10 +45,10 @@ class FindRequest:
     all_projects: bool = False
     caller_session_id: str | None = None
     works_in: str | None = None
-    lines: Sequence[str] | None = None
-    files: Sequence[str] | None = None
-    commit: str | None = None
-    changes: bool | str | None = None
+    lines: Sequence[str] | None = said(list[str], described="Who wrote these: 'src/a.py:42-60'.")
+    files: Sequence[str] | None = said(list[str], described="Who wrote these.")
+    commit: str | None = said(described="Who wrote this.")
+    changes: bool | str | None = said(bool, str, described="Who wrote what a patch or, if true, my changes touch.")
     pull: int | None = None
 
     @property

@@ -15,7 +15,7 @@ SNIPPET_LEAST, TITLE = 80, 80
 _RESULT = (
     "rank", "score", "session_id", "agent_type", "title", "working_directory", "project_inferred_from", "date",
     "snippet", "said_by", "match", "token_estimate", "outcome", "drift", "can_fork", "warning", "origin",
-    "also_remote",
+    "also_remote", "wrote",
 )  # fmt: skip
 #: Where it can be opened: said by the tool that may hand it on to others.
 _PLACES = ("source_path", "lines", "jsonl_path", "fork_command")

@@ -1,0 +1,278 @@
+"""From a line of code to the session that wrote it: with real git, and sessions as their agents write them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from indexer.paths import index_db
+from indexer.store.sqlite import SqliteStore
+from smart_fork.errors import NotFound, Usage
+from tests.smart_fork.world import Did
+
+#: All sessions of the world are before this time, in seconds.
+LATER = 1_780_000_000
+BODY = """def upload(path, retries=5):
+    for attempt in range(retries):
+        try:
+            return send(path, attempt)
+        except ConnectionError:
+            wait_before_retry(attempt)
+    raise UploadFailed(path)
+"""
+
+
+def git(folder: Path, *words: str, at: int = LATER, author: str = "Ann <ann@example.org>") -> str:
+    name, _, mail = author.partition(" <")
+    told = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail.rstrip(">"), "GIT_COMMITTER_DATE": f"@{at} +0000"}
+    env = os.environ | told | {"GIT_AUTHOR_DATE": f"@{at} +0000"}
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, env=env, text=True).stdout
+
+
+def commit(folder: Path, name: str, text: str, message: str = "Work", **how) -> str:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(text.encode())
+    git(folder, "--literal-pathspecs", "add", "--", name)
+    git(folder, "commit", "-q", "-m", message, **how)
+    return git(folder, "rev-parse", "HEAD").strip()
+
+
+def wrote(world, shop: Path, name: str = "upload.py", text: str = BODY, agent: str = "claude") -> str:
+    """A session that writes a file, after something else."""
+    done = Did("Write", {"file_path": str(shop / name), "content": text})
+    if agent == "codex":
+        added = "".join(f"+{line}\n" for line in text.splitlines())
+        done = Did("apply_patch", f"*** Begin Patch\n*** Add File: {name}\n{added}*** End Patch\n")
+    return world.worked(agent, shop, "> hello there", "hi", "> retry the upload five times", done, "Done.")
+
+
+def ask(world, shop: Path, **code) -> dict:
+    return world.find("", shop, agent_type="all", **code)
+
+
+def by(world, shop: Path, *lines: str) -> list[str]:
+    return [hit["session_id"] for hit in ask(world, shop, lines=lines)["results"]]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_line_leads_to_the_session_and_exchange_that_wrote_it(world, shop, agent):
+    session = wrote(world, shop, agent=agent)
+    name = commit(shop, "upload.py", BODY)
+
+    answer = ask(world, shop, lines=["upload.py:2-3"])
+
+    (hit,) = answer["results"]
+    assert hit["session_id"] == session
+    assert hit["wrote"] == {
+        "share": 1.0, "lines": 2, "of": 2, "exchange": 2, "asked": "retry the upload five times", "commits": [name],
+    }  # fmt: skip
+    assert answer["code"] == {"lines": 2, "unknown": 0}
+    assert answer["search_mode"] == "lines"
+
+
+def test_a_fork_is_suggested_at_the_exchange(world, shop):
+    session = wrote(world, shop)
+    world.worked("claude", shop, "> hello", "hi")
+    commit(shop, "upload.py", BODY)
+
+    (hit,) = ask(world, shop, lines=["upload.py:2"])["results"]
+
+    assert hit["match"]["exchange"] == 2
+    assert hit["session_id"] == session
+
+
+def test_lines_that_a_person_wrote_are_nobodys(world, shop):
+    wrote(world, shop)
+    commit(shop, "upload.py", BODY)
+    commit(shop, "upload.py", BODY + "\n\ndef by_hand(argument):\n    return argument + 1\n", at=LATER + 100)
+
+    answer = ask(world, shop, lines=["upload.py:10-11"])
+
+    assert answer["results"] == []
+    assert answer["code"] == {"lines": 2, "unknown": 2}
+
+
+def test_a_bracket_is_whose_the_lines_around_it_are(world, shop):
+    text = "const retries = {\n  first: backoff(100),\n};\n"
+    session = wrote(world, shop, "a.js", text)
+    commit(shop, "a.js", text)
+
+    assert by(world, shop, "a.js:3") == [session]
+
+
+def test_a_bracket_between_a_session_and_a_person_is_nobodys(world, shop):
+    text = "const retries = {\n  first: backoff(100),\n"
+    wrote(world, shop, "a.js", text)
+    commit(shop, "a.js", text + "};\n// written by hand, below it\nconst other = byHand();\n")
+
+    assert by(world, shop, "a.js:3") == []
+
+
+def test_an_edit_after_the_commit_did_not_write_it(world, shop):
+    commit(shop, "upload.py", BODY, at=1_700_000_000)
+    wrote(world, shop)
+
+    assert by(world, shop, "upload.py:2") == []
+
+
+def test_a_line_is_followed_through_a_rename_and_a_formatter(world, shop):
+    session = wrote(world, shop)
+    commit(shop, "upload.py", BODY)
+    git(shop, "mv", "upload.py", "sender.py")
+    git(shop, "commit", "-q", "-m", "Rename", at=LATER + 50)
+    commit(shop, "sender.py", BODY.replace("    ", "\t"), "Tabs", at=LATER + 100)
+
+    assert by(world, shop, "sender.py:2") == [session]
+
+
+def test_windows_line_ends_and_quotation_marks_do_not_hide_a_line(world, shop):
+    session = wrote(world, shop, "a.js", "const first = 'one and two';\nconst second = backoff('three');\n")
+    commit(shop, "a.js", 'const first = "one and two",\r\nconst second = backoff("three")\r\n')
+
+    assert by(world, shop, "a.js:1-2") == [session]
+
+
+def test_a_squash_of_two_sessions_has_both_with_their_shares(world, shop):
+    other = BODY.replace("upload", "download").replace("path", "target").replace("attempt", "number")
+    first, second = wrote(world, shop), wrote(world, shop, text=other)
+    commit(shop, "upload.py", BODY + "\n\n" + other)
+
+    hits = ask(world, shop, files=["upload.py"])["results"]
+
+    assert {hit["session_id"]: hit["wrote"]["lines"] for hit in hits} == {first: 7, second: 7}
+
+
+@pytest.mark.parametrize("name", ["-x", "a b.py", "sub/ä'\"$(x).py", ":(top)x", "a:3"])
+def test_odd_names_of_files_are_only_names(world, shop, name):
+    session = wrote(world, shop, name)
+    commit(shop, name, BODY)
+
+    assert by(world, shop, f"{name}:2") == [session]
+    assert [hit["session_id"] for hit in ask(world, shop, files=[name])["results"]] == [session]
+
+
+def test_a_name_with_a_line_end_is_nobodys(world, shop):
+    wrote(world, shop, "a\nb.py")
+    commit(shop, "a\nb.py", BODY)
+
+    assert by(world, shop, "a\nb.py:2") == []
+
+
+def test_a_commit_and_a_pull_request_lead_to_their_sessions(world, shop):
+    session = wrote(world, shop)
+    git(shop, "checkout", "-q", "-b", "topic")
+    name = commit(shop, "upload.py", BODY)
+    git(shop, "update-ref", "refs/pull/7/head", "HEAD")
+    git(shop, "checkout", "-q", "main")
+
+    assert [hit["session_id"] for hit in ask(world, shop, commit=name)["results"]] == [session]
+    assert [hit["session_id"] for hit in ask(world, shop, pull=7)["results"]] == [session]
+    git(shop, "merge", "-q", "--no-ff", "-m", "Merge", "topic", at=LATER + 100)
+    assert [hit["session_id"] for hit in ask(world, shop, pull=7)["results"]] == [session]
+    with pytest.raises(NotFound, match="pull request 8 is not in this repository"):
+        ask(world, shop, pull=8)
+
+
+def test_uncommitted_changes_and_a_patch_lead_to_who_wrote_what_they_touch(world, shop):
+    session = wrote(world, shop)
+    commit(shop, "upload.py", BODY)
+    (shop / "upload.py").write_text(BODY.replace("wait_before_retry(attempt)", "pass"))
+
+    assert [hit["session_id"] for hit in ask(world, shop, changes=True)["results"]] == [session]
+    patch = git(shop, "diff")
+    git(shop, "checkout", "-q", ".")
+    assert ask(world, shop, changes=True)["results"] == []
+    assert [hit["session_id"] for hit in ask(world, shop, changes=patch)["results"]] == [session]
+
+
+def test_lines_that_are_not_committed_are_found_by_what_sessions_wrote(world, shop):
+    session = wrote(world, shop)
+    commit(shop, "upload.py", "import something\n")
+    (shop / "upload.py").write_text("import something\n" + BODY)
+
+    assert by(world, shop, "upload.py:3-4") == [session]
+
+
+def test_a_programs_commit_is_nobodys(world, shop):
+    wrote(world, shop)
+    commit(shop, "upload.py", BODY, author="renovate[bot] <29139614+renovate[bot]@users.noreply.github.com>")
+
+    assert by(world, shop, "upload.py:2") == []
+
+
+def test_words_beside_lines_order_the_sessions_that_wrote_them(world, shop):
+    session = wrote(world, shop)
+    world.claude(shop, "retry the upload five times", "Another one that wrote nothing.")
+    commit(shop, "upload.py", BODY)
+
+    answer = world.find("retry the upload", shop, agent_type="all", lines=["upload.py:2"])
+
+    assert [hit["session_id"] for hit in answer["results"]] == [session]
+
+
+def test_a_trailer_names_the_session_whatever_its_edits_say(world, shop):
+    first, second = wrote(world, shop), wrote(world, shop)
+    commit(shop, "upload.py", BODY, f"Retry\n\nClaude-Session: {first}")
+
+    assert by(world, shop, "upload.py:2") == [first]
+    assert second not in by(world, shop, "upload.py:1-7")
+
+
+@pytest.mark.parametrize("wrong", ["upload.py", "upload.py:0", "upload.py:5-2", ":3", "upload.py:x"])
+def test_what_is_no_line_is_refused(world, shop, wrong):
+    commit(shop, "upload.py", BODY)
+
+    with pytest.raises(Usage):
+        by(world, shop, wrong)
+
+
+@pytest.mark.parametrize("wrong", ["nothing.py:1", "upload.py:99"])
+def test_a_line_that_is_not_there_is_an_error(world, shop, wrong):
+    commit(shop, "upload.py", BODY)
+
+    with pytest.raises(NotFound):
+        by(world, shop, wrong)
+
+
+def test_a_file_outside_of_the_repository_is_refused(world, shop):
+    with pytest.raises(Usage, match="is not in the repository"):
+        by(world, shop, "../other.py:1")
+
+
+@pytest.mark.parametrize("wrong", ["--output=x", "HEAD..", "no-such"])
+def test_a_commit_is_never_an_option(world, shop, wrong):
+    with pytest.raises(NotFound, match="no such commit"):
+        ask(world, shop, commit=wrong)
+    assert not (shop / "x").exists()
+
+
+def test_nothing_of_a_repository_is_run(world, shop, tmp_path):
+    session = wrote(world, shop)
+    commit(shop, "upload.py", BODY)
+    trap = tmp_path / "ran"
+    (shop / ".gitattributes").write_text("*.py diff=trap filter=trap\n")
+    for name in ("diff.trap.textconv", "filter.trap.clean", "filter.trap.smudge", "core.fsmonitor", "diff.external"):
+        git(shop, "config", name, f"touch '{trap}'; cat")
+
+    assert by(world, shop, "upload.py:2") == [session]
+    ask(world, shop, changes=True)
+    ask(world, shop, commit="HEAD")
+
+    assert not trap.exists()
+
+
+def test_a_forgotten_session_leaves_no_line_behind(world, shop):
+    session = wrote(world, shop)
+    commit(shop, "upload.py", BODY)
+    assert by(world, shop, "upload.py:2") == [session]
+    store = SqliteStore(index_db())
+    (blob,) = [lines for (lines,) in store.db.execute("SELECT lines FROM authored")]
+    store.forget_session("claude", session)
+    assert store.erase()
+    store.close()
+
+    assert by(world, shop, "upload.py:2") == []
+    assert all(blob not in path.read_bytes() for path in index_db().parent.glob("index.db*"))
