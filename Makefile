@@ -30,14 +30,14 @@ run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 
 install: $(STAMP) ## all that developers need, with PyTorch
 
-# Six at a time, since many wait for an agent or a server; file by file and in the order of tests/durations.py: the longest
-# first, as far as they have run here.
-PARALLEL := -n 6 --dist loadfile --no-loadscope-reorder
+# Four at a time: many wait for an agent or a server, and each more collects all tests once more. File by file and in the
+# order of tests/durations.py: the longest first, as far as they have run here.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) lint ## everything: the checks, then all tests; ARGS goes to pytest
 	@.ci/programs
 	@# Types are checked beside the tests, which often wait for something, and are told of after them. Before, the tests are
-	@# compiled, once: in a new checkout each of the six would do it.
+	@# compiled, once: in a new checkout each of the four would do it.
 	@mkdir -p build; $(BIN)/mypy >build/types.txt 2>&1 & types=$$!; \
 	[ -d tests/__pycache__ ] || $(BIN)/pytest --collect-only -q >/dev/null 2>&1; \
 	$(BIN)/pytest $(PARALLEL) $(ARGS); tested=$$?; \

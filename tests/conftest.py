@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from smart_fork.agents import AGENTS
 from tests.drilled import drilled
 from tests.together import scheduler
 
-pytest_plugins = ["tests.durations"]
+pytest_plugins = ["tests.durations", "tests.corpus"]
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
@@ -40,8 +41,19 @@ FOREIGN = (
     *(agent.home.variable for agent in AGENTS if agent.home),
 )
 
+#: Variables that every test has, beside those of its home.
+OWN = {
+    "SMART_FORK_PRELOAD": "off",  # each command is the process that a test has started
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_NAME": "Test" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "test@example.com" for who in ("AUTHOR", "COMMITTER")},
+}
+
 # Read once, when the libraries are imported: models come from the packaged copy, and output has no colours, in CI either.
 os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
+# Several processes test at a time: threads of one that wait for each other would take the processor from the others.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
     os.environ.pop(name, None)
 
@@ -74,7 +86,7 @@ gc.set_threshold(20_000, 50, 100)
 #: On a busy machine to make examples may take seconds, and says nothing.
 UNHURRIED = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile(
-    "ci", deadline=None, derandomize=True, max_examples=drilled(60, 40), suppress_health_check=UNHURRIED
+    "ci", deadline=None, derandomize=True, max_examples=drilled(60, 25), suppress_health_check=UNHURRIED
 )
 hypothesis.settings.load_profile("ci")
 
@@ -92,17 +104,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Make `home` the only home that code and its child processes can see."""
     for name in os.environ:
-        if name.startswith(FOREIGN):
+        if name.startswith(FOREIGN) and name not in OWN:
             patch.delenv(name)
-    patch.setenv("HOME", str(home))
-    patch.setenv("SMART_FORK_HOME", str(home / ".smart-fork"))
-    patch.setenv("SMART_FORK_PRELOAD", "off")  # each command is the process that a test has started
-    patch.setenv("TMUX_TMPDIR", str(home))  # no tmux server of whoever runs the suite, with workers of theirs
-    patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for who in ("AUTHOR", "COMMITTER"):
-        patch.setenv(f"GIT_{who}_NAME", "Test")
-        patch.setenv(f"GIT_{who}_EMAIL", "test@example.com")
+    own = OWN | {"HOME": home, "SMART_FORK_HOME": home / ".smart-fork", "TMUX_TMPDIR": home}
+    for name, value in own.items():
+        patch.setenv(name, str(value))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -126,13 +132,15 @@ def home(tmp_path_factory, monkeypatch, request) -> Iterator[Path]:
     folder = tmp_path_factory.getbasetemp() / f"home{next(_HOMES)}"  # that no test has had before
     folder.mkdir(mode=0o700)
     move_into(folder, monkeypatch)
-    yield folder
+    with _no_ones_log_level():
+        yield folder
+    _forget_consoles()
     monkeypatch.undo()  # of what reads folders
     if not any(report.failed for report in request.node.stash.get(REPORTS, [])):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(autouse=True)
+@contextmanager
 def _no_ones_log_level() -> Iterator[None]:
     """A command that ran in this process, and set where and how much is logged, decides it for no later test.
 
@@ -146,10 +154,8 @@ def _no_ones_log_level() -> Iterator[None]:
         logger.handlers = handlers
 
 
-@pytest.fixture(autouse=True)
-def _no_ones_console() -> Iterator[None]:
+def _forget_consoles() -> None:
     """A console keeps for good what it took for a terminal, and would colour what later tests read."""
-    yield
     if output := sys.modules.get("smart_fork.cli.output"):
         for stream in (output.out, output.err):
             vars(stream).pop("console", None)

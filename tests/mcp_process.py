@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests import warm
+
 
 class McpProcess:
-    """A server that has been greeted, unless told otherwise. Leaving the context ends it."""
+    """A server that has been greeted, unless told otherwise. Leaving the context ends it. A `new` one imports what it needs."""
 
     def __init__(
         self,
@@ -20,16 +22,17 @@ class McpProcess:
         env: Mapping[str, str],
         client: str = "claude-code",
         greeted: bool = True,
+        new: bool = False,
     ) -> None:
         self._command, self._cwd, self._env, self._client = list(command), cwd, dict(env), client
-        self._greeted = greeted
+        self._greeted, self._new = greeted, new
         self.start()
 
     def start(self) -> None:
         """Start it, anew after `kill`."""
         pipe = subprocess.PIPE
         self._number = 0
-        self.process = subprocess.Popen(
+        self.process = (subprocess.Popen if self._new else warm.Popen)(
             self._command, cwd=self._cwd, env=self._env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
         )
         if not self._greeted:

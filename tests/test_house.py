@@ -16,6 +16,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -156,6 +157,7 @@ NOBODY_MEETS = {
 }
 
 
+@cache  # for two tests
 def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
     """The product's exception classes by their names; several of one name would hide each other."""
     paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
@@ -216,7 +218,10 @@ def _names(line: ast.Assign | ast.AnnAssign) -> list[str]:
 
 def joins(path: Path) -> Iterator[str]:
     """Texts that put a hint behind a message themselves, which makes two dots where the message ends with one."""
-    for text in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.JoinedStr)):
+    source = path.read_text()
+    if "hint" not in source and "next_step" not in source:
+        return
+    for text in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)):
         parts = "".join(
             f"<{ast.unparse(one.value)}>" if isinstance(one, ast.FormattedValue) else one.value for one in text.values
         )
@@ -314,6 +319,8 @@ def _modules_outside() -> list[str]:
 def _lines_that_name_an_agent(path: Path) -> set[int]:
     """By their numbers. Comments and docstrings may name agents: they tell people why."""
     lines: set[int] = set()
+    if not _AGENTS.search(path.read_text()):
+        return lines
     before = tokenize.ENCODING
     with path.open("rb") as file:
         for token in tokenize.tokenize(file.readline):

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-#: By what they share: PyTorch takes seven seconds to load, the service of the page and a machine with two agents as long.
+#: By what they share: PyTorch takes seven seconds to load, the corpus three to lay out, the service of the page and a machine with two
+#: agents as long as PyTorch.
 TOGETHER = {
     "PyTorch": (
         "tests/indexer/test_device.py",
         "tests/indexer/test_embedder.py",
         "tests/indexer/test_models.py",
         "tests/smart_fork/retrieval/test_rerank.py",
+        "tests/smart_fork/test_absent_model.py",
+    ),
+    "the corpus": (
+        "tests/indexer/transcripts/test_real_logs.py",
+        "tests/smart_fork/excise/test_properties.py",
+        "tests/smart_fork/sharing/test_real_sessions.py",
     ),
     "the page": ("tests/e2e/test_page.py", "tests/e2e/test_page_since.py", "tests/e2e/test_page_workers.py"),
     "a machine": (

@@ -30,6 +30,7 @@ from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.service.address import announced
 from smart_fork.service.token import token
+from tests import warm
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -131,16 +132,16 @@ def until_holds(expected: dict[str, Any], apart: int = 1) -> None:
         except (apsw.Error, OSError):
             return False
 
-    eventually(right, "the index to be right")
+    eventually(right, "the index to be right", pause=0.25)  # to look at all of it is work
 
 
-def eventually(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> Any:
+def eventually(condition: Callable[[], object], what: str, seconds: float = SECONDS, pause: float = 0.05) -> Any:
     """What `condition` gives as soon as it is true."""
-    pause = Event()
-    for _ in range(int(seconds / 0.05)):
+    waiting = Event()
+    for _ in range(int(seconds / pause)):
         if result := condition():
             return result
-        pause.wait(0.05)
+        waiting.wait(pause)
     raise AssertionError(f"in vain: {what}")
 
 
@@ -155,7 +156,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def smart_fork(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A command, run to its end."""
-    return subprocess.run(
+    return warm.run(
         [*SMART_FORK, *words], cwd="/", env=environment(**more), capture_output=True, text=True, check=False, timeout=90
     )
 
@@ -196,7 +197,7 @@ def serving(wait: bool = True, **more: str) -> Iterator[Service]:
     (state_home() / "service.json").unlink(missing_ok=True)
     command = [*SMART_FORK, "serve"]
     env = environment(SMART_FORK_INDEXING="true", SMART_FORK_PORT="0", **more)
-    with subprocess.Popen(command, cwd="/", env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with warm.Popen(command, cwd="/", env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         try:
             if wait:
                 eventually(lambda: process.poll() is not None or announced(), "the service to listen")

@@ -4,7 +4,6 @@ import logging
 import os
 import queue
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
+from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -470,12 +470,13 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
     for number in range(40):
         claude_log(identity(number), f"/work/{number % 3}", *(f"question {number} {part}" for part in range(20)))
     for attempt in range(4):
-        process = subprocess.Popen([sys.executable, "-c", FRESHEN], cwd=ROOT, stdin=-1, stdout=-1, text=True)
+        process = warm.Popen([sys.executable, "-c", FRESHEN], cwd=ROOT, stdin=-1, stdout=-1, text=True)
         assert "started\n" == process.stdout.readline()
         append(claude_log(identity(50 + attempt), "/work/new", f"attempt {attempt}"), b'{"torn')
         deadline = time.monotonic() + SECONDS
         while not (index_db().exists() and _sessions() > 10 * attempt):
             assert time.monotonic() < deadline
+            threading.Event().wait(0.02)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         store = SqliteStore(index_db())

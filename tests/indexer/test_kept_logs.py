@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
+from tests import warm
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
 
@@ -202,7 +202,7 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
         else:
             append(log, b'{"number": %d}\n' % moment)
         command = [sys.executable, "-c", KEEP, str(moment)]
-        killed += subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+        killed += warm.run(command, cwd=ROOT).returncode == -signal.SIGKILL
         assert kept_bytes("claude", ONE) in (last, log.read_bytes())
         keep_again()
         assert log.read_bytes() == kept_bytes("claude", ONE)

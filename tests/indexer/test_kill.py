@@ -16,12 +16,13 @@ from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
+from tests import warm
 from tests.drilled import drilled
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 
 ROOT = Path(indexer.__file__).parent.parent
 #: Each takes two thirds of a second.
-KILLS = drilled(20, 6)
+KILLS = drilled(20, 3)
 WORDS = [f"word{number}" for number in range(40)]
 
 #: Indexes, and counts the moments: every statement, and every file that is opened or renamed. At moment N it kills itself.
@@ -83,7 +84,7 @@ complete(store,""",
 
 def run(last: int, script: str = INDEX) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", script, str(last)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return warm.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_kills_at_any_moment_change_nothing(logs, tmp_path, monkeypatch):

@@ -283,7 +283,8 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
 
 
 @pytest.mark.full
-def test_the_process_that_embeds_takes_one_core_and_steps_back_unless_somebody_waits():
+def test_the_process_that_embeds_takes_one_core_and_steps_back_unless_somebody_waits(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
     program = """
 import os, sys
 from indexer import embedding_process

@@ -20,7 +20,7 @@ from tests.smart_fork.forks import eventually
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.
-CRASHES = drilled(10, 2)
+CRASHES = drilled(10, 1)
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
 AGENT = """#!{python}
 import datetime, json, os, shlex, subprocess, sys, uuid

@@ -19,6 +19,7 @@ from smart_fork.hooks.ancestry import Ancestor, ancestors
 from smart_fork.hooks.event import HookEvent
 from smart_fork.hooks.receive import receive
 from smart_fork.registry.workers import Registry
+from tests import warm
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -325,7 +326,7 @@ def test_an_agent_without_hooks_has_said_nothing(registry, agent):
 def run_hook(agent: str, body: bytes, home: Path, **env: str) -> subprocess.CompletedProcess:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | env
     command = [sys.executable, "-P", "-m", "smart_fork.hooks", agent]
-    return subprocess.run(command, input=body, env=environment, cwd=home, capture_output=True, timeout=60, check=False)
+    return warm.run(command, input=body, env=environment, cwd=home, capture_output=True, timeout=60)
 
 
 def test_the_command_writes_into_the_registry_without_any_server(registry, home):

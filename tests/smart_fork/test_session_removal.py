@@ -22,10 +22,14 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.registry.workers import Registry
 from smart_fork.removal import sessions as session_removal
 from smart_fork.retrieval.session_list import list_recent
+from tests import warm
+from tests.drilled import drilled
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
 ROOT = Path(smart_fork.__file__).parent.parent
+#: `SMART_FORK_DRILLS=all` tries each moment, and not one of three.
+EACH = drilled(1, 3)
 SECRET = "zanzibarquokka add retry with backoff"
 DONE = "The uploader retries five times"
 
@@ -208,7 +212,7 @@ def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, wo
     original = tmp_path / "original"
     shutil.copytree(state_home(), original)
     command = [sys.executable, "-c", FORGET, session_id]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with warm.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
         def forget(last: int) -> list[int]:
             print(last, file=process.stdin, flush=True)
@@ -216,7 +220,7 @@ def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, wo
 
         moments, ended = forget(-1)
         assert ended == 0
-        for last in range(1, moments + 1):
+        for last in range(1, moments + 1, EACH):
             shutil.rmtree(state_home())
             shutil.copytree(original, state_home())
             assert [-signal.SIGKILL] == forget(last)

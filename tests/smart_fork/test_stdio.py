@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.smart_fork.odd_lines import ODD, UNANSWERED
 
 RETRY = "add retry with backoff to the uploader"
@@ -25,7 +26,7 @@ def _in_the_project(shop: Path, monkeypatch):
 
 def start(*code: str, **env: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "\n".join(code)]
-    return subprocess.Popen(
+    return warm.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env
     )
 

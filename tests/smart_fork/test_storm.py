@@ -1,4 +1,4 @@
-"""Fifty requests at once, from several processes, against the limit: with real processes, windows and worktrees."""
+"""Many requests at once, from several processes, against the limit: with real processes, windows and worktrees."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import pytest
 
 from smart_fork.forking.spawn import spawn
 from smart_fork.registry.workers import Registry
+from tests import warm
+from tests.drilled import drilled
 from tests.smart_fork.forks import eventually
 
-CAP, PROCESSES, THREADS = 6, 5, 10
+CAP, PROCESSES, THREADS = 6, drilled(5, 2), 10
 #: Waits for a line, then asks for a worker from many threads at once.
 ASKING = """
 import json, sys
@@ -55,13 +57,13 @@ def listed(home: Path, repo: Path, tmux) -> dict[str, set[str]]:
 
 @pytest.fixture
 def asked(repo, scripted, private_tmux, monkeypatch):
-    """The answers to fifty requests at once."""
+    """The answers to requests at once: twenty, or fifty."""
     monkeypatch.setenv("SMART_FORK_MAX_WORKERS", str(CAP))
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
     def ask() -> list[dict]:
         askers = [
-            subprocess.Popen(
+            warm.Popen(
                 [sys.executable, "-c", ASKING, str(repo), str(number), str(THREADS)],
                 env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )

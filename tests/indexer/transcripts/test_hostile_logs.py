@@ -156,7 +156,7 @@ def fields(agent: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("agent", READERS.names)
-@settings(max_examples=drilled(400, 40))
+@settings(max_examples=drilled(400, 20))
 @given(data=st.data())
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     records = RECORDS[agent]

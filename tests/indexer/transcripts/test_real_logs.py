@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,6 @@ from tests.indexer.transcripts.records import (
     said,
     texts,
 )  # fmt: skip
-
-ROOT = Path(__file__).resolve().parents[3]
-CORPUS = ROOT.parent / "shared/corpus"
 
 
 def claude(home: Path, name: str) -> Session:
@@ -125,17 +120,13 @@ def test_a_call_of_ours_from_codex_leaves_no_trace(codex):
     assert (actions(session), notes(session), session.symbols) == ([""], [""], ())
 
 
-def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
+def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypatch):
     """Every log gives a session or one of the known reasons; read in two parts, as every ninth is, it is the same.
 
-    Of three logs that follow each other one is read, unless all is tried that takes long.
+    Of nine logs that follow each other one is read, unless all is tried that takes long.
     """
-    if not (CORPUS / "lay_out.py").is_file():
-        pytest.skip("no corpus beside the checkout")
-    laid = home / "laid out"
-    subprocess.run([sys.executable, str(CORPUS / "lay_out.py"), str(laid)], check=True, capture_output=True)
-    monkeypatch.setenv("HOME", str(laid / "home"))
-    read, step = 0, drilled(1, 3)
+    monkeypatch.setenv("HOME", str(real_home))
+    read, step = 0, drilled(1, 9)
 
     for reader in READERS:
         for number, file in enumerate(list(reader.discover())[::step]):

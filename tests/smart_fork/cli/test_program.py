@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.smart_fork.world import World
 
 HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "smart_fork", *words], capture_output=True, check=False, env=os.environ | env
     )
 

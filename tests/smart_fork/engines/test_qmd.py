@@ -15,6 +15,7 @@ from indexer.markdown import export_path
 from smart_fork.engines.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.errors import Usage
 from smart_fork.system import permission
+from tests import warm
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
 
@@ -343,7 +344,7 @@ class TestWhatItSays:
 def test_ctrl_c_ends_the_program_that_is_being_asked(world, shop, knows, qmd):
     qmd.answers("query", hangs=True)
     asked = [sys.executable, "-m", "smart_fork", "find", RETRY, "--project", str(shop)]
-    with subprocess.Popen(asked, cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as find:
+    with warm.Popen(asked, cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as find:
         running = eventually(
             lambda: [one for one in psutil.Process(find.pid).children(recursive=True) if _is_query(one)]
         )

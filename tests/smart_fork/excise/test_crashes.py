@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from indexer.disk import Disk
 from smart_fork.excise import Request, cut, load_auto, rollback
 from smart_fork.excise.plan import plan
 from smart_fork.excise.replacement import write_lines
+from tests import warm
 
 #: More calls than a write makes.
 MANY = 100
@@ -85,6 +85,7 @@ def test_every_call_of_a_write_is_tried(claude_session):
 
 CHILD = """
 import os, signal, sys
+from tests import warm
 from tests.smart_fork.excise.test_crashes import Breaking
 from indexer.disk import Disk
 from smart_fork.excise import Request, cut
@@ -107,7 +108,7 @@ def test_a_process_that_is_killed_in_any_call_leaves_the_old_transcript_or_the_n
     before, after = states(claude_session)
 
     root = str(Path(__file__).resolve().parents[3])
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", CHILD, str(claude_session), "1", before.hex()],
         env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=True,
     )  # fmt: skip

@@ -53,7 +53,7 @@ from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import Did, WordsModel, World, add_program
 
 pytestmark = pytest.mark.usefixtures("command_model", "no_waiting")
-FAMILIES = drilled(300, 12)
+FAMILIES = drilled(300, 6)
 #: One that nothing masks, and one that `cut --secrets` finds.
 SPOKEN, TOKEN = "hunter77swordfish", f"ghp_{'a1B2' * 9}"
 #: What is left of a session without a log is named with the command that takes it away.

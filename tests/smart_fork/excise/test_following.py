@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
+from tests import warm
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import next_run
 from tests.smart_fork.forks import codex_records, said, text
@@ -228,7 +228,7 @@ def test_what_is_killed_between_two_files_is_finished_by_the_next_run(world, sho
     last = branch(branch(first)["session_id"])["session_id"]
     indexed()
     root = str(Path(__file__).resolve().parents[3])
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", KILLED, first, numbers(first), str(written)],
         env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=False,
     )  # fmt: skip

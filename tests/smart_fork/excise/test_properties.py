@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,8 +32,7 @@ from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.soundness import broken_links
 from tests.drilled import drilled
 
-CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus"
-CUTS, PARTS = drilled(300, 90), 3
+CUTS, PARTS = drilled(300, 30), 3
 
 NAMES = [f"n{number}" for number in range(12)]
 CALLS = ["", *(f"t{number}" for number in range(6))]
@@ -178,16 +175,6 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
     assert not again.gone
     rollback(outcome["snapshot"])
     assert before == path.read_bytes()
-
-
-@pytest.fixture(scope="module")
-def real_home(tmp_path_factory):
-    """A home with the sessions of the corpus."""
-    if not (CORPUS / "lay_out.py").is_file():
-        pytest.skip("no corpus beside the checkout")
-    laid = tmp_path_factory.mktemp("laid out")
-    subprocess.run([sys.executable, str(CORPUS / "lay_out.py"), str(laid)], check=True, capture_output=True)
-    return laid / "home"
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -31,8 +31,8 @@ def _here(monkeypatch, programs):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-def agent_in(cwd: Path, *, greeted: bool = True, **env: str) -> McpProcess:
-    return McpProcess(MCP, cwd=cwd, env=os.environ | env, greeted=greeted)
+def agent_in(cwd: Path, *, greeted: bool = True, new: bool = False, **env: str) -> McpProcess:
+    return McpProcess(MCP, cwd=cwd, env=os.environ | env, greeted=greeted, new=new)
 
 
 def say(agent: McpProcess, *messages: dict[str, Any] | bytes) -> None:
@@ -189,7 +189,7 @@ def test_what_is_written_at_once_is_answered_before_it_ends(world, shop):
 
 
 def test_an_agent_that_asks_for_nothing_starts_nothing(shop):
-    with agent_in(shop) as agent:
+    with agent_in(shop, new=True) as agent:
         assert {} == agent._ask("ping")
         assert 7 == len(agent._ask("tools/list")["tools"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.retrieval.meaning import meaning_of
 from smart_fork.retrieval.upkeep import Engine
+from tests import warm
 from tests.smart_fork.world import World
 
 SUBJECTS = ("upload", "invoice", "logo", "password", "queue", "translation")
@@ -57,7 +57,7 @@ def test_a_command_keeps_what_the_library_keeps(session, shop):
 
     words = ("branch", session, "--budget=match", "--json", "--intent", ASKED[0])
     also = (word for one in ASKED[1] for word in ("--also", one))
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "smart_fork", *words, *also], capture_output=True, text=True, check=True, cwd=shop
     )
     assert json.loads(done.stdout)["selection"]["exchanges"] == kept[0]["exchanges"]

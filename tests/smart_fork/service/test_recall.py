@@ -24,6 +24,7 @@ from smart_fork.hooks import recall, switch
 from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish
 from smart_fork.system import peers
+from tests import warm
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW = "99999999-0000-4000-8000-000000000001"
@@ -37,7 +38,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     environment |= {"SMART_FORK_RECALL_MS": "60000"} | env
     command = [sys.executable, "-P", "-m", "smart_fork.hooks", agent]
-    done = subprocess.run(command, input=given, env=environment, capture_output=True, timeout=200, check=False)
+    done = warm.run(command, input=given, env=environment, capture_output=True, timeout=200)
     assert (0, b"") == (done.returncode, done.stderr)
     return done.stdout.decode()
 

@@ -22,6 +22,7 @@ from smart_fork.service import client, connections, lifetime, listener, records
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.system import peers
+from tests import warm
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 
@@ -35,7 +36,7 @@ def served_at(monkeypatch) -> Iterator[Callable[..., tuple[subprocess.Popen, Ser
     monkeypatch.setattr(client, "STATUS_SECONDS", 60.0)
 
     def start(**how: object) -> tuple[subprocess.Popen, Service]:
-        process = subprocess.Popen(COMMAND, cwd="/", stdin=subprocess.DEVNULL, **{"stderr": subprocess.DEVNULL} | how)
+        process = warm.Popen(COMMAND, cwd="/", stdin=subprocess.DEVNULL, **{"stderr": subprocess.DEVNULL} | how)
         begun.append(process)
 
         def answers() -> Service | None:

@@ -22,6 +22,7 @@ from smart_fork.hooks import settings
 from smart_fork.setup import drift
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
+from tests import warm
 from tests.smart_fork.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
 
@@ -432,7 +433,7 @@ def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
     full(world.home)
     before = everything(world.home)
     command = [sys.executable, "-c", _KILLED]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for kill_at in range(1, 100):
             print(kill_at, file=process.stdin, flush=True)
             ended = int(process.stdout.readline())

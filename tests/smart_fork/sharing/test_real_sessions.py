@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,10 @@ from smart_fork.agents.forms import HomePlace
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.neutral import read
 from smart_fork.sharing.segments import pack, unpack
+from tests.drilled import drilled
 
-CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus"
 #: The share of the sessions that is looked at, evenly over all of them.
-EVERY = 6
-
-
-@pytest.fixture(scope="module")
-def real_home(tmp_path_factory) -> Path:
-    if not (CORPUS / "lay_out.py").exists():
-        pytest.skip("no corpus beside the checkout")
-    folder = tmp_path_factory.mktemp("corpus")
-    subprocess.run([sys.executable, CORPUS / "lay_out.py", folder], check=True, capture_output=True)
-    return folder / "home"
+EVERY = drilled(6, 18)
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -52,4 +41,4 @@ def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(a
         assert [t.text for _, t in session.messages] == [one.text for one in read(session).messages if one.text]
         seen += 1
 
-    assert seen > 10
+    assert seen > drilled(10, 3)

@@ -21,6 +21,7 @@ from smart_fork.excise.request import Request, cut
 from smart_fork.excise.soundness import check
 from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.undo import rollback
+from tests import warm
 from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
 
 SECRET = "zebrafalcon77"
@@ -175,7 +176,7 @@ def test_while_a_program_has_the_database_open_nothing_is_cut(path):
     holding = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT * FROM part').fetchone(); "
     holding += "print(1, flush=True); sys.stdin.read()"
     before = all_rows(path)
-    with subprocess.Popen(
+    with warm.Popen(
         [sys.executable, "-c", holding, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         process.stdout.readline()
@@ -238,7 +239,7 @@ def test_who_is_killed_in_a_cut_leaves_all_of_it_or_nothing_and_the_rest_is_made
     left = [text for number, text in enumerate(texts) if number != 3]
 
     words = [sys.executable, "-c", KILLED, TOOLS, before, str(time)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = warm.run(words, capture_output=True, text=True)
 
     assert -9 == done.returncode, done.stderr
     assert (left if made else texts) == said(path, TOOLS)

@@ -1,0 +1,242 @@
+"""Programs of ours as processes that need not import anything: forks of one process that has imported everything.
+
+For tests of what such a process does. A test of what it imports, of its interpreter or of its memory starts a Python of its
+own, and `Popen` does so as well where a fork would not be the same. Importing a service takes two seconds of the processor,
+and forking one a fifth of a second.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+#: A process that is started with other options is a new one.
+_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufsize"}
+#: Read by an interpreter at its start.
+_AT_START = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
+_SIZE, _DESCRIPTORS = 8, 5
+
+
+def _at_start(env: Mapping[str, str]) -> dict[str, str]:
+    """What a process cannot take over later. Programs of this checkout are found without a variable."""
+    given = {name: value for name, value in env.items() if name.startswith(_AT_START)}
+    paths = given.pop("PYTHONPATH", "").split(os.pathsep)
+    return given | {path: "" for path in paths if path not in ("", str(ROOT))}
+
+
+class _Parent:
+    """The process that has imported everything, as tests see it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.at_start = _at_start(os.environ)
+        self._line, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
+        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._line.close()
+        self._process.wait()
+
+    def begin(self, words: list[str], env: Mapping[str, str], descriptors: list[int]) -> int:
+        """Return the number of a process that runs that program."""
+        from smart_fork.preload.client import _ignored, packed
+
+        os.umask(mask := os.umask(0o077))
+        priority = os.getpriority(os.PRIO_PROCESS, 0)
+        fields = ["", str(mask), str(priority), _ignored(), str(len(words)), *words]
+        body = packed([*fields, *(f"{name}={value}" for name, value in env.items())])
+        with self._lock:
+            socket.send_fds(self._line, [len(body).to_bytes(_SIZE)], descriptors)
+            self._line.sendall(body)
+            return int.from_bytes(self._line.recv(_SIZE))
+
+
+_parents: list[_Parent] = []
+
+
+class Popen(subprocess.Popen):
+    """`subprocess.Popen` for ``python -m …`` and ``python -c …``."""
+
+    #: Seconds of the processor of those that have ended.
+    took = 0.0
+
+    def __init__(self, args: Any, **how: Any) -> None:
+        self._status: int | None = None
+        self._may_fork = sys.platform == "linux" and how.keys() <= _OPTIONS
+        super().__init__(args, **how)
+
+    def _execute_child(  # noqa: PLR0917
+        self, args: Any, executable: Any, preexec: Any, close: Any, keep: Any, cwd: Any, env: Any, *rest: Any
+    ) -> None:
+        words = [os.fspath(word) for word in args]
+        given = dict(os.environ if env is None else env)
+        options = [word for word in words[1:3] if word != "-P"]
+        if not (self._may_fork and words[0] == sys.executable and options[0] in ("-m", "-c")):
+            return super()._execute_child(args, executable, preexec, close, keep, cwd, env, *rest)
+        if not _parents:
+            _parents.append(_Parent())
+        if _at_start(given) != _parents[0].at_start:
+            return super()._execute_child(args, executable, preexec, close, keep, cwd, env, *rest)
+        ends = rest[3:9]
+        streams = [end if end >= 0 else own for own, end in enumerate((ends[0], ends[3], ends[5]))]
+        here = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
+        self._status, status = os.pipe()
+        try:
+            self.pid = _parents[0].begin(words, given, [*streams, here, status])
+            self._child_created = True
+        finally:
+            os.close(here)
+            os.close(status)
+            self._close_pipe_fds(*ends)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._status is None:
+            return super()._try_wait(wait_flags)
+        if wait_flags and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        status, seconds = os.read(self._status, 64).split()
+        os.close(self._status)
+        Popen.took += float(seconds)
+        return self.pid, int(status)
+
+    def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
+        if self._status is None:
+            return super()._internal_poll(_deadstate)
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
+            try:
+                if self.returncode is None and (waited := self._try_wait(os.WNOHANG))[0]:
+                    self._handle_exitstatus(waited[1])
+            finally:
+                self._waitpid_lock.release()
+        return self.returncode
+
+
+def run(
+    args: Any,
+    *,
+    input: Any = None,  # noqa: A002 - as there
+    timeout: float | None = None,
+    check: bool = False,
+    capture_output: bool = False,
+    **how: Any,
+) -> subprocess.CompletedProcess:
+    """`subprocess.run` with a `Popen` of ours."""
+    how |= {"stdin": subprocess.PIPE} if input is not None else {}
+    how |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} if capture_output else {}
+    with Popen(args, **how) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(args, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class _Forking:
+    """Forks a process for each program until nobody is at the other end of `line`."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line, self._running = line, dict[int, int]()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake)
+
+    def run(self) -> None:
+        while True:
+            ready = select.select([self._line, self._woken], [], [])[0]
+            if self._woken in ready:
+                os.read(self._woken, 4096)
+                self._tell()
+            if self._line in ready and not self._begin():
+                return
+
+    def _tell(self) -> None:
+        """Say of each process that has ended how, and what it took."""
+        for pid in [*self._running]:
+            ended, status, used = os.wait4(pid, os.WNOHANG)
+            if ended:
+                with suppress(OSError):  # nobody wants to know
+                    os.write(self._running[pid], f"{status} {used.ru_utime + used.ru_stime}".encode())
+                os.close(self._running.pop(pid))
+
+    def _begin(self) -> bool:
+        from smart_fork.preload.client import exactly, unpacked
+
+        head, descriptors, _, _ = socket.recv_fds(self._line, _SIZE, _DESCRIPTORS)
+        if not head:
+            return False
+        fields = unpacked(exactly(self._line, int.from_bytes(head)))
+        if (pid := os.fork()) == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for one in (self._line.fileno(), self._woken, self._wake, descriptors.pop(), *self._running.values()):
+                os.close(one)
+            _become(fields, descriptors)
+        self._running[pid] = descriptors.pop()
+        for one in descriptors:
+            os.close(one)
+        self._line.sendall(pid.to_bytes(_SIZE))
+        return True
+
+
+def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
+    """Run that program here, and end as an interpreter does."""
+    from smart_fork.__main__ import _leave
+    from smart_fork.preload import server
+
+    status = 0
+    try:
+        server._take_over(server._Asked(fields, descriptors))
+        sys.orig_argv = [*sys.argv]
+        words = [word for word in sys.argv[1:2] if word != "-P"] + sys.argv[2:]
+        if words[0] == "-m":
+            sys.modules.pop(f"{words[1]}.__main__", None)
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = ["-c", *words[2:]]
+            exec(words[1], {"__name__": "__main__"})  # noqa: S102
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        sys.stderr.write(f"{ended.code}\n" if isinstance(ended.code, str) else "")
+    except BaseException:  # noqa: BLE001
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    with suppress(OSError):  # nobody reads it any more
+        _leave(status, os._exit)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    from smart_fork import server as tools
+    from smart_fork.preload import server
+    from smart_fork.server import workers
+    from smart_fork.service.upgrade import load_all
+    from tests.smart_fork import tool_server
+
+    server._load()
+    load_all(but=("smart_fork.teamserver",))
+    for module in (tools, workers):
+        module.strict = tool_server._with_known_schema
+    tools.create_server()
+    _Forking(socket.socket(fileno=int(sys.argv[1]))).run()
