@@ -16,13 +16,14 @@ from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import HELP, eventually
 
 AGENT = f"""#!{sys.executable} -I
-import json, os, re, signal, sys, uuid
-from datetime import UTC, datetime
-from pathlib import Path
-name, words = Path(sys.argv[0]).name, sys.argv[1:]
+import os, sys
+name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 if words[-1:] == ["--help"]:
     print({HELP!r}[name])
     sys.exit()
+import json, re, signal, uuid
+from datetime import UTC, datetime
+from pathlib import Path
 home = Path(os.environ["HOME"])
 def write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
