@@ -22,7 +22,12 @@ TOGETHER = {
         "tests/smart_fork/excise/test_properties.py",
         "tests/smart_fork/sharing/test_real_sessions.py",
     ),
-    "the page": ("tests/e2e/test_page.py", "tests/e2e/test_page_since.py", "tests/e2e/test_page_workers.py"),
+    "the page": (
+        "tests/e2e/test_page.py",
+        "tests/e2e/test_page_reading.py",
+        "tests/e2e/test_page_since.py",
+        "tests/e2e/test_page_workers.py",
+    ),
     "a machine": (
         "tests/e2e/test_branching.py",
         "tests/e2e/test_budget.py",

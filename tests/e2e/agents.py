@@ -53,7 +53,6 @@ class Machine:
         self.home.mkdir(parents=True)
         self.env = {
             "HOME": str(self.home),
-            "SMART_FORK_PRELOAD": "off",
             "PATH": f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",

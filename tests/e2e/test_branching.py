@@ -75,18 +75,28 @@ def noted(prompt: str) -> list[Message]:
     return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
 
 
-def test_a_branch_of_a_whole_session_is_resumed_with_all_of_it(equipped: Machine, agent: Protocol, parent: Log):
-    """B-001, B-005, B-009, B-010, B-038: and going on in it is in it alone; what it is called does not cut it."""
+def test_a_branch_of_a_whole_session_is_opened_in_a_terminal_by_the_command_that_is_printed_with_all_of_it(
+    equipped: Machine, agent: Protocol, parent: Log
+):
+    """B-001, B-005, B-009, B-010, B-038, B-040: from anywhere, what was said is on the screen, and what is said is in it alone.
+
+    What it is called does not cut it.
+    """
     prompt, again = unlike_any_other(NEXT), unlike_any_other("And that is all?")
 
     made = branch(equipped, parent, "--title", unlike_any_other("mine"))
+    terminal = equipped.interactive("sh", "-c", made["resume_command"], cwd=equipped.home)
 
     assert parent.session_id == made["parent"]["session_id"]
-    assert [*CONVERSATION, Message("user", prompt)] == go_on(equipped, agent, made["session_id"], prompt).said
-    assert [*CONVERSATION, *noted(prompt), Message("user", again)] == go_on(
-        equipped, agent, made["session_id"], again
-    ).said
-    assert made["path"] == str(equipped.log(agent, made["session_id"]).path)
+    wait_until(lambda: MORE_ANSWER in terminal.screen, "the conversation on the screen")
+    assert PROMPT in terminal.screen
+    terminal.type(prompt)
+    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
+    log = equipped.log(agent, made["session_id"])
+    wait_until(lambda: log.answers(noted(prompt)[1].text), "the answer in the branch")
+    terminal.type(again)
+    assert [*CONVERSATION, *noted(prompt), Message("user", again)] == heard(equipped, again).said
+    assert made["path"] == str(log.path)
     shown = json.loads(equipped.smart_fork("show", made["session_id"], "--json").stdout)
     assert made["title"] == shown["title"]
 
@@ -102,19 +112,6 @@ def test_a_branch_at_a_message_knows_nothing_of_what_came_later(equipped: Machin
     assert number == made["at"]
     assert MORE_ANSWER not in Path(made["path"]).read_text()
     assert [*BEGINNING, Message("user", prompt)] == go_on(equipped, agent, made["session_id"], prompt).said
-
-
-def test_the_command_that_is_printed_opens_the_branch_in_a_terminal(equipped: Machine, agent: Protocol, parent: Log):
-    """B-040: from anywhere, and what was said is on the screen."""
-    made = branch(equipped, parent)
-
-    terminal = equipped.interactive("sh", "-c", made["resume_command"], cwd=equipped.home)
-
-    wait_until(lambda: MORE_ANSWER in terminal.screen, "the conversation on the screen")
-    assert PROMPT in terminal.screen
-    prompt = unlike_any_other(NEXT)
-    terminal.type(prompt)
-    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
 
 
 def test_a_branch_into_another_directory_works_there(equipped: Machine, agent: Protocol, parent: Log, project: Path):
@@ -214,8 +211,8 @@ def test_an_agent_branches_over_mcp(equipped: Machine, agent: Protocol, parent: 
 
     assert made["title"].startswith("from within (Branch")
     assert made["session_id"] in [one["session_id"] for one in family["sessions"]]
-    prompt = unlike_any_other(NEXT)
-    assert [*BEGINNING, Message("user", prompt)] == go_on(equipped, agent, made["session_id"], prompt).said
+    shown = json.loads(equipped.smart_fork("show", made["session_id"], "--json").stdout)["messages"]
+    assert BEGINNING == [Message(one["role"], one["text"]) for one in shown]
 
 
 def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Protocol, project: Path):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.agents import Machine
-from tests.e2e.model_server import Protocol
+from tests.e2e.logs import Json
+from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import (
     ANSWER,
     BEGINNING,
@@ -20,31 +23,48 @@ from tests.e2e.scenario import (
     ask,
     assert_forked,
     assert_in,
+    heard,
     unlike_any_other,
 )
 from tests.e2e.terminals import wait_until
+from tests.living import arguments, directory
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+
+
+def preloaded(machine: Machine) -> list[psutil.Process]:
+    """The preloader of a machine, and its forks."""
+    return [one for one in machine.processes() if "smart_fork.preload.server" in arguments(one)]
 
 
 def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     equipped: Machine, agent: Protocol, project: Path
 ):
-    """F-090, F-093, F-094, F-095, F-098."""
+    """F-090, F-093, F-094, F-095, F-098, F-107: from a process that waited, and by the command that `find` prints."""
     parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
-    before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
+    before, prompt, pasted = parent.sha256, *(unlike_any_other("Now do the same for the downloader") for _ in range(2))
 
-    arguments = {"intent": INTENT, "agent_type": agent, "auto_fork": True, "prompt": prompt, "run_in": "tmux"}
-    (answer,), caller = ask(equipped, agent, project, ("smart_fork", arguments), terminal=True)
+    def found() -> list[Json]:
+        words = ("find", INTENT, "--agent", agent, "--json")
+        results: list[Json] = json.loads(equipped.smart_fork(*words, cwd=project).stdout)["results"]
+        return results
+
+    (hit,) = found()
+    wait_until(lambda: len(preloaded(equipped)) > 2, "the preloader and two forks")
+    order = {"intent": INTENT, "agent_type": agent, "auto_fork": True, "prompt": prompt, "run_in": "tmux"}
+    (answer,), caller = ask(equipped, agent, project, ("smart_fork", order), terminal=True)
 
     fork = answer["forked_session"]
+    assert [one for one in preloaded(equipped) if directory(one) == project]
     assert_forked(equipped, agent, parent, fork, prompt)
     windows = equipped.tmux("list-panes", "-a", "-F", "#{pane_id} #{window_name}").splitlines()
     assert f"{fork['terminal_id']} {fork['session_name']}" in windows
     assert [parent.session_id] == [result["session_id"] for result in answer["results"]]
+    assert caller.session_id not in [result["session_id"] for result in found()], "it has only asked"
+    assert parent.session_id == hit["session_id"]
+    equipped.interactive("sh", "-c", f"{hit['fork_command']} {shlex.quote(pasted)}", cwd=equipped.home)
+    assert [*CONVERSATION, Message("user", pasted)] == heard(equipped, pasted).said
     assert before == parent.sha256
-    found = json.loads(equipped.smart_fork("find", INTENT, "--agent", agent, "--json", cwd=project).stdout)
-    assert caller.session_id not in [result["session_id"] for result in found["results"]], "it has only asked"
 
 
 def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer(

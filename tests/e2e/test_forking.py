@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.drilled import drilled
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Message, Protocol
@@ -17,8 +17,6 @@ from tests.e2e.scenario import (
     ANSWER,
     BEGINNING,
     CONVERSATION,
-    EXCHANGES,
-    INTENT,
     assert_forked,
     assert_in,
     heard,
@@ -29,7 +27,6 @@ from tests.e2e.terminals import Terminal, wait_until
 from tests.living import arguments
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
-places = pytest.mark.parametrize("place", ["process", "tmux"])
 
 NEXT = "Now do the same for the downloader"
 SHELL = "'single' \"double\" $(touch HACKED) `touch HACKED` $HOME ${HOME} \\ \\n ; touch HACKED # & | > HACKED"
@@ -52,19 +49,28 @@ def taken_as_words(prompt: str) -> str:
     return f" {prompt}"
 
 
-def test_a_fork_runs_as_a_process_to_the_end_of_its_answer(equipped: Machine, agent: Protocol, parent: Log):
-    """F-093, F-094, F-095, F-098, F-104."""
-    prompt = of_each(SLASH, DASH)[agent]
+def test_a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked(
+    equipped: Machine, agent: Protocol, parent: Log
+):
+    """F-093, F-094, F-095, F-098, F-104: of two levels Codex writes down only what is new."""
+    prompt, second = of_each(SLASH, DASH)[agent], unlike_any_other("Second step")
+    first = taken_as_words(prompt)
 
     fork = run_fork(equipped, parent, prompt, "--in", "process")
 
-    log = assert_forked(equipped, agent, parent, fork, taken_as_words(prompt))
+    log = assert_forked(equipped, agent, parent, fork, first)
     assert_in(log, agent, equipped.project, "main")
-    noted = f"Noted: {taken_as_words(prompt)[:60]}"
+    noted = f"Noted: {first[:60]}"
     output = wait_until(lambda: _ended_with(Path(fork["log"]), noted), "the worker's output")
     assert not executed(equipped)
     if agent == "claude":
         assert fork["new_session_id"] == json.loads(output)["session_id"]
+    wait_until(lambda: not _told(equipped, first), "the first worker to end")
+    before = log.sha256
+    again = run_fork(equipped, log, second, "--in", "process")
+    said = [*CONVERSATION, Message("user", first), Message("assistant", noted)]
+    assert_forked(equipped, agent, log, again, second, said_before=said)
+    assert before == log.sha256
 
 
 def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log):
@@ -89,42 +95,24 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
         assert staged.parent == log.path.parent
 
 
-def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker(equipped: Machine, agent: Protocol, parent: Log):
+def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker_and_knows_nothing_of_what_came_after_its_message(
+    equipped: Machine, agent: Protocol, parent: Log
+):
     """F-104."""
     prompt, name = {"claude": unlike_any_other(BANG), "codex": COMMAND["codex"]}[agent], "Zoë's #1: $(fork); #{pid}"
+    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
+    (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
+    earlier = unlike_any_other(NEXT)
 
     named = run_fork(equipped, parent, prompt, "--in", "tmux", "--name", name)
-    unnamed = run_fork(equipped, parent, unlike_any_other(NEXT), "--in", "tmux")
+    unnamed = run_fork(equipped, parent, earlier, "--at", str(number), "--in", "tmux")
 
     assert_forked(equipped, agent, parent, named, taken_as_words(prompt))
+    assert_forked(equipped, agent, parent, unnamed, earlier, said_before=BEGINNING)
     assert not executed(equipped)
     windows = equipped.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_id} #{window_name}").splitlines()
     assert f"smart-fork-shop {named['terminal_id']} {name}" in windows
     assert f"smart-fork-shop {unnamed['terminal_id']} {unnamed['worker_id']}" in windows
-
-
-def test_a_fork_can_be_forked(equipped: Machine, agent: Protocol, parent: Log):
-    """F-093, F-094: through two levels, of which Codex writes down only what is new."""
-    first, second = unlike_any_other("First step"), unlike_any_other("Second step")
-    child = assert_forked(equipped, agent, parent, run_fork(equipped, parent, first, "--in", "process"), first)
-    wait_until(lambda: not _told(equipped, first), "the first worker to end")
-    before = child.sha256
-
-    fork = run_fork(equipped, child, second, "--in", "process")
-
-    said = [*CONVERSATION, Message("user", first), Message("assistant", f"Noted: {first[:60]}")]
-    assert_forked(equipped, agent, child, fork, second, said_before=said)
-    assert before == child.sha256
-
-
-def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(equipped: Machine, agent: Protocol, parent: Log):
-    prompt = unlike_any_other(NEXT)
-    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
-    (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
-
-    fork = run_fork(equipped, parent, prompt, "--at", str(number), "--in", "tmux")
-
-    assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
 
 
 def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machine, agent: Protocol, parent: Log):
@@ -194,11 +182,12 @@ def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Pr
     terminal.leave("/exit" if agent == "claude" else "/quit")
 
 
-@places
+@pytest.mark.parametrize("other", drilled([False, True], [False]), ids=str)
 def test_a_dry_run_prints_a_command_that_forks_when_it_is_pasted(
-    equipped: Machine, agent: Protocol, parent: Log, place: str
+    equipped: Machine, agent: Protocol, parent: Log, other: bool
 ):
-    """F-107."""
+    """F-107: of each agent in one place, and with all drills in the other one as well."""
+    place = "tmux" if (agent == "claude") is not other else "process"
     prompt = unlike_any_other(f"Now do the same for {SHELL}\nand the downloader")
     before = _files(equipped)
 
@@ -210,19 +199,6 @@ def test_a_dry_run_prints_a_command_that_forks_when_it_is_pasted(
     _paste(equipped, printed)
     assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
     assert not executed(equipped)
-
-
-def test_find_prints_a_command_that_forks_when_it_is_pasted(equipped: Machine, agent: Protocol, project: Path):
-    """F-107."""
-    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
-    prompt = unlike_any_other(NEXT)
-    found = json.loads(equipped.smart_fork("find", INTENT, "--agent", agent, "--json", cwd=project).stdout)
-    (hit,) = found["results"]
-
-    _paste(equipped, f"{hit['fork_command']} {shlex.quote(prompt)}")
-
-    assert parent.session_id == hit["session_id"]
-    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
 
 
 def _paste(machine: Machine, command: str) -> Terminal:

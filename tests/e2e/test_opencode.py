@@ -10,14 +10,13 @@ from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
 
-from smart_fork.agents.opencode import cut
 from smart_fork.agents.opencode.database import opened
 from smart_fork.registry.workers import Registry
-from smart_fork.system.locks import locked_by
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Say
@@ -33,7 +32,7 @@ from tests.e2e.scenario import (
     settled,
     unlike_any_other,
 )
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import SECONDS, wait_until
 from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
@@ -269,29 +268,38 @@ def others(machine: Machine, session: str) -> list[object]:
 
 
 @contextmanager
-def serving(machine: Machine) -> Iterator[None]:
-    """OpenCode's server, for as long as it is needed."""
-    words, path = ["opencode", "serve", "--port", "0"], machine.home / ".local/share/opencode/opencode.db"
-    with subprocess.Popen(words, cwd=machine.project, env=machine.env, stdout=subprocess.DEVNULL) as server:
-        wait_until(lambda: locked_by(path, *cut.LOCKED) is not None, "the server to open its database")
-        yield
-        server.terminate()
+def serving(machine: Machine) -> Iterator[str]:
+    """OpenCode's server, for as long as it is needed; its address."""
+    words = ["opencode", "serve", "--port", "0"]
+    with subprocess.Popen(words, cwd=machine.project, env=machine.env, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            yield next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
+        finally:
+            server.terminate()
+
+
+def post(url: str, **body: Any) -> Json:
+    """Ask its server, which a start of the program for each prompt would ask as well."""
+    wanted = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310 - on loopback
+    with urlopen(wanted, timeout=SECONDS) as answer:  # noqa: S310
+        told: Json = json.load(answer)
+    return told
 
 
 def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_on(opencode: Machine, parent: str):
     """While a server of it runs nothing is cut. What was cut comes back with a rollback."""
-    first, word = unlike_any_other("Keep this"), unlike_any_other("zebra").split()[-1].strip(".")
-    session = asked(opencode, first)
-    asked(opencode, f"cut {word} out", "-s", session)
-    asked(opencode, unlike_any_other("And this"), "-s", session)
-    wait_until(lambda: not running(opencode), "the last word in the database")
+    word = unlike_any_other("zebra").split()[-1].strip(".")
+    with serving(opencode) as url:
+        session = str(post(f"{url}/session")["id"])
+        for prompt in (unlike_any_other("Keep this"), f"cut {word} out", unlike_any_other("And this")):
+            post(f"{url}/session/{session}/message", parts=[{"type": "text", "text": prompt}])
+        refused = opencode.smart_fork("excise", "cut", "2-3", session, "--yes", check=False)
+    assert "has OpenCode's database open" in refused.stderr
     kept = [one for one in shown(opencode, session) if word not in one[1]]
     before = others(opencode, session)
     assert in_bytes(opencode, word)
 
-    with serving(opencode):
-        refused = opencode.smart_fork("excise", "cut", "2-3", session, "--yes", check=False)
-    assert "has OpenCode's database open" in refused.stderr
     done = json.loads(opencode.smart_fork("excise", "cut", "2-3", session, "--yes", "--json").stdout)
 
     assert ([], []) == (in_bytes(opencode, word), done["left"])

@@ -171,14 +171,31 @@ def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, monkeypat
     assert log.records[0]["forkedFrom"]["sessionId"] == parent.session_id
 
 
-def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Machine, parent: Log):
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_hooks_tell_what_it_does(
+    qwen: Machine, parent: Log
+):
+    """Beside somebody else's, in its settings."""
+    settings = qwen.home / ".qwen/settings.json"
+    theirs = [{"hooks": [{"type": "command", "command": f"touch {qwen.home}/theirs"}]}]
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"hooks": {"Stop": theirs}}))
+    qwen.smart_fork("setup", "hooks")
     prompt, number = unlike_any_other(BANG), number_of(qwen, parent.session_id, ANSWER)
 
     fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", "tmux", "--", prompt)
 
     request = heard_as_words(qwen, prompt)
     assert request.said[:-1] == BEGINNING
-    answered(qwen, fork["new_session_id"], request.last_prompt)
+    with Registry(qwen.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(fork["worker_id"]).status == "idle", "the hook to tell of the answer")
+        answered(qwen, fork["new_session_id"], request.last_prompt)
+        pane = fork["terminal_id"]
+        qwen.tmux("send-keys", "-t", pane, "-l", "/quit")
+        wait_until(lambda: "> /quit" in qwen.tmux("capture-pane", "-p", "-t", pane), "what was typed")
+        qwen.tmux("send-keys", "-t", pane, "Enter")
+        wait_until(lambda: registry.get(fork["worker_id"]).state == "ended", "the hook to tell of the end")
+    assert (qwen.home / "theirs").exists()
+    qwen.smart_fork("setup", "hooks", "--remove")
+    assert json.loads(settings.read_text())["hooks"] == {"Stop": theirs}
 
 
 def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_kept(qwen: Machine, parent: Log):
@@ -201,24 +218,25 @@ def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_ke
 
 
 def test_a_named_fork_of_what_was_put_away_elsewhere_has_its_name_as_title(
-    qwen: Machine, monkeypatch: pytest.MonkeyPatch
+    qwen: Machine, parent: Log, monkeypatch: pytest.MonkeyPatch
 ):
     """Its sessions are where ``QWEN_RUNTIME_DIR`` says, and it finds none that it has put away."""
-    monkeypatch.setitem(qwen.env, "QWEN_RUNTIME_DIR", str(qwen.home / "elsewhere"))
+    elsewhere = qwen.home / "elsewhere"
+    monkeypatch.setitem(qwen.env, "QWEN_RUNTIME_DIR", str(elsewhere))
     name = unlike_any_other("Downloads")
-    session = asked(qwen, EXCHANGES[0][0])
-    (log,) = (qwen.home / "elsewhere/projects").glob(f"*/chats/{session}.jsonl")
-    (log.parent / "archive").mkdir()
-    log.rename(log.parent / "archive" / log.name)
+    chats = elsewhere / parent.path.parent.relative_to(qwen.home / ".qwen")
+    (chats / "archive").mkdir(parents=True)
+    (chats / "archive" / parent.path.name).write_bytes(parent.path.read_bytes())
 
-    fork = ours(qwen, "fork", session, "--name", name, "--in", "tmux", "--", COMMAND)
+    fork = ours(qwen, "fork", parent.session_id, "--name", name, "--in", "tmux", "--", COMMAND)
 
     request = heard_as_words(qwen, COMMAND)
-    assert request.said[:-1] == BEGINNING
-    copy = log.with_name(f"{fork['new_session_id']}.jsonl")
+    assert request.said[:-1] == CONVERSATION
+    copy = chats / f"{fork['new_session_id']}.jsonl"
     wait_until(lambda: f"Noted: {request.last_prompt}" in copy.read_text(), "the answer in the log")
     listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
-    assert {session: EXCHANGES[0][0], copy.stem: name} == {one["session_id"]: one["title"] for one in listed}
+    titles = {parent.session_id: EXCHANGES[0][0], copy.stem: name}
+    assert titles == {one["session_id"]: one["title"] for one in listed}
 
 
 def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
@@ -323,26 +341,3 @@ def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine, parent: Log):
     (result,) = request.our_results
     assert parent.session_id in result.text
     assert asking not in result.text
-
-
-def test_its_hooks_tell_what_a_worker_does(qwen: Machine):
-    """Beside somebody else's, in its settings."""
-    settings = qwen.home / ".qwen/settings.json"
-    theirs = [{"hooks": [{"type": "command", "command": f"touch {qwen.home}/theirs"}]}]
-    before = json.dumps(json.loads(settings.read_text()) | {"hooks": {"Stop": theirs}})
-    settings.write_text(before)
-    prompt = unlike_any_other("With hooks")
-    qwen.smart_fork("setup", "hooks")
-
-    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
-
-    with Registry(qwen.home / ".smart-fork" / "workers.db") as registry:
-        wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the hook to tell of the answer")
-        pane = new["terminal_id"]
-        qwen.tmux("send-keys", "-t", pane, "-l", "/quit")
-        wait_until(lambda: "> /quit" in qwen.tmux("capture-pane", "-p", "-t", pane), "what was typed")
-        qwen.tmux("send-keys", "-t", pane, "Enter")
-        wait_until(lambda: registry.get(new["worker_id"]).state == "ended", "the hook to tell of the end")
-    assert (qwen.home / "theirs").exists()
-    qwen.smart_fork("setup", "hooks", "--remove")
-    assert json.loads(settings.read_text())["hooks"] == {"Stop": theirs}

@@ -82,10 +82,11 @@ def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, served: Servi
     assert 0 == lines(first_request(told, agent, unlike_any_other("What is the capital of Mongolia?")))
 
 
-@agents
-def test_without_the_service_and_switched_off_there_is_none(told: Machine, served: Service, agent: Protocol):
+def test_without_the_service_and_switched_off_there_is_none(told: Machine, served: Service):
+    both: list[Protocol] = ["claude", "codex"]
     with served.killed():
-        assert 0 == lines(first_request(told, agent, unlike_any_other(ASKED)))
-    assert 1 == lines(first_request(told, agent, unlike_any_other(ASKED)))
-    told.smart_fork("setup", "--no-recall", "--agent", agent)
-    assert 0 == lines(first_request(told, agent, unlike_any_other(ASKED)))
+        assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
+    assert [1, 1] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
+    for agent in both:
+        told.smart_fork("setup", "--no-recall", "--agent", agent)
+    assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
