@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.errors import IndexerError
-from indexer.git_settings import content, settings, with_included
-from indexer.paths import config_home
 from indexer.shapes import dataclass
 
 #: A pointer is one path, and the longest of them is this long.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")
 _POINTER = "gitdir: "
 _KEPT = ("HEAD", "objects", "refs")
+#: Far more than anybody's list of ignored files has.
+_MOST_BYTES = 1 << 20
+_GIT_SECONDS = 5.0
+#: Of a person's variables for git, those that say where the settings are. The others could name another repository.
+_LET_THROUGH = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
 
 
 class Unproven(IndexerError):
@@ -72,7 +75,7 @@ def checkout(top: Path) -> Checkout:
         raise Unproven(f"{git} cannot be read") from error
     if shared:
         raise Unproven(f"{found.common} says that it is part of another repository, in a form that git never writes")
-    if not trusted(top, git, *dict.fromkeys((found.own, found.common))):
+    if not _is_trusted(found):
         raise Unproven(
             f"{git} belongs to another user. If you trust it: git config --global --add safe.directory {str(top)!r}"
         )
@@ -100,7 +103,7 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
         raise Unproven(f"{git} points to {own}, which is not a repository")
     if own.parent.name == "worktrees":
         return _worktree(top, own)
-    said = {one.name: one.value for file in ("config", "config.worktree") for one in settings(own / file)}
+    said = _settings(own)
     if worktree := said.get("core.worktree"):
         if Path(os.path.realpath(own / worktree)) == top:
             return Checkout(top, own, own, own)
@@ -144,16 +147,17 @@ def _listed(own: Path) -> Path | None:
         return None
 
 
-def _true(value: str | None) -> bool:
-    return value is None or value.lower() in ("true", "yes", "on", "1")
+def _true(value: str) -> bool:
+    return value.lower() in ("true", "yes", "on", "1")
 
 
-# Whose a repository is, decided as git does: one's own, or named in one's own ``safe.directory``.
-
-
-def trusted(top: Path, *parts: Path) -> bool:
-    """Whether the checkout `top` and these `parts` of it are all one's own, or the person has declared it safe."""
-    return all(map(_is_ones_own, (top, *parts))) or _declared_safe(str(top))
+def _is_trusted(found: Checkout) -> bool:
+    """Return whether all of a checkout is one's own, or git trusts it because of ``safe.directory``."""
+    if all(map(_is_ones_own, (found.top, found.top / ".git", found.own, found.common))):
+        return True
+    main = found.common.parent if found.common.name == ".git" else found.common
+    places = (found.top,) if found.own == found.common else (found.top, main)
+    return all(_git("-C", str(place), "rev-parse", "--git-dir") is not None for place in places)
 
 
 def _is_ones_own(path: Path) -> bool:
@@ -166,35 +170,46 @@ def _is_ones_own(path: Path) -> bool:
     return owner == me or (me == 0 and os.environ.get("SUDO_UID", "") == str(owner))
 
 
-def _declared_safe(top: str) -> bool:
-    """By the last that speaks of it: an empty value takes back all before."""
-    safe = False
-    for file in _files():
-        for name, value in with_included(file):
-            if name == "safe.directory":
-                safe = bool(value) and (safe or _means(value or "", top))
-    return safe
+def _settings(own: Path) -> dict[str, str]:
+    """Return the repository's own settings; none where git does not read the file."""
+    found: dict[str, str] = {}
+    for file in (own / "config", own / "config.worktree"):
+        readable = file.is_file() and file.stat().st_size <= _MOST_BYTES
+        listed = _git("config", "--file", str(file), "--list", "-z") if readable else None
+        for entry in os.fsdecode(listed or b"").split("\0"):
+            name, line_end, value = entry.partition("\n")
+            found[name] = value if line_end else "true"
+    return found
 
 
-def _means(value: str, top: str) -> bool:
-    if value == "*":
-        return True
-    path = os.path.expanduser(value)  # noqa: PTH111 - leaves the ~ of nobody we know alone
-    if not os.path.isabs(path):  # noqa: PTH117
-        return False
-    if path.endswith("/*"):
-        return top.startswith(os.path.realpath(path[:-1]).rstrip("/") + "/")
-    return os.path.realpath(path) == top
+def _git(*words: str) -> bytes | None:
+    """Return git's answer; `None` if it refuses, is not installed, or is late."""
+    import subprocess  # takes a while, and most checkouts are one's own
+
+    clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_") or name in _LET_THROUGH}
+    argv = ["git", *words]
+    try:
+        done = subprocess.run(
+            argv, env=clean, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=False
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
-def _files() -> Iterator[Path]:
-    """Those that no repository can write: the system's and the person's."""
-    said = os.environ
-    if said.get("GIT_CONFIG_NOSYSTEM", "").lower() in ("", "0", "false", "no", "off"):
-        yield Path(said.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig")
-    if "GIT_CONFIG_GLOBAL" in said:
-        if said["GIT_CONFIG_GLOBAL"]:
-            yield Path(said["GIT_CONFIG_GLOBAL"])
-        return
-    yield config_home() / "git/config"
-    yield Path.home() / ".gitconfig"
+def content(file: Path, most: int = _MOST_BYTES) -> str:
+    """Return the text of a regular file of at most `most` bytes, decoded as file names are.
+
+    It does not wait for a pipe or a device.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or is larger.
+    """
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        info = os.fstat(opened)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
+            raise OSError(f"{file} is not a regular file, or is too large")
+        return os.fsdecode(os.read(opened, most))
+    finally:
+        os.close(opened)

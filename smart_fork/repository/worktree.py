@@ -7,8 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.checkout import bare_at
-from indexer.git_settings import content
+from indexer.checkout import bare_at, content
 from indexer.project import project_of, resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ForkRefused, ProgramFailed

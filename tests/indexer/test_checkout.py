@@ -267,16 +267,14 @@ def test_a_git_of_somebody_else_above_does_not_make_one_project_of_all_below(tmp
 @pytest.mark.parametrize(
     ("said", "safe"),
     [
-        ("*", True), ("{}", True), ("{}/", True), ("{}/..", False), ("{}/*", False), ("{}/../*", True), ("{}-other", False),
-        ("~/link", True), ("{}\n\tdirectory = ", False), ("\n\tdirectory = {}", True), ("relative", False), ("/*", True),
-        ("{}/.git", False),
+        ("*", True), ("{}", True), ("{}/..", False), ("{}/*", False), ("{}-other", False),
+        ("{}\n\tdirectory = ", False), ("\n\tdirectory = {}", True), ("relative", False),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["home", "xdg", "named", "included", "system"])
 def test_what_the_person_has_declared_safe_is_believed(said, safe, where, tmp_path, home, monkeypatch):  # noqa: PLR0917
     top = repository(tmp_path / "theirs")
     os.chown(top / ".git", SOMEBODY, -1)
-    (home / "link").symlink_to(top)
     text = "[user]\n\tname = x\n[safe]\n\tdirectory = " + said.format(top) + "\n"
     config = home / ".gitconfig"
     monkeypatch.delenv("GIT_CONFIG_GLOBAL")
