@@ -18,7 +18,6 @@ from indexer.masking import mask
 from indexer.project import is_within, recorded, resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.candidates import are_many, candidates
 from smart_fork.repository.drift import inside, tops
 from smart_fork.repository.git import FOLDER, Repository, opened
 from smart_fork.repository.past import branch_of, checked_out, dated, is_commit, is_plain, moves
@@ -43,9 +42,7 @@ _GITLINK, _LINKED = "160000", "120000"
 #: was at by then.
 Known = Literal["checked out", "begun at", "by then"]
 _BY_THEN: Known = "by then"
-#: What is gone may have been renamed; it was not looked for everywhere.
-Change = Literal["changed", "added", "deleted", "gone", "renamed", "mode", "kind"]
-_NOT_THERE = ("deleted", "gone")
+Change = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
 _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 
@@ -69,10 +66,7 @@ class Then:
 
 @dataclass(frozen=True, slots=True)
 class FileNews:
-    """A file that differs. `own` says that the session's own edits may be among it, `lines` count added and removed.
-
-    `was` is what git calls its content before.
-    """
+    """A file that differs. `own` says that the session's own edits may be among it, `lines` count added and removed."""
 
     path: str
     change: Change
@@ -80,7 +74,6 @@ class FileNews:
     lines: tuple[int, int] | None = None
     own: bool = False
     uncommitted: bool = False
-    was: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +148,12 @@ class _Git:
                 return _listed(done.stdout, frozenset(names))
         return None
 
-    def become(self, before: str, after: str, gone: Mapping[str, FileNews]) -> dict[str, FileNews]:
-        """What has become of files that are gone, as far as that is known: in a repository of many files, where they
-        are looked for alone, what was not found may still be somewhere.
-        """
-        if not are_many(self.there.place.own):
-            return self.renamed(before, after, gone)
-        listed = self("ls-files", "-z", "--stage")
-        among = candidates(listed.stdout, {name: one.was for name, one in gone.items()}) if listed.ok else frozenset()
-        found = self.renamed(before, after, gone, among) if among else {}
-        return {name: found.get(name) or replace(one, change="gone", lines=None) for name, one in gone.items()}
-
-    def renamed(
-        self, before: str, after: str, gone: Collection[str], among: Collection[str] = ()
-    ) -> dict[str, FileNews]:
-        """Files that were renamed in another commit, or in what is staged; to one of those `among` which it looks."""
+    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileNews]:
+        """Return files that were renamed in another commit, or in what is staged."""
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))
-        done = self(*words, "--raw", *ends, *(("--", *gone, *among) if among else ()))
+        done = self(*words, "--raw", *ends)
         pairs = dict(_pairs(done.stdout, frozenset(gone))) if done.ok else {}
         edited = {old: to for old, (to, same) in pairs.items() if not same}
         counted = self(*words, "--numstat", *ends, "--", *edited, *edited.values()).stdout if edited else b""
@@ -323,15 +303,15 @@ class _Look:
             return
         found = self._between(base.commit, wanted)
         gone = {name: one for name, one in found.items() if one.change == "deleted"}
-        become = self.git.become(base.commit, self.commit if self.committed else "", gone) if gone else {}
+        become = self.git.renamed(base.commit, self.commit if self.committed else "", gone) if gone else {}
         for name in wanted:
             one = become.get(name) or found.get(name)
             if one is None or (one.change == "added" and name not in self.edited):  # it lay there, and git had it not
                 continue
-            if one.change in _NOT_THERE and not self.committed and _is_file(self.top / name):  # git has it no more
+            if one.change == "deleted" and not self.committed and _is_file(self.top / name):  # git has it no more
                 continue
             own = name in self.edited and (base.known != "checked out" or name not in base.committed)
-            lying = name in self.dirty or (not self.commit and one.change not in _NOT_THERE)
+            lying = name in self.dirty or (not self.commit and one.change != "deleted")
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileNews]:
@@ -397,7 +377,7 @@ def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileNews]:
         if one.startswith(":"):
             name, (before, after, old, new, status) = next(fields, ""), one[1:].split(" ")
             if name in wanted and _GITLINK not in (before, after) and status[0] != "U":
-                found[name] = FileNews(name, _change(before, after, status[0], same=old == new), was=old)
+                found[name] = FileNews(name, _change(before, after, status[0], same=old == new))
         elif one:
             added, removed, name = one.split("\t", 2)
             if name in found and added.isdigit() and removed.isdigit():

@@ -15,11 +15,8 @@ from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
 from smart_fork.repository.submodules import submodules
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Processes, every_process
 
-#: Where Linux says what runs.
-PROC = Path("/proc")
-_LSOF_SECONDS = 30.0
 _OURS = re.compile(r"smart-fork/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -80,7 +77,7 @@ def _in_it(mine: Listed, there: Repository, branch: str, base: str, known: list[
     for other in known:
         if other != mine and is_within(other.path, worktree):
             yield f"has another worktree in it, {other.path}"
-    if somebody := _somebody_in(worktree, there.processes):
+    if somebody := _somebody_in(worktree):
         yield f"is the working directory of process {somebody}"
     how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
     status = there.git(*how)
@@ -131,29 +128,16 @@ def _hidden_from_status(there: Repository) -> str | None:
     return None
 
 
-def _somebody_in(worktree: Path, processes: Processes) -> str | None:
-    """A process that works in there, by number and name, as far as we may know."""
+def _somebody_in(worktree: Path) -> str | None:
+    """Return the number and name of a process that works in there, if we may see it."""
+    import psutil  # takes a while
+
     there = resolve(worktree)
-    working = _working_directories(processes)
-    return next((f"{pid} ({name})" for pid, name, folder in working if is_within(folder, there)), None)
-
-
-def _working_directories(processes: Processes) -> Iterator[tuple[str, str, str]]:
-    if (PROC / "self" / "cwd").exists():
-        for entry in PROC.iterdir():
-            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
-                if entry.name.isdigit():
-                    yield entry.name, (entry / "comm").read_text().strip(), os.readlink(entry / "cwd")  # noqa: PTH115
-        return
-    with contextlib.suppress(SmartForkError):  # one can do without
-        argv = ["lsof", "-w", "-a", "-d", "cwd", "-u", str(os.getuid()), "-F", "pcn"]
-        done = processes.run(argv, timeout=_LSOF_SECONDS)
-        pid = name = ""
-        for line in os.fsdecode(done.stdout).splitlines():
-            kind, text = line[:1], line[1:]
-            pid, name = (text if kind == "p" else pid), (text if kind == "c" else name)
-            if kind == "n":
-                yield pid, name, text
+    for process in every_process():
+        with contextlib.suppress(psutil.Error, OSError):  # it has ended, or is somebody else's
+            if is_within(process.cwd(), there):
+                return f"{process.pid} ({process.name()})"
+    return None
 
 
 def _by_hand(repository: Path, worktree: Path, branch: str) -> str:

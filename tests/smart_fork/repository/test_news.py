@@ -162,33 +162,6 @@ def test_what_differs_from_what_was_known_is_told(shop, template, history):
         assert found.commit == (template / ".git/refs/heads/main").read_text().strip()
 
 
-#: In a repository of many files: a file is looked for by its name, and by its content as it was.
-GONE = {
-    "it was moved to another folder": (f"mkdir far; git mv a.py far/a.py; {COMMIT}", "renamed far/a.py +0 -0"),
-    "it was moved and edited": (f"git mv a.py sub/a.py; echo more >> sub/a.py; {COMMIT}", "renamed sub/a.py +1 -0"),
-    "it has another name": (f"git mv a.py d.py; {COMMIT}", "renamed d.py +0 -0"),
-    "it has another name that means something": (f"git mv a.py ':(glob)*'; {COMMIT}", "renamed :(glob)* +0 -0"),
-    "its new name is staged": ("git mv a.py sub/a.py", "renamed sub/a.py +0 -0 uncommitted"),
-    "it has another name and was edited": (f"git mv a.py d.py; echo more >> d.py; {COMMIT}", "gone"),
-    "another one of its name was there": (f"rm a.py; {COMMIT}", "gone"),
-    "others of its name are all over": (
-        f"rm a.py; for one in $(seq 20); do mkdir n$one; seq $one 99 > n$one/a.py; done; {COMMIT}", "gone",
-    ),
-    "it was moved to where another was": (f"git mv -f a.py x.py; {COMMIT}", "gone"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("history", GONE)
-def test_of_many_files_one_that_is_gone_is_renamed_or_not_there(shop, monkeypatch, history):
-    """Nothing is said that was not looked for: what is not found may still have become something else."""
-    monkeypatch.setattr("smart_fork.repository.candidates.MANY_FILES", 0)
-    sh(shop, f"mkdir -p old; echo other > old/a.py; {COMMIT}", at=START)
-    script, expected = GONE[history]
-    sh(shop, script)
-
-    assert {"a.py": expected} == told(news(shop, then(shop, "a.py"), PROCESSES))
-
-
 def rows(shop: Path, one: Then | None = None, **how: Any) -> Mapping[str, str]:
     return told(news(shop, one or then(shop), PROCESSES, **how))
 
