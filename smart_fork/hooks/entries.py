@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
@@ -81,7 +81,7 @@ def are_in(path: Path, handlers: Handlers) -> bool:
     if text is None:
         return False
     return all(
-        [handler] == [_value(text, item) for *_, item in _ours(text, event)] for event, handler in handlers.items()
+        [handler] == [_value(text, one.handler) for one in _ours(text, event)] for event, handler in handlers.items()
     )
 
 
@@ -90,60 +90,41 @@ def _group(handler: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces) -> str:
-    found = list(_ours(text, event))
-    if found:
-        for *_, item in reversed(found[1:]):
-            text = _without(text, event, item.start, spaces)
-        handler = found[0][-1]
-        return text if _value(text, handler) == wanted else json_text.replace(text, handler, wanted)
-    top = json_text.root(text)
-    hooks = json_text.member(text, top, "hooks")
-    if hooks is None:
-        spaces.note((), text, top)
-        return json_text.append(text, top, {event: [_group(wanted)]}, "hooks")
-    groups = json_text.member(text, hooks.value, event)
-    if groups is None:
-        spaces.note(("hooks",), text, hooks.value)
-        return json_text.append(text, hooks.value, [_group(wanted)], event)
-    spaces.note(("hooks", event), text, groups.value)
-    return json_text.append(text, groups.value, _group(wanted))
+    while len(found := list(_ours(text, event))) > 1:
+        text = _without(text, event, found[-1], spaces)
+    if not found:
+        spaces.empty |= json_text.empty_on(text, ("hooks", event))
+        return json_text.insert(text, ("hooks", event), _group(wanted))
+    handler = found[0].handler
+    return text if _value(text, handler) == wanted else json_text.replace(text, handler, wanted)
 
 
 def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
     while found := list(_ours(text, event)):
-        text = _without(text, event, found[-1][-1].start, spaces)
+        text = _without(text, event, found[-1], spaces)
     return text
 
 
-def _without(text: str, event: str, start: int, spaces: _Spaces) -> str:
-    """`text` without the handler of ours that begins at `start`, and without what nothing is left in then."""
-    top = json_text.root(text)
-    hooks, groups, group, handlers, handler = next(way for way in _ours(text, event) if way[-1].start == start)
-    text = json_text.remove(text, handlers.value, handler)
-    if json_text.items(text, handlers.value):
-        return text
-    text = json_text.remove(text, groups.value, _group_now(text, groups, group), spaces.of(("hooks", event)) or "")
-    for at, name, way in ((hooks.value, event, ("hooks", event)), (top, "hooks", ("hooks",))):
-        inner = json_text.member(text, at, name)
-        if inner is None or json_text.items(text, inner.value) or spaces.of(way) is not None:
-            return text
-        text = json_text.remove(text, at, inner, spaces.of(way[:-1]) or "")
-    return text
+def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
+    """Return `text` without a handler of ours, and without its group and what becomes empty then."""
+    if len(json_text.items(text, one.handlers)) > 1:
+        return json_text.remove(text, one.handlers, one.handler)
+    return json_text.withdraw(text, ("hooks", event), one.group, spaces.empty)
 
 
-def _group_now(text: str, groups: json_text.Item, group: json_text.Item) -> json_text.Item:
-    """The same group, after something in it has become shorter."""
-    return next(item for item in json_text.items(text, groups.value) if item.start == group.start)
+class _Handler(NamedTuple):
+    """A handler of ours, the group that it is in, and the place of the group's handlers."""
+
+    group: json_text.Item
+    handlers: int
+    handler: json_text.Item
 
 
-_Way = tuple[json_text.Item, json_text.Item, json_text.Item, json_text.Item, json_text.Item]
-
-
-def _ours(text: str, event: str) -> Iterator[_Way]:
-    """The ways to our handlers of an event: hooks, its groups, the group, its handlers, the handler."""
+def _ours(text: str, event: str) -> Iterator[_Handler]:
+    """Return our handlers of an event."""
     hooks = json_text.member(text, json_text.root(text), "hooks")
     groups = json_text.member(text, hooks.value, event) if hooks else None
-    if hooks is None or groups is None or text[groups.value] != "[":
+    if groups is None or text[groups.value] != "[":
         return
     for group in json_text.items(text, groups.value):
         handlers = json_text.member(text, group.value, "hooks")
@@ -151,7 +132,7 @@ def _ours(text: str, event: str) -> Iterator[_Way]:
             continue
         for handler in json_text.items(text, handlers.value):
             if _is_ours(_value(text, handler)):
-                yield hooks, groups, group, handlers, handler
+                yield _Handler(group, handlers.value, handler)
 
 
 def _is_ours(handler: object) -> bool:
@@ -177,34 +158,26 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """What the objects and arrays looked like that were empty before us: they stay, and look so again."""
+    """The objects and arrays that were empty before us, with their white space: they stay, and look so again."""
 
     def __init__(self, path: Path) -> None:
         self._file = state_home() / "hooks" / f"{sha256(os.fsencode(path)).hexdigest()[:16]}.json"
-        self._seen: dict[str, str] = {}
+        self.empty: dict[json_text.Way, str] = {}
         self.created = False
         with suppress(OSError, ValueError, KeyError, TypeError):
             kept = json.loads(self._file.read_bytes())
-            self._seen, self.created = dict(kept["empty"]), bool(kept["created"])
-
-    def note(self, way: tuple[str, ...], text: str, at: int) -> None:
-        """Remember it, if it is empty."""
-        if not json_text.items(text, at):
-            self._seen["/".join(way)] = json_text.interior(text, at)
-
-    def of(self, way: tuple[str, ...]) -> str | None:
-        """What was in it; `None` where it was not there, or not empty."""
-        return self._seen.get("/".join(way))
+            self.empty = {tuple(way): white for way, white in kept["empty"]}
+            self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
         """Keep it until our hooks are taken out."""
         self.created = self.created or created
         private_dir(self._file.parent)
-        replace_file(self._file, [json.dumps({"created": self.created, "empty": self._seen}).encode()])
+        replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
 
     def forget(self) -> None:
         """None of ours are in it: whatever is empty from now on was made so by others."""
-        self._seen, self.created = {}, False
+        self.empty, self.created = {}, False
         self._file.unlink(missing_ok=True)
 
 

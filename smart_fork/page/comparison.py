@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from indexer.files import replace_file
 from indexer.shapes import dataclass
-from smart_fork.errors import SmartForkError
+from smart_fork.page.export import write_private
 from smart_fork.page.renderer import PageValues, written
 from smart_fork.page.statics import OwnStyle, own_style
 from smart_fork.workers.compared import Compared
@@ -34,10 +33,4 @@ def write_page(workers: Sequence[Compared], path: Path) -> None:
     Raises:
         SmartForkError: it cannot be written.
     """
-    if path.is_dir():
-        raise SmartForkError(f"{path} is a directory", "Name a file: --html compare.html")
-    try:
-        replace_file(path, [page(workers).encode("utf-8", "replace")])
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise SmartForkError(f"{path} cannot be written: {why}", "Name another file.") from error
+    write_private(path, page(workers), force=True)

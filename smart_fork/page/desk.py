@@ -95,6 +95,18 @@ class Desk:
 
         return answer
 
+    @property
+    def new_forms(self) -> NewForms:
+        """Name the forms of a page."""
+        return NewForms(self.forms.new)
+
+    def kept(self, form: str | None, kind: type[T]) -> T | None:
+        """Return the answer to the form that led here; `None` without one, or if it is no longer known."""
+        try:
+            return self.answer(form, kind) if form else None
+        except NotFound:
+            return None
+
     def answer(self, form: str, kind: type[T]) -> T:
         """What was done for a form that was sent.
 

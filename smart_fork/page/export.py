@@ -84,7 +84,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     else:
         text = "\n".join(_markdown(name, session, read)) + "\n" if session and read else markdown
     if file is not None:
-        _write(file, text, force=force)
+        write_private(file, text, force=force)
     return SessionFile(
         session_id=located.session_id,
         agent_type=located.agent,
@@ -96,17 +96,23 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     )
 
 
-def _write(file: Path, text: str, *, force: bool) -> None:
-    """Write it for its owner alone; what is there already only when that is said."""
+def write_private(file: Path, text: str, *, force: bool) -> None:
+    """Write a file that only its owner can read; with `force` also in the place of another one.
+
+    Raises:
+        Usage: It is a directory, or exists already.
+        SmartForkError: It cannot be written.
+    """
     write = replace_file if force else write_new
     try:
         write(file.absolute(), [text.encode("utf-8", "replace")])
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if file.is_dir():
             raise Usage(f"{file} is a directory", "Name a file in it.") from error
         if isinstance(error, FileExistsError):
             raise Usage(f"The file exists: {file}", "Name another one, or replace it: --force.") from error
-        raise SmartForkError(f"{file} cannot be written: {error.strerror or error}", "Name another file.") from error
+        why = getattr(error, "strerror", None) or error
+        raise SmartForkError(f"{file} cannot be written: {why}", "Name another file.") from error
 
 
 def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:

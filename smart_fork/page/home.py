@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SessionLine:
     """A session in a line. What only the index knows is 0, or unknown, before it was read."""
 
@@ -31,7 +32,6 @@ class SessionLine:
     last_activity: str
     tokens: int = 0
     outcome: str = "unknown"
-    family_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +80,8 @@ def by_day(sessions: Iterable[SessionLine]) -> tuple[SessionDay, ...]:
 
 
 def _line(one: RecentSession, row: SessionRow | None) -> SessionLine:
-    return SessionLine(
-        agent_type=one.agent_type,
-        session_id=one.session_id,
-        title=one.title,
-        project_path=one.project_path,
-        git_branch=one.git_branch,
-        last_activity=one.last_modified,
-        tokens=row.tokens if row else 0,
-        outcome=row.outcome.value if row else "unknown",
-    )
+    line = SessionLine(one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified)
+    return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
 
 
 def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:

@@ -10,8 +10,7 @@ from starlette.routing import Route
 
 from indexer.shapes import dataclass
 from smart_fork.cuts.answer import Excised
-from smart_fork.errors import NotFound
-from smart_fork.page.desk import Desk, NewForms
+from smart_fork.page.desk import Desk
 from smart_fork.page.holdings import CheckedParts, checked, holdings
 from smart_fork.page.removal import RemovedView, about_to_cut, about_to_forget, excised, removed
 from smart_fork.page.renderer import PageValues
@@ -44,29 +43,19 @@ class IndexViews:
         ]
 
     async def _index(self, request: Request) -> Response:
-        return await self.desk.shown("index.html", holdings, self._forms, self._checks(request))
-
-    def _checks(self, request: Request) -> ChecksView:
-        form = request.query_params.get("checked", "")
-        try:
-            return ChecksView(self.desk.answer(form, CheckedParts) if form else None)
-        except NotFound:
-            return ChecksView(None)
-
-    @property
-    def _forms(self) -> NewForms:
-        return NewForms(self.desk.forms.new)
+        checks = ChecksView(self.desk.kept(request.query_params.get("checked"), CheckedParts))
+        return await self.desk.shown("index.html", holdings, self.desk.new_forms, checks)
 
     async def _about_to_forget(self, request: Request) -> Response:
         session = request.query_params.get("session", "")
-        return await self.desk.shown("forget.html", partial(about_to_forget, session), self._forms)
+        return await self.desk.shown("forget.html", partial(about_to_forget, session), self.desk.new_forms)
 
     async def _about_to_cut(self, request: Request) -> Response:
-        return await self.desk.shown("excise.html", partial(about_to_cut, request.query_params), self._forms)
+        return await self.desk.shown("excise.html", partial(about_to_cut, request.query_params), self.desk.new_forms)
 
     async def _removed(self, request: Request) -> Response:
         form = request.path_params["form"]
-        return await self.desk.shown("removed.html", lambda: self._removal(form), self._forms)
+        return await self.desk.shown("removed.html", lambda: self._removal(form), self.desk.new_forms)
 
     def _removal(self, form: str) -> RemovedView:
         done = self.desk.forms.answer(form)

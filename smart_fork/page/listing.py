@@ -102,13 +102,5 @@ def _line(rows: list[SessionRow]) -> FamilyLine | None:
 
 
 def _of(row: SessionRow) -> SessionLine:
-    return SessionLine(
-        agent_type=row.agent,
-        session_id=row.session_id,
-        title=title(row.title),
-        project_path=row.cwd,
-        git_branch=row.git_branch,
-        last_activity=row.last_activity,
-        tokens=row.tokens,
-        outcome=row.outcome.value,
-    )
+    known = (row.agent, row.session_id, title(row.title), row.cwd, row.git_branch, row.last_activity)
+    return SessionLine(*known, row.tokens, row.outcome.value)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from indexer.shapes import dataclass
 from smart_fork.page import searches
 from smart_fork.page.board import BoardPage, BoardView
-from smart_fork.page.desk import Desk, NewForms, in_thread
+from smart_fork.page.desk import Desk, in_thread
 from smart_fork.page.home import HomePage, home
 from smart_fork.page.listing import families, listed
 from smart_fork.page.renderer import HEADERS, PageValues, rendered
@@ -103,7 +103,7 @@ class SearchViews:
         return await self.desk.shown("families.html", families)
 
     def _more(self, scope: Scope) -> tuple[PageValues, ...]:
-        return AskedScope(scope), NewForms(self.desk.forms.new)
+        return AskedScope(scope), self.desk.new_forms
 
     def _found(self, request: Request, scope: Scope) -> _Found:
         also = searches.lines(request.query_params.getlist("also"))

@@ -22,7 +22,7 @@ from smart_fork.forking.started import Forked
 from smart_fork.page import forks, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.delegated import delegated
-from smart_fork.page.desk import Desk, NewForms, given, in_thread
+from smart_fork.page.desk import Desk, given, in_thread
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms, SentForm
 from smart_fork.page.frame import ServiceState
@@ -108,13 +108,13 @@ class Page:
         return [Route("/code", self._code, methods=["POST"])]
 
     async def _session(self, request: Request) -> Response:
-        work = partial(conversation, request.path_params, request.query_params)
-        forms = SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
-        return await self.desk.shown("session.html", work, forms, by=streamed)
+        return await self._read(partial(conversation, request.path_params, request.query_params))
 
     async def _shared(self, request: Request) -> Response:
         project = self.scopes.of(request).project
-        work = partial(shared, request.path_params, request.query_params, project)
+        return await self._read(partial(shared, request.path_params, request.query_params, project))
+
+    async def _read(self, work: Callable[[], PageValues]) -> Response:
         forms = SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
@@ -135,7 +135,7 @@ class Page:
             "forked.html",
             lambda: forks.outcome(self.desk.answer(form, Forked)),
             TwinView(self.forms.twin(form)),
-            NewForms(self.forms.new),
+            self.desk.new_forms,
         )
 
     async def _undone(self, request: Request) -> Response:

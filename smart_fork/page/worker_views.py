@@ -13,10 +13,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from indexer.shapes import dataclass
-from smart_fork.errors import NotFound
 from smart_fork.page.board import BoardPage, BoardView
 from smart_fork.page.deeds import ToldWorker, told
-from smart_fork.page.desk import Desk, NewForms, in_thread
+from smart_fork.page.desk import Desk, in_thread
 from smart_fork.page.renderer import HEADERS, PageValues, rendered
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.compared import Compared
@@ -69,22 +68,12 @@ class WorkerViews:
         return await self._desk.shown(
             "workers.html",
             lambda: BoardPage(self._desk.board.view(fresh=form is not None)),
-            self._forms,
-            self._done(form),
+            self._desk.new_forms,
+            DoneView(self._desk.kept(form, ToldWorker)),
         )
 
-    def _done(self, form: str | None) -> DoneView:
-        try:
-            return DoneView(self._desk.answer(form, ToldWorker) if form else None)
-        except NotFound:
-            return DoneView(None)
-
     async def _fragment(self, template: str, _: Request) -> Response:
-        return rendered(template, BoardPage(await in_thread(self._desk.board.view)), self._forms)
-
-    @property
-    def _forms(self) -> NewForms:
-        return NewForms(self._desk.forms.new)
+        return rendered(template, BoardPage(await in_thread(self._desk.board.view)), self._desk.new_forms)
 
     async def _compare(self, request: Request) -> Response:
         wanted = request.query_params.getlist("worker")

@@ -101,8 +101,8 @@ def _without(text: str, line: LedgerLine) -> str | None:
 
 def _added(line: LedgerLine) -> Added:
     value = line.value or {}
-    empty = tuple((str(way), str(text)) for way, text in value.get("empty", ()))
-    return Added(tuple(value.get("rules", ())), tuple(value.get("made", ())), empty)
+    empty = tuple((tuple(map(str, way)), str(text)) for way, text in value.get("empty", ()))
+    return Added(tuple(value.get("rules", ())), empty)
 
 
 @contextmanager

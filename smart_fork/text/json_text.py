@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from indexer.shapes import dataclass
@@ -112,6 +112,51 @@ def remove(text: str, at: int, item: Item, empty: str = "") -> str:
     if len(inside) > 1:
         return text[: item.start] + text[inside[1].start :]
     return text[: at + 1] + empty + text[_skip(text, item.end) :]
+
+
+Way = tuple[str, ...]
+
+
+def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
+    """Return `text` with `value` at the end of the container at `way`, and with the containers that are missing."""
+    at = root(text)
+    for depth, name in enumerate(way):
+        found = member(text, at, name)
+        if found is None:
+            made = [value] if key is None else {key: value}
+            for inner in reversed(way[depth + 1 :]):
+                made = {inner: made}
+            return append(text, at, made, name)
+        at = found.value
+    return append(text, at, value, key)
+
+
+def empty_on(text: str, way: Way) -> dict[Way, str]:
+    """Return the white space in the innermost container that is there on `way`; nothing unless it is empty."""
+    at, depth = root(text), 0
+    while depth < len(way) and (found := member(text, at, way[depth])):
+        at, depth = found.value, depth + 1
+    return {} if items(text, at) else {way[:depth]: interior(text, at)}
+
+
+def withdraw(text: str, way: Way, item: Item, empty: Mapping[Way, str]) -> str:
+    """Return `text` without `item` of the container at `way`, and without containers that become empty.
+
+    Those in `empty` were empty before: they stay, with that white space.
+    """
+    ways = [root(text)]
+    for name in way:
+        found = member(text, ways[-1], name)
+        if found is None:
+            raise ValueError(f"there is no {name}")
+        ways.append(found.value)
+    text = remove(text, ways[-1], item, empty.get(way, ""))
+    for depth in range(len(way), 0, -1):
+        inner = member(text, ways[depth - 1], way[depth - 1])
+        if inner is None or way[:depth] in empty or items(text, inner.value):
+            return text
+        text = remove(text, ways[depth - 1], inner, empty.get(way[: depth - 1], ""))
+    return text
 
 
 def _written(value: Any, key: str | None, indentation: str | None, unit: str | None) -> str:

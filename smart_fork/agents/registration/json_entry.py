@@ -40,7 +40,7 @@ class JsonRegistration(Registration):
         """See `Registration.raw`."""
         if text is None or self.value(text) is None:
             return None
-        _, entry = self._entry(text)
+        entry = self._entry(text)
         return text[entry.value : entry.end] if entry else None
 
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
@@ -48,12 +48,8 @@ class JsonRegistration(Registration):
         if text is None:
             return json.dumps({self.servers: {NAME: entry}}, indent=2) + "\n"
         self.value(text)
-        servers, there = self._entry(text)
-        if servers is None:
-            return json_text.append(text, json_text.root(text), {NAME: entry}, self.servers)
-        if there is None:
-            return json_text.append(text, servers.value, entry, NAME)
-        return json_text.replace(text, there, entry)
+        there = self._entry(text)
+        return json_text.replace(text, there, entry) if there else json_text.insert(text, (self.servers,), entry, NAME)
 
     def has_servers(self, text: str | None) -> bool:
         """See `Registration.has_servers`."""
@@ -62,25 +58,21 @@ class JsonRegistration(Registration):
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
         """See `Registration.restore`."""
         self.value(text)
-        servers, there = self._entry(text)
-        if servers is None or there is None:
+        there = self._entry(text)
+        if there is None:
             return text
         if raw is not None:
             return text[: there.value] + raw + text[there.end :]
-        without = json_text.remove(text, servers.value, there)
-        servers, _ = self._entry(without)
-        if servers is None or had_servers or json_text.items(without, servers.value):
-            return without
-        return json_text.remove(without, json_text.root(without), servers)
+        way = (self.servers,)
+        return json_text.withdraw(text, way, there, {way: ""} if had_servers else {})
 
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
         """See `Registration.passed_on`: the agent's whole environment."""
         return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said)
 
-    def _entry(self, text: str) -> tuple[json_text.Item | None, json_text.Item | None]:
-        """Return the items of the servers and of our entry."""
+    def _entry(self, text: str) -> json_text.Item | None:
         servers = json_text.member(text, json_text.root(text), self.servers)
-        return servers, json_text.member(text, servers.value, NAME) if servers else None
+        return json_text.member(text, servers.value, NAME) if servers else None
 
 
 def _understood(text: str) -> dict[str, Any]:

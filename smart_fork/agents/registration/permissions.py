@@ -13,11 +13,10 @@ _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """The added rules, the containers `made` for them, and the text inside those that were `empty`."""
+    """The added rules, and the container that was empty before them, with its white space."""
 
     rules: tuple[str, ...]
-    made: tuple[str, ...] = ()
-    empty: tuple[tuple[str, str], ...] = ()
+    empty: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
@@ -37,44 +36,31 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
         UnsuitableError: The settings are not understood.
     """
     new = missing(text, rules)
-    outer, inner = _WAY
     if text is None:
-        return json.dumps({outer: {inner: list(new)}}, indent=2) + "\n", Added(new, _WAY)
-    top = json_text.root(text)
-    permissions = json_text.member(text, top, outer)
-    if permissions is None:
-        made = json_text.append(text, top, {inner: list(new)}, outer)
-        return made, Added(new, _WAY, _interior(text, top, ""))
-    allow = json_text.member(text, permissions.value, inner)
-    if allow is None:
-        made = json_text.append(text, permissions.value, list(new), inner)
-        return made, Added(new, (inner,), _interior(text, permissions.value, outer))
-    added = Added(new, (), _interior(text, allow.value, inner))
+        return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", Added(new)
+    added = Added(new, tuple(json_text.empty_on(text, _WAY).items()))
     for rule in new:
-        text = json_text.append(text, _found(text, inner).value, rule)
+        text = json_text.insert(text, _WAY, rule)
     return text, added
 
 
 def restore(text: str, added: Added) -> str:
-    """Return `text` without the added rules, and without containers made for them that are empty now.
+    """Return `text` without the added rules, and without containers that are empty because of that.
 
     Raises:
         UnsuitableError: The settings are not understood.
     """
-    outer, inner = _WAY
-    empty = dict(added.empty)
     for rule in added.rules:
         if rule in _list(text):
-            at = _found(text, inner).value
-            item = next(one for one in json_text.items(text, at) if json.loads(text[one.value : one.end]) == rule)
-            text = json_text.remove(text, at, item, empty.get(inner, ""))
-    for name in [one for one in (inner, outer) if one in added.made]:
-        container = _search(text, name)
-        if container is None or json_text.items(text, container.value):
-            return text
-        above, around = (_found(text, outer).value, outer) if name == inner else (json_text.root(text), "")
-        text = json_text.remove(text, above, container, empty.get(around, ""))
+            item = next(one for one in _items(text) if json.loads(text[one.value : one.end]) == rule)
+            text = json_text.withdraw(text, _WAY, item, dict(added.empty))
     return text
+
+
+def _items(text: str) -> list[json_text.Item]:
+    outer = json_text.member(text, json_text.root(text), _WAY[0])
+    inner = json_text.member(text, outer.value, _WAY[1]) if outer else None
+    return json_text.items(text, inner.value) if inner else []
 
 
 def _list(text: str | None) -> list[object]:
@@ -88,21 +74,3 @@ def _list(text: str | None) -> list[object]:
     if not isinstance(found, list):
         raise UnsuitableError(f'"{".".join(_WAY)}" in it is not a list')
     return found
-
-
-def _search(text: str, name: str) -> json_text.Item | None:
-    """Return one of the two containers."""
-    outer, inner = _WAY
-    permissions = json_text.member(text, json_text.root(text), outer)
-    return permissions if name == outer or permissions is None else json_text.member(text, permissions.value, inner)
-
-
-def _found(text: str, name: str) -> json_text.Item:
-    found = _search(text, name)
-    if found is None:
-        raise AssertionError("it was there")
-    return found
-
-
-def _interior(text: str, at: int, name: str) -> tuple[tuple[str, str], ...]:
-    return () if json_text.items(text, at) else ((name, json_text.interior(text, at)),)
