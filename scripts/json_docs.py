@@ -22,7 +22,7 @@ from smart_fork.removal import sessions as session_removal
 from smart_fork.retrieval import answer
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState
-from smart_fork.setup import answer as setting_up
+from smart_fork.setup import setup_answer as setting_up
 from smart_fork.workers import compared, state, worktrees
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"

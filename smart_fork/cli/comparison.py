@@ -27,7 +27,7 @@ def compare(
 
     found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)
     if html is not None:
-        from smart_fork.page.comparison import write_page
+        from smart_fork.page.comparison_file import write_page
 
         write_page(found, html)
         say(f"Written: {html}")

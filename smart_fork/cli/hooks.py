@@ -14,7 +14,7 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
-    from smart_fork.setup.answer import HooksChanged
+    from smart_fork.setup.setup_answer import HooksChanged
 
 _NAMES = one_of((*settable(), BOTH, ALL), "")
 AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
@@ -26,13 +26,13 @@ def hooks(
     only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
 ) -> None:
     """Install hooks, so that agents report what their workers do."""
-    from smart_fork.hooks import settings
-    from smart_fork.setup.answer import HooksSet
+    from smart_fork.hooks import agent_settings
+    from smart_fork.setup.setup_answer import HooksSet
 
     named = agent or []
     agents = [one for one in to_set_up(named) if AGENTS[one].hooks or one in named]
     if only_print:
-        print_json({one: settings.wanted(one) for one in agents})
+        print_json({one: agent_settings.wanted(one) for one in agents})
         return
     done = [_changed(one, remove=remove, wanted=one in named) for one in agents]
     if not printed_as_json(HooksSet(not any(one.error for one in done), tuple(done))):
@@ -43,17 +43,17 @@ def hooks(
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
     """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
-    from smart_fork.hooks import settings
-    from smart_fork.setup.answer import HooksChanged
+    from smart_fork.hooks import agent_settings
+    from smart_fork.setup.setup_answer import HooksChanged
 
-    path = settings.settings_file(agent)
+    path = agent_settings.settings_file(agent)
     told = HooksChanged(agent=agent, path=str(path))
     registration = AGENTS[agent].registration
     folder = registration.home() if registration else path.parent
     if not wanted and not folder.is_dir():
         return replace(told, notes=(f"{agent} has never run here: there is no {folder}",))
     try:
-        change = settings.remove(agent) if remove else settings.install(agent)
+        change = agent_settings.remove(agent) if remove else agent_settings.install(agent)
     except SmartForkError as error:
         return replace(told, error=error.message, hint=error.hint)
     return replace(told, changed=change.changed, installed=change.installed, notes=change.notes)

@@ -22,11 +22,11 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
-    from smart_fork.setup.answer import StepTold, Trial
     from smart_fork.setup.ledger import Ledger, What
     from smart_fork.setup.plan import SetupOptions, SetupPlan
-    from smart_fork.setup.removal import Undone
+    from smart_fork.setup.setup_answer import StepTold, Trial
     from smart_fork.setup.step import Step
+    from smart_fork.setup.undoing import Undone
 
 app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
@@ -231,8 +231,8 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
-    from smart_fork.setup.answer import TakenOut
-    from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
+    from smart_fork.setup.setup_answer import TakenOut
+    from smart_fork.setup.undoing import Undone, lines_of, not_ours_to_undo, remove
     from smart_fork.system.processes import SystemProcesses
 
     lines = lines_of(ledger, options.agents, what)
@@ -251,7 +251,7 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
 
 def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole: bool) -> None:
     from indexer.paths import index_db, state_home
-    from smart_fork.setup.removal import NAMES
+    from smart_fork.setup.undoing import NAMES
 
     for one in undone:
         verb = "failed" if one.error else "remove" if dry_run else "removed"

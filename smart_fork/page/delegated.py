@@ -15,7 +15,7 @@ from smart_fork.page.session import AddressedSession, located, number
 if TYPE_CHECKING:
     from indexer.masking import Masked
     from indexer.transcripts.model import Session
-    from smart_fork.page.conversation import ConversationPage
+    from smart_fork.page.reading import ConversationPage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPag
     Raises:
         SmartForkError: there is no such session or sub-agent, or no such message.
     """
-    from smart_fork.page.conversation import reading
+    from smart_fork.page.reading import reading
     from smart_fork.retrieval.results import title
 
     there = located(place)

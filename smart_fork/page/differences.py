@@ -14,9 +14,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.told import Relative
-from smart_fork.page.conversation import asked_in_short
 from smart_fork.page.parting import OwnBeginning, own_beginning
 from smart_fork.page.phrases import inside
+from smart_fork.page.reading import asked_in_short
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.worth import worth_of
 from smart_fork.system.processes import SystemProcesses

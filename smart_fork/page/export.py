@@ -18,9 +18,9 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
 from smart_fork.page.diffs import FileDiff
 from smart_fork.page.quotes import code, in_line, quoted_lines
+from smart_fork.page.reading import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import PageValues, written
 from smart_fork.page.statics import OwnStyle, own_style
 from smart_fork.page.steps import PageStep

@@ -12,7 +12,7 @@ from indexer.shapes import dataclass
 from smart_fork.cuts.answer import Excised
 from smart_fork.page.desk import Desk
 from smart_fork.page.holdings import CheckedParts, checked, holdings
-from smart_fork.page.removal import RemovedView, about_to_cut, about_to_forget, excised, removed
+from smart_fork.page.removal_forms import RemovedView, about_to_cut, about_to_forget, excised, removed
 from smart_fork.page.renderer import PageValues
 from smart_fork.removal.sessions import Removal
 

@@ -9,9 +9,9 @@ from indexer.outcome import Outcome, outcome_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents.codec import Codec
-from smart_fork.page.conversation import SPEAK, asked_in_short
 from smart_fork.page.diffs import FileDiff, compared
 from smart_fork.page.phrases import inside
+from smart_fork.page.reading import SPEAK, asked_in_short
 from smart_fork.page.steps import Steps
 
 #: How many questions tell what a session is about; and how many files are compared.

@@ -17,7 +17,7 @@ from smart_fork.retrieval.cache import may_be_cached
 if TYPE_CHECKING:
     from indexer.transcripts.model import Session
     from smart_fork.excise.last_cut import Cut
-    from smart_fork.page.conversation import ConversationPage, LeftForks
+    from smart_fork.page.reading import ConversationPage, LeftForks
     from smart_fork.sessions import Located
 
 
@@ -92,7 +92,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     from smart_fork import sessions
     from smart_fork.excise.last_cut import last_cut
     from smart_fork.forking.others import is_others
-    from smart_fork.page.conversation import LeftForks, reading
+    from smart_fork.page.reading import LeftForks, reading
     from smart_fork.retrieval.query import plain, words_of
     from smart_fork.retrieval.results import fork_command, title
 

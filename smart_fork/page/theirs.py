@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
-from smart_fork.page.conversation import reading
 from smart_fork.page.phrases import session_link
+from smart_fork.page.reading import reading
 from smart_fork.page.scope import folder
 from smart_fork.page.session import AddressedSession, SessionPage, SincePage, number
 from smart_fork.page.since import Since, mark_in, mark_of, since

@@ -29,7 +29,7 @@ from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
 from smart_fork.page.kin import related
 from smart_fork.page.output import output
-from smart_fork.page.removal import UndoPage, undone
+from smart_fork.page.removal_forms import UndoPage, undone
 from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews

@@ -13,7 +13,7 @@ import orjson
 from indexer.switches import is_off
 from smart_fork.errors import SmartForkError
 from smart_fork.service.address import Address, announced
-from smart_fork.service.status import IndexingStatus, ServiceStatus, WayIn
+from smart_fork.service.service_status import IndexingStatus, ServiceStatus, WayIn
 from smart_fork.system.peers import SERVICE, is_ours
 
 #: A service on this machine says immediately how it is.

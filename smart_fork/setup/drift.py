@@ -8,7 +8,7 @@ from pathlib import Path
 from smart_fork.agents.facets import registration_of
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
-from smart_fork.setup import background, entry, hook_entries, keeping, recall, skill_file, tool_permission
+from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
@@ -17,7 +17,7 @@ _STANDING: Mapping[What, Callable[[LedgerLine], str]] = {
     "server": entry.standing,
     "skill": skill_file.standing,
     "hooks": hook_entries.standing,
-    "recall": recall.standing,
+    "recall": recall_step.standing,
     "reading": tool_permission.standing,
     "keep": keeping.standing,
     "service": background.standing,
@@ -45,7 +45,7 @@ def checks() -> Iterator[Check]:
         yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
     else:
         yield Check("set-up", ok=True, detail=f"{len(lines)} installed parts are unchanged")
-    yield from recall.checks(ledger)
+    yield from recall_step.checks(ledger)
 
 
 def _standing(line: LedgerLine) -> str:

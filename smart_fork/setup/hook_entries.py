@@ -1,4 +1,4 @@
-"""The hooks in an agent's settings, as a step. What they are, and how they are put in, `hooks.settings` knows."""
+"""The hooks in an agent's settings, as a step. What they are, and how they are put in, `hooks.agent_settings` knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import registration_of
-from smart_fork.hooks import settings
+from smart_fork.hooks import agent_settings
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 from smart_fork.system import foreign_files
@@ -18,20 +18,20 @@ def planned(agent: AgentName) -> Step:
     Raises:
         SmartForkError: its settings are not understood, or must not be written.
     """
-    path = settings.settings_file(agent)
+    path = agent_settings.settings_file(agent)
     step = partial(Step, "hooks", "hooks", str(path), agent=agent)
-    if settings.is_installed(agent):
+    if agent_settings.is_installed(agent):
         return step(state="there")
     foreign_files.check_writable(path)
     return step(state="new", act=partial(_written, agent))
 
 
 def _written(agent: AgentName, ledger: Ledger) -> list[str]:
-    path = settings.settings_file(agent)
+    path = agent_settings.settings_file(agent)
     line = ledger.of("hooks", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]
     ledger.write(LedgerLine(what="hooks", agent=agent, path=path, folders=folders))
-    return list(settings.install(agent).notes)
+    return list(agent_settings.install(agent).notes)
 
 
 def undo(line: LedgerLine) -> list[str]:
@@ -41,8 +41,8 @@ def undo(line: LedgerLine) -> list[str]:
         SmartForkError: the settings are not understood; they are as they were.
     """
     agent = registration_of(line.agent).agent
-    if settings.settings_file(agent) == line.path:
-        settings.remove(agent)
+    if agent_settings.settings_file(agent) == line.path:
+        agent_settings.remove(agent)
     take_away(line.path, line.folders)
     return []
 
@@ -55,6 +55,6 @@ def standing(line: LedgerLine) -> str:
     """
     return (
         ""
-        if settings.is_installed(registration_of(line.agent).agent)
+        if agent_settings.is_installed(registration_of(line.agent).agent)
         else f"the hooks in {line.path} are missing or outdated"
     )

@@ -18,13 +18,12 @@ from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
 from smart_fork.retrieval.index_access import opened
-from smart_fork.setup import background, entry, hook_entries, keeping, skill_file, tool_permission
-from smart_fork.setup import recall as reminding
-from smart_fork.setup.answer import AgentToSetUp, SetUp
+from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
-from smart_fork.setup.removal import NAMES
+from smart_fork.setup.setup_answer import AgentToSetUp, SetUp
 from smart_fork.setup.step import Step
+from smart_fork.setup.undoing import NAMES
 from smart_fork.system.processes import Processes
 
 
@@ -135,7 +134,7 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
         if options.hooks and AGENTS[way.agent].hooks:
             steps.append(hook_entries.planned(way.agent))
         if options.recall:
-            steps.append(reminding.planned(way))
+            steps.append(recall_step.planned(way))
         if options.reading:
             steps.append(tool_permission.planned(way))
     except SmartForkError as error:

@@ -10,8 +10,8 @@ from typing import Literal
 from indexer.files import sweep_beside
 from indexer.shapes import dataclass
 from smart_fork.errors import SmartForkError
-from smart_fork.setup.answer import StepTold
 from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.setup_answer import StepTold
 
 #: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or
 #: must not be done.

@@ -17,7 +17,7 @@ from smart_fork.agents.registration import Registration
 from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.setup.answer import Trial
+from smart_fork.setup.setup_answer import Trial
 from smart_fork.system import foreign_files
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.system.release import own_version

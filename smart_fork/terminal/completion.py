@@ -14,7 +14,7 @@ from typing import NamedTuple
 from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
-from smart_fork.terminal import workers
+from smart_fork.terminal import known_workers
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.terminal.words import harmless, is_id, short
 
@@ -104,7 +104,7 @@ def _sessions(beginning: str) -> list[Completion]:
 def _workers(beginning: str) -> list[Completion]:
     return [
         Completion(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
-        for one in workers.running()
+        for one in known_workers.running()
         if one.worker_id.startswith(beginning) and is_id(one.worker_id)
     ]
 

@@ -13,7 +13,7 @@ from typing import Any
 from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
-from smart_fork.terminal import workers
+from smart_fork.terminal import known_workers
 from smart_fork.terminal.words import harmless
 
 MAX_BYTES = 1 << 20
@@ -35,9 +35,9 @@ def segment(status: Any) -> str:
     """``fork of … · 2 workers, 1 asks`` for what Claude Code says of its session; empty where nothing is to be said."""
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
-    running = workers.running()
+    running = known_workers.running()
     return " · ".join(
-        part for part in (_fork(workers.source_of(session_id)), _working(running, session_id, directory)) if part
+        part for part in (_fork(known_workers.source_of(session_id)), _working(running, session_id, directory)) if part
     )
 
 
@@ -47,7 +47,7 @@ def _fork(parent: str) -> str:
     return f"fork of {harmless(glimpse.title(index_db(), parent) or parent[:13], _TITLE)}"
 
 
-def _working(running: list[workers.KnownWorker], session_id: str, directory: str) -> str:
+def _working(running: list[known_workers.KnownWorker], session_id: str, directory: str) -> str:
     """The workers of this session, and of the same project."""
     here = project_of(directory).key if directory else ""
     mine = [

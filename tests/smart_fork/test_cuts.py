@@ -19,7 +19,7 @@ from smart_fork.agents.questions import question_on
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
 from smart_fork.forking.fan_out import name_of
-from smart_fork.page.conversation import QUESTION_CHARACTERS, reading
+from smart_fork.page.reading import QUESTION_CHARACTERS, reading
 from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
 from smart_fork.registry.workers import Registry

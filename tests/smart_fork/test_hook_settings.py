@@ -20,7 +20,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, Known
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import settings
+from smart_fork.hooks import agent_settings
 from smart_fork.text import json_text
 from tests.drilled import drilled
 
@@ -42,7 +42,7 @@ agents = pytest.mark.parametrize("agent", [name for name, hooks in HOOKS.items()
 @pytest.fixture
 def file(home: Path, request: pytest.FixtureRequest) -> Path:
     agent = request.node.callspec.params.get("agent", "claude") if hasattr(request.node, "callspec") else "claude"
-    path = settings.settings_file(agent)
+    path = agent_settings.settings_file(agent)
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -58,15 +58,15 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
     """R-028, R-029."""
     file.write_text(json.dumps(FOREIGN, indent=2))
 
-    assert settings.install(agent).changed
-    ours, found = settings.command(agent), commands(file)
+    assert agent_settings.install(agent).changed
+    ours, found = agent_settings.command(agent), commands(file)
     assert set(HOOKS[agent].events) == {event for event, words in found.items() if ours in words}
     told = [ours] if "Stop" in HOOKS[agent].events else []  # another agent calls it by another name
     assert (["guard"], ["say done", "smart_fork.hooks", *told]) == (found["PreToolUse"], found["Stop"])
     assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
-    assert not settings.install(agent).changed
-    assert (once, True) == (file.read_bytes(), settings.is_installed(agent))
+    assert not agent_settings.install(agent).changed
+    assert (once, True) == (file.read_bytes(), agent_settings.is_installed(agent))
 
 
 STYLES = [
@@ -112,44 +112,44 @@ def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, val
         file, before = home / "settings.json", style(value).encode()
         file.write_bytes(before)
 
-        settings.install("claude")
+        agent_settings.install("claude")
         installed = json.loads(file.read_bytes())
-        assert settings.is_installed("claude")
+        assert agent_settings.is_installed("claude")
         value = json.loads(before)
         assert {k: v for k, v in value.items() if k != "hooks"} == {k: v for k, v in installed.items() if k != "hooks"}
-        settings.remove("claude")
+        agent_settings.remove("claude")
 
         assert before == file.read_bytes()
 
 
 @agents
 def test_what_was_not_there_is_gone_again(file, agent):
-    settings.install(agent)
+    agent_settings.install(agent)
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert settings.remove(agent).changed
+    assert agent_settings.remove(agent).changed
     assert not file.exists()
-    assert not settings.remove(agent).changed
+    assert not agent_settings.remove(agent).changed
 
 
 def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_first(file):
-    settings.install("claude")
+    agent_settings.install("claude")
     file.unlink()
     file.write_text("{}")  # by somebody else
-    settings.install("claude")
-    settings.remove("claude")
+    agent_settings.install("claude")
+    agent_settings.remove("claude")
     assert "{}" == file.read_text()
 
 
 def test_what_another_program_changes_meanwhile_stays(file):
     """Only ours, and what is empty without it, is taken out."""
     file.write_text('{"hooks": {}}')
-    settings.install("claude")
+    agent_settings.install("claude")
     changed = json.loads(file.read_text())
     changed["hooks"]["Stop"].insert(0, {"hooks": [{"type": "command", "command": "mine"}]})
     changed["hooks"]["SessionEnd"][0]["hooks"].append({"type": "command", "command": "mine too"})
     file.write_text(json.dumps(changed | {"model": "opus"}, indent=3))
 
-    settings.remove("claude")
+    agent_settings.remove("claude")
 
     left = json.loads(file.read_text())
     assert {"Stop": ["mine"], "SessionEnd": ["mine too"]} == commands(file)
@@ -167,10 +167,10 @@ def test_older_entries_of_ours_are_replaced_where_they_stand(file):
         json.dumps({"hooks": {"Stop": [{"hooks": [older[0]]}, {"hooks": [mine, older[1]]}], "Odd": [{"hooks": older}]}})
     )
 
-    settings.install("claude")
+    agent_settings.install("claude")
 
     found = commands(file)
-    assert [settings.command("claude"), "mine"] == found["Stop"]
+    assert [agent_settings.command("claude"), "mine"] == found["Stop"]
     assert "Odd" not in found
 
 
@@ -185,7 +185,7 @@ def test_what_is_not_understood_is_left_as_it_is(file, agent, text):
     file.write_text(text)
     before = (file.read_bytes(), file.stat().st_mtime_ns)
 
-    for change in (settings.install, settings.remove):
+    for change in (agent_settings.install, agent_settings.remove):
         with pytest.raises(SmartForkError) as raised:
             change(agent)
         assert str(file) in raised.value.message
@@ -198,16 +198,16 @@ def test_odd_words_of_others_are_theirs(file):
     """What no program could run, and half a character, are no reason to stop."""
     text = '{"hooks": {"Stop": [{"hooks": [{"command": "\\ud800 \'"}, {"command": 7}, 7]}, {"hooks": 7}, 7]}}'
     file.write_text(text)
-    settings.install("claude")
-    assert settings.is_installed("claude")
-    settings.remove("claude")
+    agent_settings.install("claude")
+    assert agent_settings.is_installed("claude")
+    agent_settings.remove("claude")
     assert text == file.read_text()
 
 
 def test_bytes_that_are_no_text_are_left_as_they_are(file):
     file.write_bytes(b'{"a": "\xff"}')
     with pytest.raises(SmartForkError):
-        settings.install("claude")
+        agent_settings.install("claude")
     assert b'{"a": "\xff"}' == file.read_bytes()
 
 
@@ -217,11 +217,11 @@ def test_a_link_to_the_settings_stays_a_link_and_the_mode_stays(file, home):
     target.chmod(0o640)
     file.symlink_to(target)
 
-    settings.install("claude")
+    agent_settings.install("claude")
 
     assert (True, 0o640) == (file.is_symlink(), stat.S_IMODE(target.stat().st_mode))
-    assert settings.is_installed("claude")
-    settings.remove("claude")
+    assert agent_settings.is_installed("claude")
+    agent_settings.remove("claude")
     assert (True, "{}") == (file.is_symlink(), target.read_text())
 
 
@@ -232,7 +232,7 @@ def test_settings_that_cannot_be_written_are_an_error(file):
         file.write_text("{}")
         file.parent.chmod(0o500)
     with pytest.raises(SmartForkError, match=r"cannot be (read|written)"):
-        settings.install("claude")
+        agent_settings.install("claude")
 
 
 def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
@@ -245,7 +245,7 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
 
     monkeypatch.setattr(json_text, "append", meanwhile)
     with pytest.raises(SmartForkError, match="changed by another program"):
-        settings.install("claude")
+        agent_settings.install("claude")
     assert '{"model": "opus"}' == file.read_text()
 
 
@@ -254,9 +254,9 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
 def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, agent, monkeypatch, tmp_path):
     """After `pip uninstall` the Python is there without the module, or is gone itself."""
     for python in (sys.executable, str(tmp_path / "gone/python")):
-        monkeypatch.setattr(settings.sys, "executable", python)
-        monkeypatch.setattr(settings, "MODULE", "smart_fork_is_gone")
-        words = [shell, "-c", settings.command(agent)]
+        monkeypatch.setattr(agent_settings.sys, "executable", python)
+        monkeypatch.setattr(agent_settings, "MODULE", "smart_fork_is_gone")
+        words = [shell, "-c", agent_settings.command(agent)]
         done = subprocess.run(words, input=b"{}", capture_output=True, cwd=tmp_path, check=False)
 
         assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
@@ -266,7 +266,7 @@ def test_a_file_that_its_owner_has_made_read_only_is_not_written(file):
     file.write_text("{}")
     file.chmod(0o444)
     with pytest.raises(SmartForkError, match="read-only"):
-        settings.install("claude")
+        agent_settings.install("claude")
     assert "{}" == file.read_text()
 
 
@@ -293,29 +293,29 @@ def plugin(home, monkeypatch) -> Path:
 
 
 def test_a_file_of_ours_is_written_replaced_and_deleted(plugin):
-    assert not settings.is_installed("plugged")
-    assert settings.install("plugged").changed
+    assert not agent_settings.is_installed("plugged")
+    assert agent_settings.install("plugged").changed
     assert [sys.executable, "-P", "-m", "smart_fork.hooks", "plugged"] == json.loads(plugin.read_text().split("= ")[1])
-    assert (False, True) == (settings.install("plugged").changed, settings.is_installed("plugged"))
-    assert {"path": str(plugin), "content": plugin.read_text()} == settings.wanted("plugged")
+    assert (False, True) == (agent_settings.install("plugged").changed, agent_settings.is_installed("plugged"))
+    assert {"path": str(plugin), "content": plugin.read_text()} == agent_settings.wanted("plugged")
 
     plugin.write_text("// smart-fork\nold")
-    assert not settings.is_installed("plugged")
-    assert settings.install("plugged").changed
-    assert settings.is_installed("plugged")
+    assert not agent_settings.is_installed("plugged")
+    assert agent_settings.install("plugged").changed
+    assert agent_settings.is_installed("plugged")
 
-    assert (True, False) == (settings.remove("plugged").changed, plugin.exists())
-    assert not settings.remove("plugged").changed
+    assert (True, False) == (agent_settings.remove("plugged").changed, plugin.exists())
+    assert not agent_settings.remove("plugged").changed
 
 
 def test_a_file_of_others_in_the_place_of_ours_stays(plugin):
     plugin.parent.mkdir(parents=True)
     plugin.write_text("// somebody's\n// smart-fork\n")
 
-    for look in (settings.install, settings.is_installed):
+    for look in (agent_settings.install, agent_settings.is_installed):
         with pytest.raises(SmartForkError, match="is not smart-fork's"):
             look("plugged")
-    assert not settings.remove("plugged").changed
+    assert not agent_settings.remove("plugged").changed
     assert "// somebody's\n// smart-fork\n" == plugin.read_text()
 
 
@@ -331,12 +331,12 @@ def test_what_keeps_codex_from_running_them_is_said(home):
     """R-029: its other settings are only read."""
     config = home / ".codex" / "config.toml"
     config.parent.mkdir()
-    (trust,) = settings.install("codex").notes
+    (trust,) = agent_settings.install("codex").notes
     assert "trusted" in trust
     for text, note in (("[features]\nhooks = false # mine\n", "no hooks at all"), ("[features\n", "cannot be read")):
         config.write_text(text)
-        assert note in settings.install("codex").notes[-1]
+        assert note in agent_settings.install("codex").notes[-1]
         assert text == config.read_text()
     (home / ".claude").mkdir()
     (home / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
-    assert "disableAllHooks" in settings.install("claude").notes[0]
+    assert "disableAllHooks" in agent_settings.install("claude").notes[0]

@@ -14,7 +14,7 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
 from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist
-from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.unit_settings import Settings
 from smart_fork.system.processes import Completed, Processes
 
 SECONDS = 60.0

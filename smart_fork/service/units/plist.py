@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plistlib
 
-from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.unit_settings import Settings
 
 LABEL = "org.smart-fork.serve"
 #: Seconds between two starts. launchd goes on for ever; `smart_fork.service.crashes` ends it.

@@ -11,8 +11,8 @@ from indexer.paths import config_home, private_dir
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
-from smart_fork.service.units.settings import Settings
 from smart_fork.service.units.unit_file import UNIT, systemd_unit
+from smart_fork.service.units.unit_settings import Settings
 from smart_fork.system.processes import Completed, Processes
 
 SECONDS = 60.0

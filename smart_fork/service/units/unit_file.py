@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.unit_settings import Settings
 
 UNIT = "smart-fork.service"
 #: Starts what `ExecStart=` may not name itself: systemd refuses quotes and backslashes in the path of a program.

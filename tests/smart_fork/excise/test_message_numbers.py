@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.excise import Request, check, cut, suggest
-from smart_fork.page.conversation import reading
+from smart_fork.page.reading import reading
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log

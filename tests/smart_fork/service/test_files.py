@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from indexer.paths import state_home
 from smart_fork.errors import Usage
 from smart_fork.service.units.plist import LABEL, launchd_plist
-from smart_fork.service.units.settings import Settings, keep, kept
 from smart_fork.service.units.unit_file import systemd_unit
+from smart_fork.service.units.unit_settings import Settings, keep, kept
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
 
 HOME = Path("/home/me")

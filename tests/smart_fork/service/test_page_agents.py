@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.page.conversation import reading
+from smart_fork.page.reading import reading
 from smart_fork.page.steps import Steps
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

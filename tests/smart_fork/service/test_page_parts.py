@@ -15,13 +15,13 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.page import conversation, renderer
-from smart_fork.page.conversation import leaving, reading
+from smart_fork.page import renderer
 from smart_fork.page.desk import Desk
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.frame import Frame, Framed, ServiceState
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
+from smart_fork.page.reading import leaving, reading
 from smart_fork.page.session import AddressedSession
 from smart_fork.page.timeline import timeline
 from smart_fork.retrieval.chances import chance, percent
@@ -234,7 +234,7 @@ def turn(number: int, role: str, text: str = "", **more: object) -> Turn:
 
 
 def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr(conversation, "PAGE_EXCHANGES", 1)
+    monkeypatch.setattr("smart_fork.page.reading.PAGE_EXCHANGES", 1)
     call = ToolCall("c", "Edit", "edit /srv/shop/a.py", edits=("/srv/shop/a.py",))
     written = session(
         turn(0, "user", "first"),

@@ -12,7 +12,7 @@ from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 from smart_fork.service.address import keep_port
 from smart_fork.service.units import search_path as places
 from smart_fork.service.units.search_path import BASE, own_program, search_path
-from smart_fork.service.units.settings import Settings, checked_interval, new_settings
+from smart_fork.service.units.unit_settings import Settings, checked_interval, new_settings
 
 
 def program(folder: Path, name: str) -> Path:

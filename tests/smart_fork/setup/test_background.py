@@ -10,7 +10,7 @@ from smart_fork.service.units import installation
 from smart_fork.setup import background
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
-from smart_fork.setup.removal import remove
+from smart_fork.setup.undoing import remove
 from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.service.units import FakeSystemd
 from tests.smart_fork.setup.homes import everything

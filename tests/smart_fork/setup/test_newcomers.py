@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import registration_of
 from smart_fork.doctor import run_each
-from smart_fork.hooks import settings, switch
+from smart_fork.hooks import agent_settings, switch
 from smart_fork.setup import drift
 from smart_fork.setup.ledger import Ledger
 from tests.smart_fork.setup.homes import everything
@@ -52,7 +52,7 @@ def test_it_is_set_up_and_undone_to_the_byte(setup, newcomer, settled):
     way = newcomer.registration
     argv = way.argv(way.value(way.path().read_text()))
     assert (True, ("mcp",)) == (Path(argv[0]).is_absolute(), argv[1:])
-    assert settings.is_installed(newcomer.name)
+    assert agent_settings.is_installed(newcomer.name)
     assert newcomer.hooks.recalls == switch.is_on(newcomer.name)
     assert newcomer.title in done.out
     again = everything(settled)

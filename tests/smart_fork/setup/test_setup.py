@@ -18,7 +18,7 @@ from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import run_each
-from smart_fork.hooks import settings
+from smart_fork.hooks import agent_settings
 from smart_fork.setup import drift
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
@@ -38,7 +38,7 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     for way in registrations():
         program, *words = way.argv(way.value(way.path().read_text()))
         assert (["mcp"], True) == (words, Path(program).is_absolute())
-        assert not AGENTS[way.agent].has("hooks") or settings.is_installed(way.agent)
+        assert not AGENTS[way.agent].has("hooks") or agent_settings.is_installed(way.agent)
         assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
     assert setup("--remove").code == 0
     assert before == everything(settled)
@@ -126,7 +126,7 @@ def test_settings_that_are_not_understood_keep_their_agent_as_it_is_and_no_other
     own = [path for path in before if path.startswith((f".{agent}/", f".{agent}."))]
     assert [before[path] for path in own] == [now[path] for path in own]
     assert other.value(other.path().read_text())["args"] == ["mcp"]
-    assert settings.is_installed(other.agent)
+    assert agent_settings.is_installed(other.agent)
     assert 0 == setup("--remove").code
     assert before == everything(world.home)
 
@@ -307,7 +307,7 @@ def test_what_was_put_there_by_hand_is_named(setup, world):
     (world.home / ".claude.json").write_text(
         '{"mcpServers": {"smart-fork": {"command": "smart-fork", "args": ["mcp"]}}}'
     )
-    settings.install("claude")
+    agent_settings.install("claude")
 
     removed = setup("--remove")
 

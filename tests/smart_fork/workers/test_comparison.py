@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.page.comparison import page, write_page
+from smart_fork.page.comparison_file import page, write_page
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree

@@ -8,10 +8,10 @@ from indexer.shapes import dataclass
 from smart_fork.agents.facets import registrations, title_of
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import settings
-from smart_fork.setup import background, entry, hook_entries, keeping, recall, skill_file, tool_permission
-from smart_fork.setup.answer import StepUndone
+from smart_fork.hooks import agent_settings
+from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
+from smart_fork.setup.setup_answer import StepUndone
 from smart_fork.system.processes import Processes
 
 #: For people.
@@ -19,7 +19,7 @@ NAMES: Mapping[What, str] = {
     "server": "MCP server",
     "skill": f"skill {skill_file.SKILL}",
     "hooks": "hooks",
-    "recall": recall.NAME,
+    "recall": recall_step.NAME,
     "reading": tool_permission.NAME,
     "keep": keeping.NAME,
     "service": "service",
@@ -28,7 +28,7 @@ _UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
     "server": entry.undo,
     "skill": skill_file.undo,
     "hooks": hook_entries.undo,
-    "recall": recall.undo,
+    "recall": recall_step.undo,
     "reading": tool_permission.undo,
     "keep": keeping.undo,
 }
@@ -101,7 +101,7 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
             value = way.value(way.path().read_text(encoding="utf-8"))
             if value is not None and is_ours(way.argv(value)):
                 yield f"{way.title} still has a manually added server smart-fork: {way.path()}"
-            if settings.is_installed(way.agent):
+            if agent_settings.is_installed(way.agent):
                 yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` removes them"
         except (OSError, UnicodeDecodeError, SmartForkError):
             continue
