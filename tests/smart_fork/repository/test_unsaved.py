@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.repository import unsaved
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved
 from smart_fork.system.processes import SystemProcesses
-from tests.smart_fork.forks import FakeProcesses, snapshot
+from tests.smart_fork.forks import snapshot
 
 PROCESSES = SystemProcesses()
 
@@ -162,15 +161,6 @@ def test_where_a_process_works_nothing_is_removed(made):
     ) as process:
         assert_kept(made, f"process {process.pid} (python")
     assert remove(made) is None
-
-
-def test_without_proc_another_program_says_where_processes_work(made, home, monkeypatch):
-    monkeypatch.setattr(unsaved, "PROC", home / "none")
-    said = f"p12\ncbash\nfcwd\nn/else\np34\ncvim\nfcwd\nn{made.path}/inner\n"
-    processes = FakeProcesses({"lsof": (0, said)})
-
-    assert "process 34 (vim)" in str(remove_if_saved(made.path, made.branch, made.base, processes))
-    assert remove_if_saved(made.path, made.branch, made.base, FakeProcesses({"lsof": (1, "")})) is None
 
 
 def test_a_locked_worktree_is_kept(made):
