@@ -52,6 +52,8 @@ TABLES: Mapping[str, Table] = {
     "results": _of(answer.Hit, rare="said_by"),
     "wrote": _of(answer.WroteLines),
     "code": _of(answer.AskedCode),
+    "why": _of(answer.Causes),
+    "changes": _of(answer.Cause),
     "drift": _of(answer.Changed),
     "price": _of(answer.Price),
     "match": _of(answer.Match),

@@ -42,7 +42,7 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     found: list[Line] = []
-    ranges = [Range(_name(there, folder, name), first, last) for name, first, last in map(parsed, code.lines)]
+    ranges = [range_of(there, folder, one) for one in code.lines]
     ranges += [Range(_name(there, folder, name)) for name in code.files]
     for one in ranges:
         found += blamed(there, one)
@@ -54,6 +54,16 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
         patch = code.changes.encode() if isinstance(code.changes, str) else there.asked(*_DIFF).stdout
         found += _changed(there, patch)
     return found
+
+
+def range_of(there: Repository, folder: Path, said: str) -> Range:
+    """The lines that PATH:FIRST-LAST names.
+
+    Raises:
+        Usage: it has another form, or is not in the repository.
+    """
+    name, first, last = parsed(said)
+    return Range(_name(there, folder, name), first, last)
 
 
 def _changed(there: Repository, patch: bytes) -> Iterator[Line]:

@@ -17,9 +17,12 @@ from smart_fork.repository.git import Repository
 
 #: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
 AROUND = 5
+#: So many changes of lines are looked at.
+MOST_CHANGES = 50
 _BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
-_ADDED = (*_PLAIN, "--unified=0", "-M", "-w", "--diff-merges=first-parent", "--no-notes", "--no-show-signature")
+_TOLD = ("--no-notes", "--no-show-signature", "--format=%x00%H%x00%ct%x00%an%x00%ae%x00%s%x00")
+_ADDED = (*_PLAIN, *_TOLD, "--unified=0", "-M", "-w", "--diff-merges=first-parent")
 _HUNK = late(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPED = late(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _SIGNS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
@@ -30,8 +33,9 @@ _NOBODY = "0"
 class Line:
     """A line, the file and the commit that it is from, and when that was committed, in seconds.
 
-    `name` is what the file was called in that commit, relative to the repository. `commit` is empty for a line that is
-    not committed. `asked` is false for a line that is only looked at because of its neighbors.
+    `name` is what the file was called in that commit, relative to the repository, and `origin` the line's number there.
+    `commit` is empty for a line that is not committed. `asked` is false for a line that is only looked at because of
+    its neighbors. `subject` is the commit's.
     """
 
     number: int
@@ -41,6 +45,8 @@ class Line:
     committed: float
     by_bot: bool = False
     asked: bool = True
+    origin: int = 0
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def blamed(there: Repository, wanted: Range, commit: str = "") -> list[Line]:
 def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
     """The lines in what ``git blame --porcelain`` prints. What it says of a commit it says once."""
     told: dict[str, dict[str, str]] = {}
-    commit, number = "", 0
+    commit, number, origin = "", 0, 0
     for raw in said.split(b"\n"):
         if raw[:1] == b"\t":
             of = told[commit]
@@ -82,12 +88,12 @@ def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
             yield Line(
                 number, raw[1:].decode("utf-8", "replace"), of["filename"], "" if new else commit,
                 float("inf") if new else float(of["committer-time"]), is_bot(of["author"], of["author-mail"]),
-                asked=wanted.first <= number <= (wanted.last or number),
+                asked=wanted.first <= number <= (wanted.last or number), origin=origin,
             )  # fmt: skip
             commit = ""
         elif not commit and raw:
-            commit, _, last, *_ = raw.decode("ascii").split(" ")
-            number = int(last)
+            commit, first, last, *_ = raw.decode("ascii").split(" ")
+            origin, number = int(first), int(last)
             told.setdefault(commit, {"filename": wanted.name})
         elif raw:
             key, _, value = raw.partition(b" ")
@@ -113,17 +119,46 @@ def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
         NotFound: there is no such commit.
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
-    how = ("show", *_ADDED, "--format=%x00%H%x00%ct%x00%an%x00%ae%x00", "--end-of-options", *commits)
-    done = there.git(*how)
+    done = there.git("show", *_ADDED, "--end-of-options", *commits)
     if not done.ok:
         raise NotFound(f"git cannot show {' '.join(commits)}: {done.complaint}", "Give a commit of this repository.")
+    return _added(done.stdout)
+
+
+def history(there: Repository, lines: Sequence[Line]) -> list[Line]:
+    """The lines that commits added where these lines are now, through renames: the newest commit first.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    places: dict[tuple[str, str], list[int]] = {}
+    for line in lines:
+        if line.commit:
+            places.setdefault((line.commit, line.name), []).append(line.origin)
+    found: dict[str, list[Line]] = {}
+    for (commit, name), numbers in places.items():
+        where = f"-L{min(numbers)},{max(numbers)}:{name}"
+        done = there.git("log", f"--max-count={MOST_CHANGES}", *_TOLD, *_PLAIN, where, "--end-of-options", commit)
+        of_commit: dict[str, list[Line]] = {}
+        for one in _added(done.stdout):
+            of_commit.setdefault(one.commit, []).append(one)
+        for key, several in of_commit.items():
+            found.setdefault(key, several)
+    newest = sorted(found.values(), key=lambda one: -one[0].committed)
+    return [line for several in newest[:MOST_CHANGES] for line in several]
+
+
+def _added(said: bytes) -> list[Line]:
+    """The lines that commits add, in what git prints of them with `_TOLD`."""
     lines: list[Line] = []
-    parts = done.stdout.split(b"\0")[1:]
+    parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
-    for name, time, author, mail, patch in zip(*[iter(parts)] * 5, strict=False):
+    for name, time, author, mail, subject, patch in zip(*[iter(parts)] * 6, strict=False):
         if time.isdigit():
+            bot = is_bot(os.fsdecode(author), os.fsdecode(mail))
+            about = subject.decode("utf-8", "replace")
             lines += [
-                Line(number, text, path, name.decode(), float(time), is_bot(os.fsdecode(author), os.fsdecode(mail)))
+                Line(number, text, path, name.decode(), float(time), bot, origin=number, subject=about)
                 for added, path, number, text, _ in changes_in(patch)
                 if added and path
             ]

@@ -131,6 +131,27 @@ def _changes() -> bool | str:
     return sys.stdin.read() or True
 
 
+def why(where: Annotated[str, typer.Argument(metavar="PATH:N", help="A line of a file, or PATH:N-M.")]) -> None:
+    """Print each change of a line, newest first, with the prompt that caused it."""
+    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.why import why as causes_of
+    from smart_fork.terminal.words import short
+
+    with progress_bar() as progress:
+        told = causes_of(where, replace(engine(progress), embed_seconds=0.0))
+    if printed_as_json(told):
+        return
+    for one in told.changes:
+        when = f"{one.date[:10]} {one.commit[:8]}" if one.commit else "not committed      "
+        if one.session_id is None:
+            out.row(plain(when), plain(f"no session is known: {one.subject}", "dim"))
+            continue
+        at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
+        out.row(
+            plain(when), plain(f"{one.agent_type} {short(one.session_id)}{at}", "bold cyan"), plain(one.asked or "")
+        )
+
+
 def list_sessions(  # noqa: PLR0917 - typer's way
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,

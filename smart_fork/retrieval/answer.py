@@ -166,6 +166,33 @@ class AskedCode(Value):
 
 
 @value
+class Cause(Value):
+    """A change of lines, and the session that made it: what it was `asked`, and the message to fork after.
+
+    `commit` is empty for what is not committed. Without a session none is known.
+    """
+
+    commit: str
+    date: str
+    subject: str
+    session_id: str | None = None
+    agent_type: AgentName | None = None
+    exchange: int | None = None
+    ends_at_message: int | None = None
+    asked: str | None = None
+
+
+@value
+class Causes(Value):
+    """The changes of lines, the newest first."""
+
+    lines: str
+    notice: str
+    count: int
+    changes: tuple[Cause, ...]
+
+
+@value
 class Covered(Value):
     """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
 

@@ -51,19 +51,19 @@ def by_code(
 
 
 def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int, float] | None) -> Candidate:
-    place, text = _place(store, row, wrote.exchange)
+    place, text, asked = beginning_of(store, row, wrote.exchange)
     share = wrote.lines / wrote.of
-    asked = quoted(mask(text.removeprefix("User: ")), ASKED_CHARACTERS)
     told = WroteLines(round(share, 4), wrote.lines, wrote.of, wrote.exchange + 1, asked, wrote.commits)
     score = share if scores is None else scores.get(row.row, 0.0)
     family = tuple(store.family(row.root_id)) if row.root_id else (row,)
     return Candidate(row, score, place, text, (), None, family, None, wrote=told)
 
 
-def _place(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str]:
-    """The first passage of an exchange, and what the person says in it."""
+def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
+    """The first passage of an exchange, what the person says in it, and the same masked and cut."""
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
     if place is None:
-        return None, ""
+        return None, "", ""
     text, voices = store.texts([place.chunk]).get(place.chunk, ""), store.voices(place)
-    return place, text[: voices[0][0] if voices else None]
+    text = text[: voices[0][0] if voices else None]
+    return place, text, quoted(mask(text.removeprefix("User: ")), ASKED_CHARACTERS)

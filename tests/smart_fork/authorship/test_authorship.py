@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.actions import lines_by
+from indexer.transcripts.authored import hashed, noting, plain
 from smart_fork.errors import NotFound, Usage
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
 
 #: All sessions of the world are before this time, in seconds.
@@ -23,6 +27,7 @@ BODY = """def upload(path, retries=5):
             wait_before_retry(attempt)
     raise UploadFailed(path)
 """
+FIRST, SLOWLY = "def upload(path, retries=5):", "def upload(path, retries=7, slowly=True):"
 
 
 def git(folder: Path, *words: str, at: int = LATER, author: str = "Ann <ann@example.org>") -> str:
@@ -276,3 +281,68 @@ def test_a_forgotten_session_leaves_no_line_behind(world, shop):
 
     assert by(world, shop, "upload.py:2") == []
     assert all(blob not in path.read_bytes() for path in index_db().parent.glob("index.db*"))
+
+
+def test_why_has_each_change_with_the_prompt_that_caused_it(world, shop, run):  # noqa: F811
+    first = wrote(world, shop)
+    one = commit(shop, "upload.py", BODY, "Retry")
+    edit = {"file_path": str(shop / "upload.py"), "old_string": FIRST, "new_string": SLOWLY}
+    second = world.worked("claude", shop, "> seven times, and slowly", Did("Edit", edit), "Done.")
+    text = BODY.replace(FIRST, SLOWLY)
+    two = commit(shop, "upload.py", text, "Slowly", at=LATER + 50)
+    by_hand = commit(shop, "upload.py", text.replace("slowly=True", "slowly=by_hand()"), "By hand", at=LATER + 100)
+
+    told = json.loads(run("why", "upload.py:1", "--json").out)
+
+    changes = [(one["commit"], one["session_id"], one["asked"]) for one in told["changes"]]
+    assert changes == [
+        (by_hand, None, None), (two, second, "seven times, and slowly"), (one, first, "retry the upload five times"),
+    ]  # fmt: skip
+    lines = run("why", "upload.py:1").out.splitlines()
+    assert [line.split()[1] for line in lines] == [by_hand[:8], two[:8], one[:8]]
+    assert "no session is known: By hand" in lines[0]
+
+
+def test_the_command_says_what_no_session_wrote(world, shop, run):  # noqa: F811
+    wrote(world, shop)
+    commit(shop, "other.py", "print('written by hand')\n")
+
+    found = run("find", "--line", "other.py:1")
+
+    assert found.code == 3
+    assert "No session is known to have written this." in found.err
+
+
+def test_the_command_names_the_share_and_the_fork(world, shop, run):  # noqa: F811
+    session = wrote(world, shop)
+    name = commit(shop, "upload.py", BODY + "print('by hand, and nothing else')\n")
+
+    found = run("find", "--file", "upload.py")
+
+    assert found.code == 0
+    assert f"wrote 7 of 8 lines, most of them in exchange 2, commit {name[:8]}" in found.out
+    assert "No session is known to have written 1 of 8 lines." in found.err
+    assert session[:8] in found.err
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Edit", {"file_path": "/a", "old_string": "the old line", "new_string": "the old line\nthe new line\n"}),
+        ("MultiEdit", {"file_path": "/a", "edits": [{"old_string": "", "new_string": "the new line"}]}),
+        ("Edit", {"filePath": "/a", "oldString": "", "newString": "the new line"}),
+        ("create_file", {"path": "/a", "file_text": "the new line"}),
+        ("Edit", {"path": "/a", "old_str": "", "new_str": "  the  new line,"}),
+        (
+            "apply_patch",
+            {"patchText": "*** Begin Patch\n*** Update File: /a\n-the old line\n+the new line\n*** End Patch"},
+        ),
+        ("apply_patch", "*** Begin Patch\n*** Add File: /a\n+the new line\n*** End Patch"),
+        ("shell", {"command": ["apply_patch", "*** Begin Patch\n*** Add File: /a\n+the new line\n*** End Patch"]}),
+    ],
+)
+def test_each_form_of_an_edit_has_the_lines_that_it_adds(name, given):
+    key = b"k" * 16
+    assert lines_by(name, given) == ()
+    with noting(key):
+        assert lines_by(name, given) == tuple(hashed(plain("the new line"), key))

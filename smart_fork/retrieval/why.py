@@ -1,0 +1,62 @@
+"""Why lines are as they are: their changes, and the prompts that caused them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from indexer.masking import mask
+from indexer.project import resolve
+from indexer.store.base import Scope, Store
+from smart_fork.agents.selection import ALL
+from smart_fork.authorship.asked import range_of
+from smart_fork.authorship.blame import Line, blamed, history
+from smart_fork.authorship.sessions import sessions_of, writers_of
+from smart_fork.authorship.writers import Writer
+from smart_fork.repository.git import opened as repository_at
+from smart_fork.retrieval.answer import Cause, Causes
+from smart_fork.retrieval.by_code import ASKED_CHARACTERS, beginning_of
+from smart_fork.retrieval.evidence import admitted
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.request import FindRequest, check, current_project
+from smart_fork.retrieval.results import UNTRUSTED
+from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
+from smart_fork.text.snippets import quoted
+
+
+def why(where: str, engine: Engine, project_path: str | None = None) -> Causes:
+    """The changes of the lines in ``PATH:FIRST-LAST``.
+
+    Raises:
+        Usage, NotFound: there are no such lines in the repository.
+        IndexUnavailable: the index cannot be opened.
+        ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+    """
+    request = FindRequest(agent_type=ALL, lines=(where,), project_path=project_path)
+    agents, project, folder = check(request), current_project(project_path), resolve(project_path or Path.cwd())
+    there = repository_at(folder, engine.processes)
+    lines = blamed(there, range_of(there, folder, where))
+    made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
+    with opened() as store:
+        refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
+        scope = store.scope(project, agents, automated=True)
+        found = zip(made, writers_of(made, store, scope, there), strict=True)
+        by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
+        causes = [_cause(store, scope, several) for several in by_commit if any(line.asked for line, _ in several)]
+    return Causes(where, UNTRUSTED, len(causes), tuple(causes))
+
+
+def _cause(store: Store, scope: Scope, made: list[tuple[Line, Writer | None]]) -> Cause:
+    lines, writers = zip(*made, strict=True)
+    date = datetime.fromtimestamp(lines[0].committed, UTC).isoformat().replace("+00:00", "Z") if lines[0].commit else ""
+    cause = Cause(lines[0].commit, date, quoted(mask(lines[0].subject), ASKED_CHARACTERS))
+    wrote = next(iter(sessions_of(lines, writers)), None)
+    rows, _ = admitted(store.sessions([wrote.session] if wrote else ()).values(), Query("", scope, 1))
+    if wrote is None or wrote.session not in rows:
+        return cause
+    row = rows[wrote.session]
+    place, _, asked = beginning_of(store, row, wrote.exchange)
+    ends = place.ends if place else None
+    return Cause(cause.commit, date, cause.subject, row.session_id, row.agent, wrote.exchange + 1, ends, asked)
