@@ -34,7 +34,6 @@ from .which_session.clone import Clone
 from .which_session.play import at_home
 from .which_session.transcripts import log_of, transcripts
 
-
 _BLAMED = re.compile(r"([0-9a-f]{40}) \d+ (\d+)(?: \d+)?$")
 
 

@@ -13,22 +13,9 @@ if TYPE_CHECKING:
 #: Commands that a waiting process can run: what people and agents wait for.
 _HANDED_OVER = frozenset(
     {
-        *("why", "find", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export"),
-        *(
-            "excise",
-            "forget",
-            "new",
-            "spawn",
-            "active",
-            "read",
-            "message",
-            "wait",
-            "close",
-            "stop",
-            "compare",
-            "worktrees",
-        ),
-        *("status", "agents", "hook", "mcp"),
+        *("find", "why", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export", "excise"),
+        *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees"),
+        *("status", "agents", "hook", "mcp", "forget"),
     }
 )
 
