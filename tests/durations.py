@@ -1,6 +1,7 @@
 """Time that each test takes. Pytest's cache keeps it; the next run begins with the longest files, and knows the slow tests.
 
 Wall time depends on what else the machine does. Processor time, with that of child processes that have ended, hardly does.
+It leaves out what is nobody's child here: agents in terminals, and commands that a waiting process runs.
 `python -m tests.durations` prints the files that take most of it, `python -m tests.durations slow` those for `SLOW_FILES`.
 """
 

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ SMART_FORK = (sys.executable, "-m", "smart_fork")
 SERVER = "smart-fork"
 #: For Claude Code and OpenCode, which run on Bun: a second compiler and threads for garbage pay only where a run is long.
 SHORT_RUNS = {"BUN_JSC_useDFGJIT": "0", "BUN_JSC_useConcurrentGC": "0", "BUN_JSC_numberOfGCMarkers": "1"}
+
+#: Where Claude Code ran, and what it wrote, by what was said: the first such session of this process.
+_WRITTEN: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
+#: Ids in its logs, and times.
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|msg_\d{24}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def _id_like(one: str) -> str:
+    new = uuid.uuid4()
+    return f"msg_{new.int % 10**24:024}" if one.startswith("msg_") else str(new)
 
 
 @dataclass
@@ -237,6 +249,30 @@ class Machine:
             wait_until(written(answer), f"{agent} to write down the next answer")
         terminal.leave("/exit" if agent == "claude" else "/quit")
         return log
+
+    def session_of_before(self, agent: Protocol, *exchanges: tuple[str, str], cwd: Path | None = None) -> Log:
+        """The same where nobody looks at how it is made: of Claude Code a copy of the first, with ids and times of its own.
+
+        Codex has a register of its sessions, and writes each itself.
+        """
+        where = cwd or self.project
+        if agent == "codex":
+            return self.session_of_a_person(agent, *exchanges, cwd=where)
+        if exchanges not in _WRITTEN:
+            log = self.session_of_a_person(agent, *exchanges, cwd=where)
+            _WRITTEN[exchanges] = str(where), log.path.read_text()
+            return log
+        there, text = _WRITTEN[exchanges]
+        ids: dict[str, str] = {}
+        later = datetime.now(UTC) - max(map(datetime.fromisoformat, _TIME.findall(text)))
+        text = _ID.sub(lambda one: ids.setdefault(one[0], _id_like(one[0])), text.replace(there, str(where)))
+        text = _TIME.sub(lambda one: f"{datetime.fromisoformat(one[0]) + later:%FT%T.%f}"[:-3] + "Z", text)
+        folder = self.folder_of_claude(where)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{json.loads(text.splitlines()[0])['sessionId']}.jsonl"
+        path.write_text(text)
+        path.chmod(0o600)
+        return Log(path)
 
     # What they wrote
 

@@ -165,7 +165,7 @@ def project(equipped: Machine) -> Path:
 @pytest.fixture(scope="session")
 def parents(equipped_machine: Machine) -> Callable[[Protocol], Log]:
     """The session of a person, in the machine's first repository, that the forks are made of."""
-    return cache(lambda agent: equipped_machine.session_of_a_person(agent, *EXCHANGES))
+    return cache(lambda agent: equipped_machine.session_of_before(agent, *EXCHANGES))
 
 
 @pytest.fixture

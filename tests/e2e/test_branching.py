@@ -272,7 +272,7 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
 
 def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: Protocol, project: Path):
     """What the programs fork themselves, through two levels, what we write, and what is forked of that."""
-    first = equipped.session_of_a_person(agent, *EXCHANGES)
+    first = equipped.session_of_before(agent, *EXCHANGES)
     prompts = [unlike_any_other(words) for words in ("First step", "Second step", "Third step", "Fourth step")]
     fork = own_fork(equipped, agent, first.session_id, prompts[0])
     again = fork_of_a_person(equipped, agent, fork.session_id, prompts[1])

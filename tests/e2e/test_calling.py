@@ -41,7 +41,7 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     equipped: Machine, agent: Protocol, project: Path
 ):
     """F-090, F-093, F-094, F-095, F-098, F-107: from a process that waited, and by the command that `find` prints."""
-    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    parent = equipped.session_of_before(agent, *EXCHANGES, cwd=project)
     before, prompt, pasted = parent.sha256, *(unlike_any_other("Now do the same for the downloader") for _ in range(2))
 
     def found() -> list[Json]:
@@ -71,7 +71,7 @@ def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked
     equipped: Machine, agent: Protocol, project: Path
 ):
     """F-090, F-093, F-094, F-095, F-098, D1: without any terminal, and without saying whose sessions."""
-    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    parent = equipped.session_of_before(agent, *EXCHANGES, cwd=project)
     before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
     others = set(equipped.servers())  # Codex keeps those of a terminal for a while
     question = f"Which session knows {INTENT}?"
@@ -101,7 +101,7 @@ def test_an_agent_lists_and_reads_sessions_and_has_one_forked_at_an_earlier_mess
     equipped: Machine, agent: Protocol, project: Path
 ):
     """F-090, F-095, F-099, F-106: it asks what is indexed, too."""
-    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    parent = equipped.session_of_before(agent, *EXCHANGES, cwd=project)
     newer = equipped.session_of_a_person(agent, ("Rename upload.py to send.py", "It is send.py now."), cwd=project)
     before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
     messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]

@@ -32,7 +32,7 @@ def parent(machine: Machine) -> Log:
     machine.know_smart_fork()
     machine.mcp_env = {name: machine.env[name] for name in NEEDED}
     machine._write_settings()
-    return machine.session_of_a_person("claude", *EXCHANGES)
+    return machine.session_of_before("claude", *EXCHANGES)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ KEEP = {"SMART_FORK_KEEP_TRANSCRIPTS": "true"}
 
 def test_deleted_sessions_are_shown_and_forked_again(machine: Machine, agent: Protocol):
     """D17: and the model is sent what was said in them, also in a fork of which Codex writes down only what is new."""
-    log = machine.session_of_a_person(agent, *EXCHANGES)
+    log = machine.session_of_before(agent, *EXCHANGES)
     first, second = unlike_any_other("Now do the same for the downloader"), unlike_any_other("Second step")
     data = log.path.read_bytes()
     machine.smart_fork("index", "run", "--no-vectors", env=KEEP)

@@ -27,7 +27,7 @@ def told(programs, machines) -> Iterator[Machine]:
         machines.append(fresh)
         fresh.know_smart_fork()
         fresh.env["SMART_FORK_RECALL_MS"] = "60000"
-        fresh.session_of_a_person("claude", *EXCHANGES)
+        fresh.session_of_before("claude", *EXCHANGES)
         fresh.session_of_a_person("codex", ("Paint the chart in other colours", "It is painted."))
         done = fresh.smart_fork("setup", "--yes", "--json", "--no-service", "--no-skill", "--recall")
         assert {"recall"} <= {step["step"] for step in json.loads(done.stdout)["steps"]}

@@ -60,7 +60,7 @@ def test_an_agent_goes_on_with_the_service_when_that_was_killed_and_is_there_aga
     """F-070, F-210: what it asks meanwhile fails, and once more where it keeps the connection; afterwards it needs neither a person nor a new conversation."""
     machine, service = connected
     project = machine.repository(f"shop-{uuid.uuid4().hex[:6]}")
-    session = machine.session_of_a_person(agent, *EXCHANGES, cwd=project).session_id
+    session = machine.session_of_before(agent, *EXCHANGES, cwd=project).session_id
     conversation, url = Conversation(machine, agent, project), service.url
 
     first = conversation.ask()

@@ -42,8 +42,8 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
 def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(served: Machine, agent: Protocol):
     """F-070, F-093, F-094, F-210."""
     project, other = (served.repository(f"{name}-{uuid.uuid4().hex[:6]}") for name in ("own", "other"))
-    parent = served.session_of_a_person(agent, *EXCHANGES, cwd=project)
-    foreign = served.session_of_a_person(agent, *EXCHANGES, cwd=other)
+    parent = served.session_of_before(agent, *EXCHANGES, cwd=project)
+    foreign = served.session_of_before(agent, *EXCHANGES, cwd=other)
     prompt = unlike_any_other("Now do the same for the downloader")
 
     (found, refused), caller = ask(

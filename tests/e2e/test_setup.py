@@ -26,7 +26,7 @@ def bare(programs, machines) -> Iterator[Machine]:
         # Claude Code waits for servers, however busy the machine is.
         fresh.env |= {"MCP_CONNECTION_NONBLOCKING": "0", "MCP_CONNECT_TIMEOUT_MS": "60000", "COLUMNS": "80"}
         for agent in ("claude", "codex"):
-            fresh.session_of_a_person(agent, *EXCHANGES)
+            fresh.session_of_before(agent, *EXCHANGES)
         yield fresh
 
 
