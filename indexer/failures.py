@@ -13,6 +13,7 @@ import apsw
 
 from indexer.files import NAMED
 from indexer.paths import state_home
+from indexer.state import StateUnavailable
 
 _STORE = Path(__file__).with_name("store")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -50,6 +51,11 @@ def is_full(error: BaseException) -> bool:
 def next_step(error: BaseException, *, indexing: bool = False) -> str:
     """What somebody can do about it; empty where nothing is known. What is `indexing` goes on by itself."""
     home = state_home()
+    if isinstance(error, StateUnavailable) and error.errno in (errno.EINVAL, errno.EIO):
+        path = error.filename
+        if error.errno == errno.EINVAL:
+            return f"Use that version, or move {path} away."
+        return f"Save its readable part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}"
     elsewhere = None if indexing else _elsewhere(error, home)
     if is_full(error):
         then = "indexing then continues by itself" if indexing else "then try again"

@@ -1,40 +1,42 @@
-"""Which sessions of this machine hold what somebody else's has said: ``<home>/team/others/<session id>``.
+"""Which sessions of this machine hold what somebody else's has said, and which of their messages.
 
 Whoever could share a session could have put words there. So an agent that goes on from it asks before it acts, whatever
-settings and records say. A file has the messages that are theirs, each on a line; forks have these, too.
+settings and records say. Forks have these messages, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+import orjson
+
+from indexer import state
 from smart_fork.errors import Conflict
 from smart_fork.text.advice import advice
 
 
 def remember(session_id: str, messages: Iterable[str]) -> None:
     """Keep of a session of this machine which of its messages are somebody else's."""
-    file = private_dir(state_home() / "team" / "others") / session_id
-    replace_file(file, [f"{one}\n".encode() for one in messages])
+    with state.changing() as db:
+        db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
+        ids = dict.fromkeys((session_id, *messages))
+        db.executemany("INSERT INTO foreign_ids VALUES (?, ?)", [(one, session_id) for one in ids])
 
 
 def forget(session_id: str) -> None:
     """Keep nothing of a session that is gone."""
-    (_folder() / session_id).unlink(missing_ok=True)
+    state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
 def there_are() -> bool:
     """Whether there is any; nearly nobody has one."""
-    return _folder().is_dir()
+    return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
 def is_taken(session_id: str) -> bool:
     """Whether the log of a session was written here from what a teammate, or another machine, has shared."""
-    return (state_home() / "team" / "pulled" / f"{session_id}.idx").is_file()
+    return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 
 #: Copies that are here while somebody looks at them, and the shared sessions that they were written from.
@@ -56,18 +58,18 @@ def shared_as(session_id: str) -> str | None:
     return _LOOKED_AT.get(session_id)
 
 
-def is_known(session_id: str | None, messages: Collection[str] = ()) -> bool:
-    """Whether a session is such a one, or has a message of one."""
-    if not there_are():
-        return False
-    if session_id and session_id in {file.name for file in _folder().iterdir()}:
-        return True
-    wanted = {one.encode() for one in messages}
-    return bool(wanted) and any(not wanted.isdisjoint(_lines(file)) for file in _folder().iterdir())
+def among(ids: Iterable[str | None]) -> frozenset[str]:
+    """Those of these ids that are of such a session, or of a message of one: all, where that cannot be known."""
+    every = [one for one in ids if one]
+    query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
+    try:
+        return frozenset(one for (one,) in state.rows(query, orjson.dumps(every).decode()))
+    except OSError:
+        return frozenset(every)
 
 
 def refuse_owing(session_id: str) -> None:
-    """Refuse a session of which something was withdrawn that is still in it: ``<home>/team/pulled/<id>.owed``.
+    """Refuse a session of which something was withdrawn that is still in it.
 
     Raises:
         Conflict: there is something.
@@ -83,14 +85,4 @@ def refuse_owing(session_id: str) -> None:
 
 def owing() -> frozenset[str]:
     """The ids of the sessions here of which something was withdrawn that is still in them."""
-    return frozenset(file.stem for file in (state_home() / "team" / "pulled").glob("*.owed"))
-
-
-def _lines(file: Path) -> list[bytes]:
-    with suppress(FileNotFoundError):  # taken away just now
-        return file.read_bytes().splitlines()
-    return []
-
-
-def _folder() -> Path:
-    return state_home() / "team" / "others"
+    return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))

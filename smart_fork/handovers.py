@@ -1,24 +1,16 @@
-"""Notes the source of each branch, hand-over and merge: ``<home>/handovers/<session id>``.
+"""Notes the source of each branch, hand-over and merge.
 
 Logs of one agent do not name those of another, nor all of their sources, and a log or the register may be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
-import orjson
-
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer import state
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-
-#: A note is short; what is larger is none.
-_BYTES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,62 +31,40 @@ class HandedOver:
 
 
 def remember(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
-    """Keep from where a session is: from that one, and what follows from the `others`, each with its agent."""
-    said = {
-        **_source(one.source_agent, one.source_session_id), "agent": one.agent, "through": one.through,
-        "others": [_source(agent, session_id) for agent, session_id in others],
-    }  # fmt: skip
-    folder = private_dir(state_home() / "handovers")
-    replace_file(folder / one.session_id, [orjson.dumps(said)])
+    """Keep from where a session is: from that one, and what follows from the `others`, each with its agent.
 
-
-def _source(agent: AgentName, session_id: str) -> dict[str, str]:
-    return {"source_agent": agent, "source_session_id": session_id}
+    Raises:
+        OSError: it cannot be kept.
+    """
+    sources = [(one.source_agent, one.source_session_id, one.through), *((*other, "") for other in others)]
+    with state.changing() as db:
+        db.execute("DELETE FROM handovers WHERE session_id = ?", (one.session_id,))
+        for nth, source in enumerate(sources):
+            db.execute("INSERT INTO handovers VALUES (?, ?, ?, ?, ?, ?)", (one.session_id, nth, one.agent, *source))
 
 
 def forget(session_id: str) -> None:
     """Keep nothing of a session that is gone."""
-    (state_home() / "handovers" / session_id).unlink(missing_ok=True)
+    state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
-def all_known() -> Iterator[HandedOver]:
-    """Yield all of them, of each session the one it began with first; skip what is not a note.
+def all_known() -> list[HandedOver]:
+    """All of them, of each session the one it began with first.
 
     There are none where the home may not be entered, as by a team's server.
     """
-    files: list[Path] = []
+    found: list[HandedOver] = []
+    first = ""
     with suppress(OSError, RuntimeError):
-        files = sorted((state_home() / "handovers").iterdir())
-    for file in files:
-        with suppress(OSError, ValueError):
-            yield from _read(file)
-
-
-def _read(file: Path) -> list[HandedOver]:
-    """Read a note by hand: searches and forks read them, and have no time to import pydantic."""
-    with file.open("rb") as stream:
-        said = orjson.loads(stream.read(_BYTES))
-    agent, source, through = _text(said, "agent"), _text(said, "source_agent"), _text(said, "through", "")
-    found = [HandedOver(file.name, agent, source, _text(said, "source_session_id"), through, copied=agent == source)]
-    others = said.get("others", [])
-    if not isinstance(others, list):
-        raise ValueError("no sources")  # noqa: TRY004 - what is not a note
-    for one in others:
-        other, session_id = _text(one, "source_agent"), _text(one, "source_session_id")
-        found.append(HandedOver(file.name, agent, other, session_id, merged=True, copied=agent == source == other))
+        for one, nth, agent, source, of, through in state.rows("SELECT * FROM handovers ORDER BY session_id, nth"):
+            first = first if nth else source
+            found.append(HandedOver(one, agent, source, of, through, nth > 0, agent == first == source))
     return found
-
-
-def _text(said: Any, name: str, otherwise: str | None = None) -> str:
-    value = said.get(name, otherwise) if isinstance(said, dict) else None
-    if not isinstance(value, str):
-        raise ValueError(name)  # noqa: TRY004 - what is not a note
-    return value
 
 
 def told_of(session_id: str) -> list[HandedOver]:
     """The sessions that have something of this one, and those that have something of these."""
-    known = list(all_known())
+    known = all_known()
     found: list[HandedOver] = []
     reached, waiting = {session_id}, [session_id]
     while waiting:

@@ -9,10 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import orjson
-
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer import state
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of
@@ -28,7 +25,7 @@ HELP_SECONDS = 60.0
 #: The results by program version.
 _seen: dict[Sign, bool] = {}
 #: The file with positive results for later processes, and the most it keeps.
-_KEPT, _MOST_KEPT = "programs.json", 100
+_KEPT, _MOST_KEPT = "programs", 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +132,13 @@ def keep() -> None:
     found, kept = [key for key, listed in _seen.items() if listed], _kept()
     if new := [key for key in found if key not in kept]:
         with contextlib.suppress(OSError):
-            rows = [*kept, *new][-_MOST_KEPT:]
-            replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(rows)], durable=False)
+            state.keep(_KEPT, [*kept, *new][-_MOST_KEPT:])
 
 
 def _kept() -> tuple[Sign, ...]:
     """Return the saved results: positive ones, of files unchanged since."""
     try:
-        rows = orjson.loads((state_home() / _KEPT).read_bytes())
-        return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)
-    except (OSError, ValueError, TypeError):
+        rows = state.fact(_KEPT) or ()
+    except OSError:
         return ()
+    return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)

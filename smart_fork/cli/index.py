@@ -158,9 +158,9 @@ def path() -> None:
 
 def _settle() -> None:
     """Erase what a cut that was killed has left beside the index."""
-    from indexer.paths import state_home
+    from indexer import state
 
-    if (state_home() / "owed").is_dir():
+    if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
         from smart_fork.excise.erasure import settle
 
         settle()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,14 +16,14 @@ from typing import Any
 
 import orjson
 
-from indexer import kept_logs
+from indexer import kept_logs, state
 from indexer.compressed import Compressed, pieces
 from indexer.damage import remove_older
-from indexer.files import replace_file, sweep
+from indexer.files import sweep
 from indexer.forgotten import forgotten
 from indexer.kept_logs import sweep_reading
 from indexer.lost_logs import sweep_staged
-from indexer.paths import index_db, private_dir, state_home
+from indexer.paths import index_db, state_home
 from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
@@ -51,7 +50,7 @@ PATIENCE = 30.0
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
-def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> Path:
+def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
     """Note, before anything is cut, that what is cut of these sessions is to be erased, and that the cut is to be made
     in everything that was made of the session: a kill is made up for by `settle`. The note has none of their words.
 
@@ -63,24 +62,25 @@ def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> 
     })  # fmt: skip
 
 
-def owe_no_cut(note: Path) -> None:
+def owe_no_cut(note: int) -> None:
     """Note that the cut is made wherever it had to be; what was cut is still to be erased.
 
     Raises:
         OSError: it cannot be noted.
     """
-    replace_file(note, [orjson.dumps(orjson.loads(note.read_bytes()) | {"change": ""})])
+    state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
-def owe_forgetting(agent: AgentName, session_id: str) -> Path:
+def owe_forgetting(agent: AgentName, session_id: str) -> int:
     """The same for a session that is about to be put on the list of those that are forgotten."""
     return _note({"forget": [agent, session_id]})
 
 
-def _note(facts: dict[str, object]) -> Path:
-    note = private_dir(_owed()) / f"{secrets.token_hex(8)}.json"
-    replace_file(note, [orjson.dumps(facts | {"pid": os.getpid()})])
-    return note
+def _note(facts: dict[str, object]) -> int:
+    with state.changing() as db:
+        said = orjson.dumps(facts).decode()
+        db.execute("INSERT INTO owed_erasures (pid, facts) VALUES (?, ?)", (os.getpid(), said))
+        return db.last_insert_rowid()
 
 
 def erase_again(reference: str | None, tool: str = "auto") -> bool:
@@ -99,33 +99,36 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 def settle() -> bool:
     """Erase whatever is owed, but by another process that is at it. Whether nothing is any more."""
-    notes = sorted(_owed().glob("*.json"))
-    left = [note for note in notes if not _settled(note)]
+    try:
+        notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
+    except OSError as error:
+        log.warning("what is to be erased is not known: %s", error)
+        return False
+    left = [note for note, pid, facts in notes if not _settled(note, pid, orjson.loads(facts))]
     return not notes or (erased_by_engines() and not left)
 
 
-def _settled(note: Path) -> bool:
+def _settled(note: int, pid: int, facts: Mapping[str, Any]) -> bool:
+    if pid != os.getpid() and SystemProcesses().alive(pid):
+        return True
     try:
-        facts = orjson.loads(note.read_bytes())
-        if facts["pid"] != os.getpid() and SystemProcesses().alive(facts["pid"]):
-            return True
         done = _forgotten(*facts["forget"]) if "forget" in facts else _cut_erased(facts)
-    except (ValueError, KeyError, TypeError, NotFound, Usage) as error:  # nobody knows any more what it was
-        log.warning("what is to be erased is not known any more: %s: %s", note, error)
+    except (NotFound, Usage) as error:  # its log is gone
+        log.warning("what is to be erased is not known any more: %s: %s", facts, error)
         done = True
     except (SmartForkError, OSError) as error:
         log.warning("what is to be erased is so at the next occasion: %s", error)
         done = False
     if done:
-        note.unlink(missing_ok=True)
+        state.change("DELETE FROM owed_erasures WHERE id = ?", note)
     return done
 
 
 def _cut_erased(facts: Mapping[str, Any]) -> bool:
-    session = load_with_tool(str(facts["tool"]), Path(facts["path"]))
-    ids = {str(one) for one in facts["session_ids"]}
+    session = load_with_tool(facts["tool"], Path(facts["path"]))
+    ids = set(facts["session_ids"])
     made, is_read = True, True
-    if change := str(facts.get("change", "")):
+    if change := facts["change"]:
         _, left = resume(session, change)
         noted = [one for one in snapshots.logged() if one.change == change and not one.beside]
         index = propagation.refresh(session.tool, [session.source_path, *(Path(one.source_path) for one in noted)])
@@ -251,7 +254,3 @@ def _remove_output(worker: WorkerRecord) -> None:
         path.unlink(missing_ok=True)
     if worker.log_path and is_within(resolve(Path(worker.log_path)), resolve(state_home())):
         Path(worker.log_path).unlink(missing_ok=True)
-
-
-def _owed() -> Path:
-    return state_home() / "owed"

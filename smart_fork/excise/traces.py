@@ -39,7 +39,7 @@ _SAID = ("name", "prompt", "command", "status_note")
 #: The word indexes in which a session still says a word.
 _SAID_IN = ("session_words", "session_work")
 #: A person's own file, and what names sessions and snapshots.
-_NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl", "forgotten.jsonl")
+_NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
             session = session or _read(session_id)
         except Ambiguous:
             return True
-        messages = frozenset(turn.id for turn in session.turns) if session else frozenset[str]()
         worker = _worker(session_id)
-        if foreign_sessions.is_known(session_id, messages) or (worker and worker.permission_mode == ASKED):
+        messages = (turn.id for turn in session.turns) if session else ()
+        if foreign_sessions.among((session_id, *messages)) or (worker and worker.permission_mode == ASKED):
             return True
         above = session.parent_id if session else None
         above = above or (worker.source_session_id if worker and worker.is_fork else None)

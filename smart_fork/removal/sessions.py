@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from indexer.forgotten import Forgotten, forgotten, replace
+from indexer.forgotten import Forgotten, add, forgotten, strike
 from indexer.lost_logs import erase_owed, sweep, sweep_files
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
@@ -54,7 +54,7 @@ def forget(reference: str) -> Removal:
     try:
         with _writing():
             erasure.owe_forgetting(located.agent, located.session_id)
-            replace(forgotten() | {(located.agent, located.session_id): _now()})
+            add(located.agent, located.session_id, _now())
             sweep_files()
             with opened() as store:
                 sweep(store)
@@ -72,12 +72,10 @@ def undo(reference: str) -> Removal:
         NotFound: no such session was forgotten.
     """
     with _writing():
-        gone = forgotten()
-        agent, session_id = _meant(reference, gone)
+        agent, session_id = _meant(reference, forgotten())
         with opened() as store:
             store.read_forgotten()
-        del gone[agent, session_id]
-        replace(gone)
+        strike(agent, session_id)
     return _answer(agent, session_id, forgotten=False)
 
 

@@ -75,10 +75,13 @@ def results_of(
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
     quoted = quotations(found.hits, characters, nearness) if characters else [None] * len(found.hits)
-    return tuple(
-        _hit(rank, one, quotation, worth[one.session.row], _warnings(one.session, problems, works_in), explain=explain)
-        for rank, (one, quotation) in enumerate(zip(found.hits, quoted, strict=True), start=1)
-    )
+    others = foreign_sessions.among(named for one in found.hits for named in _named(one.session))
+    hits: list[Hit] = []
+    for rank, (one, quotation) in enumerate(zip(found.hits, quoted, strict=True), start=1):
+        warnings = _warnings(one.session, problems, works_in)
+        asks = not others.isdisjoint(_named(one.session))
+        hits.append(_hit(rank, one, quotation, worth[one.session.row], warnings, explain=explain, of_others=asks))
+    return tuple(hits)
 
 
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str) -> IndexState:
@@ -192,8 +195,9 @@ def outcome_in_words(outcome: str) -> str:
 
 
 def _hit(
-    rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool
-) -> Hit:
+    rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool,
+    of_others: bool,
+) -> Hit:  # fmt: skip
     row = one.session
     hit = Hit(
         rank=rank,
@@ -221,7 +225,7 @@ def _hit(
         jsonl_path=row.path or None,
         can_fork=not warnings,
         warning="; ".join(warnings),
-        fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=_is_others(row)),
+        fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=of_others),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
         wrote=one.wrote,
     )
@@ -230,10 +234,9 @@ def _hit(
     return replace(hit, fork_command=f"cd {shlex.quote(row.cwd)} && {suggested_fork(hit)}")
 
 
-def _is_others(row: SessionRow) -> bool:
-    """Whether a session goes on from somebody else's, as far as the index says."""
-    known = foreign_sessions.is_known
-    return known(row.session_id, (row.root_id,)) or (row.parent_id is not None and known(row.parent_id))
+def _named(row: SessionRow) -> tuple[str | None, ...]:
+    """The ids by which it is known whether a session goes on from somebody else's."""
+    return row.session_id, row.root_id, row.parent_id
 
 
 def _changed(drift: Drift | None) -> Changed | None:

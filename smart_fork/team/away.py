@@ -1,6 +1,6 @@
 """A server that may be away: what is asked of it is waited for no longer than a moment, and once in a while.
 
-That it did not answer stands in a file, so that other processes do not wait for it either.
+That it did not answer is kept, so that other processes do not wait for it either.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
-from pathlib import Path
 
 import httpx2
 
-from indexer.paths import private_dir, state_home
+from indexer import state
 from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
@@ -28,7 +26,7 @@ AGAIN = f"The team server did not answer. smart-fork asks again after {AWAY_SECO
 def is_away(origin: str) -> bool:
     """Whether a server did not answer a moment ago: then nobody waits for it again."""
     try:
-        return 0 <= time.time() - _mark(origin).stat().st_mtime < AWAY_SECONDS
+        return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < AWAY_SECONDS
     except OSError:
         return False
 
@@ -36,8 +34,7 @@ def is_away(origin: str) -> bool:
 def note_away(origin: str) -> None:
     """Let others know for a while that it does not answer, where that can be written down."""
     with suppress(OSError):
-        private_dir(_mark(origin).parent)
-        _mark(origin).touch(mode=0o600)
+        state.keep(f"away {origin}", time.time())
 
 
 def quick(account: Account) -> Client:
@@ -84,7 +81,3 @@ def within(account: Account, work: Callable[[Client], None], name: str) -> bool:
     if answered[0] is not None:
         raise answered[0]
     return True
-
-
-def _mark(origin: str) -> Path:
-    return state_home() / "team" / "away" / sha256(origin.encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
@@ -87,10 +88,11 @@ def take_over(client: Client, *, now: datetime | None = None, at_once: bool = Fa
 def learn(client: Client, *, now: datetime | None = None, at_once: bool = False) -> None:
     """Write down what was withdrawn since, if it is time to ask for that; nothing is taken out yet."""
     moment = now or datetime.now(UTC)
-    asked = _asked(client.account.origin)
-    if not at_once and asked.at is not None and timedelta() <= moment - asked.at < EVERY:
+    name = f"changes of {client.account.origin}"
+    asked = state.fact(name)
+    if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < EVERY:
         return
-    found, since = _new(client, asked.since)
+    found, since = _new(client, asked["since"] if asked else None)
     if found:
         MEMORY.forget()
     owing = [(one, edits) for one in pulled.all_written() if (edits := _of(one, client, found))]
@@ -99,7 +101,7 @@ def learn(client: Client, *, now: datetime | None = None, at_once: bool = False)
         known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
         left = crossed.left_of(client, one.edited(one.owing(known))) if one.crossed else None
         one.owe(known, left)
-    _note(client.account.origin, _Asked(since, moment))
+    state.keep(name, {"since": since, "at": moment.isoformat()})
 
 
 def take_over_of(path: Path, agent: AgentName) -> None:
@@ -176,8 +178,7 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     if gone:
         one.forget()
     else:
-        (pulled.find(one.path, one.agent) or one).edited(edits).save()
-        one.owed_file.unlink(missing_ok=True)
+        (pulled.find(one.path, one.agent) or one).edited(edits).save(settled=True)
     return gone
 
 
@@ -193,8 +194,7 @@ def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
     left = [line for digest, was in digests if (line := edits.get(digest, was)) is not None]
     replace_file(one.path, [line + b"\n" for line in (head, *left)])
     fresh = tuple((digest, digest) for line in left if (digest := sha256(line).hexdigest()))
-    replace(one, records=fresh).save()
-    one.owed_file.unlink(missing_ok=True)
+    replace(one, records=fresh).save(settled=True)
     return False
 
 
@@ -355,35 +355,6 @@ def _replacing(client: Client, found: Sequence[wire.Change], wanted: Collection[
             taken = download(client, client.session(project, session_id)).records
             records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
     return records
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Up to where a server was asked, and when."""
-
-    since: str | None = None
-    at: datetime | None = None
-
-
-def _asked(origin: str) -> _Asked:
-    try:
-        said = orjson.loads(_file().read_bytes())[origin]
-        return _Asked(str(said["since"]) if said["since"] else None, datetime.fromisoformat(said["at"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return _Asked()
-
-
-def _note(origin: str, asked: _Asked) -> None:
-    try:
-        known = orjson.loads(_file().read_bytes())
-    except (OSError, ValueError):
-        known = {}
-    at = asked.at.isoformat() if asked.at else ""
-    replace_file(_file(), [orjson.dumps({**known, origin: {"since": asked.since, "at": at}})])
-
-
-def _file() -> Path:
-    return login.folder() / "changes.json"
 
 
 def _record(line: bytes) -> Record | None:

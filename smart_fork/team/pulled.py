@@ -1,4 +1,4 @@
-"""What was written on this machine of a shared session: ``<home>/team/pulled/<id>.idx``, one for each log.
+"""What was written on this machine of a shared session, for each log.
 
 For each record of the shared session, in its order, its digest and what it is known by in the log. Records that were
 pushed from here are known by nothing: what this machine's own agent wrote is never cut at a server's word.
@@ -14,21 +14,20 @@ from typing import Any
 
 import orjson
 
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer import state
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms, Record
-from smart_fork.errors import SmartForkError
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import START, written
-from smart_fork.team import login
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 
-_VERSION = 1
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
 AS_FILE, CROSSED = "file", "crossed"
+#: The columns of what is written, and of what is still to be taken out of it.
+_COLUMNS = ("path", "agent", "root", "server", "project", "records", "sessions", "crossed_from", "crossed")
+_OWED = ("edits", "says", "count_before")
 #: Who said what.
 Said = tuple[str, str]
 #: By the digest of a record what takes its place, or nothing.
@@ -66,14 +65,9 @@ class Written:
         return {*self.digests, *(sha256(new).hexdigest() for new in self.owed().values() if new is not None)}
 
     @property
-    def file(self) -> Path:
-        """Where this is kept."""
-        return _file(self.path, self.agent)
-
-    @property
-    def owed_file(self) -> Path:
-        """Where it is kept what is still to be taken out of the log."""
-        return self.file.with_suffix(".owed")
+    def id(self) -> str:
+        """What its row is known by: the id of the session, or a digest of a file's path."""
+        return _id(self.path, self.agent)
 
     def digest(self, count: int) -> str:
         """The digest of the first records of the shared session; empty where there are fewer."""
@@ -101,35 +95,42 @@ class Written:
         """How many of the first `count` records stay."""
         return sum(edits.get(digest, b"") is not None for digest, _ in self.records[:count])
 
-    def save(self) -> None:
-        """Keep it."""
-        head = {
-            "version": _VERSION, "path": str(self.path), "agent": self.agent, "root": str(self.root),
-            "server": self.server, "project": self.project, "sessions": self.sessions,
-            "crossed_from": self.crossed_from, "crossed": sorted(self.crossed),
-        }  # fmt: skip
-        lines = (f"{digest} {key}\n".encode() for digest, key in self.records)
-        replace_file(self.file, [orjson.dumps(head), b"\n", *lines])
+    def save(self, *, settled: bool = False) -> None:
+        """Keep it; with `settled` nothing is owed any more."""
+        names = (*_COLUMNS, *(_OWED if settled else ()))
+        lists = (self.records, self.sessions, self.crossed_from, sorted(self.crossed))
+        values = (
+            str(self.path), self.agent, str(self.root), self.server, self.project, *map(_json, lists),
+            *([None] * len(_OWED) if settled else ()),
+        )  # fmt: skip
+        state.change(
+            f"INSERT INTO pulled (id, {', '.join(names)}) VALUES (?{', ?' * len(names)})"  # noqa: S608 - our own words
+            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}",
+            self.id, *values,
+        )  # fmt: skip
 
     def forget(self) -> None:
         """Keep nothing of it."""
-        for path in (self.owed_file, self.file):
-            path.unlink(missing_ok=True)
+        state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def owed(self) -> dict[str, bytes | None]:
         """What is to be taken out of the log and could not be, since an agent had it open."""
-        edits = self._owed().get("edits", {})
-        return {str(old): None if new is None else str(new).encode() for old, new in edits.items()}
+        edits: dict[str, str | None] = self._owed("edits") or {}
+        return {old: None if new is None else new.encode() for old, new in edits.items()}
 
     def left(self) -> list[Said] | None:
         """What a copy for another agent says of what is left, where that is known."""
-        said = self._owed().get("left")
-        return None if said is None else [(str(role), str(text)) for role, text in said]
+        said = self._owed("says")
+        return None if said is None else [(role, text) for role, text in said]
 
     def owe(self, edits: Edits, left: Sequence[Said] | None = None) -> None:
         """Write down what is to be taken out, before it is, and what a copy for another agent says then."""
         known = set(self.digests)
-        self._write({old: new for old, new in self.owing(edits).items() if old in known}, None, left)
+        said = {old: new and new.decode() for old, new in self.owing(edits).items() if old in known}
+        state.change(
+            "UPDATE pulled SET edits = ?, says = ?, count_before = NULL WHERE id = ?",
+            _json(said), None if left is None else _json(left), self.id,
+        )  # fmt: skip
 
     def owing(self, edits: Edits) -> dict[str, bytes | None]:
         """What is owed already, and these edits of it and of the rest, as one."""
@@ -137,27 +138,15 @@ class Written:
 
     def counted(self, count: Callable[[], int]) -> int:
         """How many records the log has before anything is taken out: who is killed after that goes on with this."""
-        said = self._owed().get("before")
-        if said is None:
-            said = count()
-            self._write(self.owed(), said, self.left())
-        return int(said)
+        before = self._owed("count_before")
+        if before is None:
+            before = count()
+            state.change("UPDATE pulled SET count_before = ? WHERE id = ?", before, self.id)
+        return int(before)
 
-    def _owed(self) -> dict[str, Any]:
-        try:
-            said = orjson.loads(self.owed_file.read_bytes())
-        except FileNotFoundError:
-            return {}
-        return said if isinstance(said, dict) else {}
-
-    def _write(self, edits: Edits, before: int | None, left: Sequence[Said] | None) -> None:
-        said = {old: None if new is None else new.decode() for old, new in edits.items()}
-        replace_file(self.owed_file, [orjson.dumps({"edits": said, "before": before, "left": left})])
-
-
-def folder() -> Path:
-    """Where they are."""
-    return private_dir(login.folder() / "pulled")
+    def _owed(self, column: str) -> Any:
+        found = state.rows(f"SELECT {column} FROM pulled WHERE id = ?", self.id)  # noqa: S608 - our own word
+        return None if not found or found[0][0] is None else orjson.loads(str(found[0][0]))
 
 
 def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
@@ -215,18 +204,12 @@ def pushed(
 
 def find(path: Path, agent: AgentName) -> Written | None:
     """What is known of a log."""
-    if not (state_home() / "team" / "pulled").is_dir():
-        return None
-    file = _file(path, agent)
-    return _read(file) if file.is_file() else None
+    return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
-def all_written() -> Iterator[Written]:
-    """All of them; one that cannot be read any more is left."""
-    for file in sorted(folder().glob("*.idx")):
-        one = _read(file)
-        if one is not None:
-            yield one
+def all_written() -> list[Written]:
+    """All of them."""
+    return list(_found("ORDER BY id"))
 
 
 def tracked_in(path: Path, agent: AgentName) -> tuple[Written, str, Alias] | None:
@@ -244,9 +227,12 @@ def pushed_as(path: Path, agent: AgentName) -> str | None:
     return found[2].session_id if found is not None else None
 
 
-def _file(path: Path, agent: AgentName) -> Path:
-    name = sha256(str(path).encode()).hexdigest()[:32] if agent == AS_FILE else READERS[agent].id_of(path)
-    return folder() / f"{name}.idx"
+def _id(path: Path, agent: AgentName) -> str:
+    return sha256(str(path).encode()).hexdigest()[:32] if agent == AS_FILE else READERS[agent].id_of(path)
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
 
 
 def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 - as it is called
@@ -254,24 +240,13 @@ def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 
     return key_of(here) if here is not None else ""
 
 
-def _read(file: Path) -> Written | None:
-    try:
-        first, *lines = file.read_text(encoding="utf-8").splitlines()
-        head = orjson.loads(first)
-        pairs = [line.partition(" ") for line in lines]
-        agent = str(head["agent"])
-        if head["version"] != _VERSION or agent not in (*READERS.names, AS_FILE):
-            return None
-        return Written(
-            Path(head["path"]),
-            agent,
-            Path(head["root"]),
-            str(head["server"]),
-            str(head["project"]),
-            tuple((digest, key) for digest, _, key in pairs),
-            tuple(map(str, head.get("sessions", ()))),
-            tuple(map(str, head.get("crossed_from", ()))),
-            frozenset(map(str, head.get("crossed", ()))),
-        )
-    except (OSError, ValueError, KeyError, TypeError, SmartForkError):
-        return None
+def _found(where: str, *values: str) -> Iterator[Written]:
+    for path, agent, root, server, project, *lists in state.rows(
+        f"SELECT {', '.join(_COLUMNS)} FROM pulled {where}",  # noqa: S608 - our own words
+        *values,
+    ):
+        records, sessions, crossed_from, crossed = map(orjson.loads, lists)
+        yield Written(
+            Path(path), agent, Path(root), server, project, tuple((digest, key) for digest, key in records),
+            tuple(sessions), tuple(crossed_from), frozenset(crossed),
+        )  # fmt: skip

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from indexer.paths import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
@@ -26,7 +25,7 @@ from smart_fork.text.advice import advice
 
 def still_shared(path: Path, tool: str) -> list[CopyBehind]:
     """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it."""
-    if permission.limited() or not (state_home() / "team" / "pulled").is_dir():
+    if permission.limited():
         return []
     shared = [one for one in pulled.all_written() if one.server]
     found: dict[str, CopyBehind] = {}

@@ -1,4 +1,4 @@
-"""A withdrawal whose answer has not come: ``<home>/team/withdrawals/<id>.json``, kept before the server is asked.
+"""A withdrawal whose answer has not come: it is kept before the server is asked.
 
 Messages are meant by their numbers, and a withdrawal moves these: after an answer that was lost, the same words would
 withdraw others.
@@ -7,15 +7,10 @@ withdraw others.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
-from pydantic import ValidationError
-
-from indexer.files import remove, replace_file, sweep
-from indexer.paths import private_dir
+from indexer import state
 from smart_fork.errors import Conflict
 from smart_fork.sharing import wire
-from smart_fork.team import login
 from smart_fork.team.project import Project
 
 
@@ -35,14 +30,13 @@ def keep(project: Project, session_id: str, messages: str, wanted: wire.Rewrite)
         OSError: it cannot be kept, so nothing may be sent.
     """
     one = Unanswered(server=project.server, project=project.key, messages=messages, wanted=wanted)
-    file = _file(session_id)
-    sweep(file.parent)
-    replace_file(file, [one.model_dump_json(exclude_none=True).encode()])
+    asked = one.model_dump_json(exclude_none=True)
+    state.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", session_id, asked)
 
 
 def forget(session_id: str) -> None:
     """The answer has come."""
-    remove(_file(session_id))
+    state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
 def answered(project: Project, session_id: str, messages: str) -> wire.Rewritten | None:
@@ -51,10 +45,10 @@ def answered(project: Project, session_id: str, messages: str) -> wire.Rewritten
     Raises:
         Conflict: other words have, so that messages have other numbers than they had then.
     """
-    try:
-        kept = Unanswered.model_validate_json(_file(session_id).read_bytes())
-    except (FileNotFoundError, ValidationError):
+    found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
+    if not found:
         return None
+    kept = Unanswered.model_validate_json(found[0][0])
     if (kept.server, kept.project) != (project.server, project.key):
         return None
     said = None
@@ -71,7 +65,3 @@ def answered(project: Project, session_id: str, messages: str) -> wire.Rewritten
     if said is None:
         forget(session_id)
     return said
-
-
-def _file(session_id: str) -> Path:
-    return private_dir(login.folder() / "withdrawals") / f"{session_id}.json"

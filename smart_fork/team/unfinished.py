@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import orjson
-
-from indexer.files import replace_file
+from indexer import state
 from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
@@ -27,7 +25,7 @@ from smart_fork.team import login
 from smart_fork.team.pulled import find
 from smart_fork.team.tracking import ProjectFolder, Tracking
 
-_INTENT, _READ = ".begun", "arrived-"
+_READ = "arrived-"
 #: So much of an id stands in the name of what is to become the copy.
 _OF_AN_ID = 20
 
@@ -36,12 +34,12 @@ _OF_AN_ID = 20
 def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
     with held(_folder(), fcntl.LOCK_SH):
-        intent = _folder() / f"{session_id}{_INTENT}"
-        replace_file(intent, [orjson.dumps({"agent": agent, "root": str(place.root), "project": place.key})])
+        intent = (session_id, agent, str(place.root), place.key)
+        state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
         try:
             yield
         finally:
-            intent.unlink(missing_ok=True)
+            _strike(session_id)
 
 
 @contextmanager
@@ -53,26 +51,22 @@ def folder() -> Iterator[Path]:
 
 def clear() -> None:
     """Take away what was left, unless somebody writes just now."""
-    intents, read = (sorted(where.glob(what)) for where, what in ((_folder(), f"*{_INTENT}"), (_folder(), f"{_READ}*")))
-    if not (intents or read):
+    read = sorted(_folder().glob(f"{_READ}*"))
+    if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
     with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for intent in intents:
-            _take_away(intent)
+        for intent in state.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
+            _take_away(*intent)
         for left in read:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _take_away(intent: Path) -> None:
+def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
     """Take a copy away with all that is kept of it, unless it is tracked: then it is whole."""
-    session_id = intent.name.removesuffix(_INTENT)
+    reader = READERS[agent]
     try:
-        said = orjson.loads(intent.read_bytes())
-        reader, place = READERS[str(said["agent"])], ProjectFolder(Path(said["root"]), str(said["project"]))
-        tracked = {one.file for one in Tracking(place).ours().aliases.values()}
-    except FileNotFoundError:
-        return  # another command has cleared up meanwhile
-    except (OSError, ValueError, KeyError, TypeError, SmartForkError):
+        tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}
+    except SmartForkError:
         return  # where it is not known what is tracked nothing is taken away
     home = AGENTS[reader.name].home
     for where in (_folder(), *([home.folder()] if home is not None else ())):
@@ -89,7 +83,11 @@ def _take_away(intent: Path) -> None:
             return  # its agent has it open
     else:
         foreign_sessions.forget(session_id)
-    intent.unlink(missing_ok=True)
+    _strike(session_id)
+
+
+def _strike(session_id: str) -> None:
+    state.change("DELETE FROM unfinished_copies WHERE session_id = ?", session_id)
 
 
 def _folder() -> Path:

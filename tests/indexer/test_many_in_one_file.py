@@ -182,7 +182,7 @@ def test_an_index_that_has_plain_paths_reads_none_of_them_again(store, shelf):
 
 
 def test_a_forgotten_session_does_not_come_back_and_the_others_stay(store, shelf):
-    forgotten.replace({("shelf", "one"): "2026-01-02T03:04:05Z"})
+    forgotten.add("shelf", "one", "2026-01-02T03:04:05Z")
     index(store, shelf)
     index(store, shelf)
 

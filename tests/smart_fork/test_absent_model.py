@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from indexer import absent_model
+from indexer import absent_model, state
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
-from indexer.paths import state_home
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
@@ -93,10 +92,9 @@ def test_other_settings_another_model_or_an_hour_and_it_is_looked_for_again(worl
     assert (2, 2) == (again(), again())
     monkeypatch.setenv("SMART_FORK_MODEL", "/another/one")
     assert (3, 3) == (again(), again())
-    note = state_home() / "model-missing.json"
-    note.write_text(json.dumps(json.loads(note.read_text()) | {"at": 0}))
+    state.keep("missing model", state.fact("missing model") | {"at": 0})
     assert (4, 4) == (again(), again())
-    note.write_text("[]")
+    state.path().write_bytes(b"this is no database" * 1000)
     assert 5 == again()
 
 
@@ -116,4 +114,4 @@ def test_one_that_can_be_loaded_again_is_not_kept_from_it(home, absent, monkeypa
     monkeypatch.setattr(SentenceTransformerEmbedder, "_from_disk", lambda _: "loaded")
 
     assert "loaded" == SentenceTransformerEmbedder(absent)._load()
-    assert not (state_home() / "model-missing.json").exists()
+    assert state.fact("missing model") is None

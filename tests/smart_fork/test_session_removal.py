@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from indexer import kept_logs
+from indexer import kept_logs, state
+from indexer.forgotten import forgotten
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
@@ -77,7 +78,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
     assert session_id not in world.ids(SECRET, shop)
     assert b"zanzibarquokka" not in everything_of_ours()
     assert session_id not in {one.session_id for one in list_recent("both", str(shop), 9).sessions}
-    assert 0o600 == (state_home() / "forgotten.jsonl").stat().st_mode & 0o777
+    assert 0o600 == state.path().stat().st_mode & 0o777
 
 
 def test_nothing_of_it_is_left_in_the_log_of_an_index_that_others_have_open(session_id):
@@ -162,12 +163,12 @@ def test_while_another_process_indexes_nothing_is_forgotten(session_id, monkeypa
     monkeypatch.setattr(session_removal, "PATIENCE", 0.0)
     with only_writer(0), pytest.raises(SmartForkError, match="Another process is indexing"):
         smart_fork.forget(session_id)
-    assert not (state_home() / "forgotten.jsonl").exists()
+    assert not forgotten()
 
 
 def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, shop):
     smart_fork.forget(session_id)
-    path = state_home() / "forgotten.jsonl"
+    path = state.path()
     path.rename(path.with_name("hidden"))
     path.mkdir()
     world.claude(shop, "a new question", DONE)
@@ -181,6 +182,7 @@ FORGET = """
 import os, signal, sys
 import smart_fork
 from smart_fork.removal import sessions as session_removal
+import apsw
 from indexer.store import sqlite
 moments = last = 0
 def moment(*what):
@@ -192,6 +194,9 @@ def moment(*what):
 def hook(event, _):
     if event in ("os.rename", "os.remove", "shutil.rmtree", "os.rmdir"):
         moment()
+def watch(db):
+    if db.filename.endswith("/state.db"):
+        db.set_commit_hook(lambda: not moment())
 real = sqlite.SqliteStore.forget_session
 def traced(self, *what):
     self.db.exec_trace = moment
@@ -201,6 +206,7 @@ for line in sys.stdin:
     last = int(line)
     if not (child := os.fork()):
         sys.addaudithook(hook)
+        apsw.connection_hooks.append(watch)
         smart_fork.forget(sys.argv[1])
         os.write(1, b"%d " % moments)
         os._exit(0)
@@ -224,7 +230,7 @@ def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, wo
             shutil.rmtree(state_home())
             shutil.copytree(original, state_home())
             assert [-signal.SIGKILL] == forget(last)
-            listed = (state_home() / "forgotten.jsonl").exists()
+            listed = bool(forgotten())
             world.claude(shop, f"something else {last}", DONE)
             found = session_id in world.ids(SECRET, shop)
 
@@ -242,7 +248,7 @@ class TestCommand:
             refused = run("forget", session_id, *words)
             assert 2 == refused.code
             assert "Add --yes" in refused.err
-        assert not (state_home() / "forgotten.jsonl").exists()
+        assert not forgotten()
 
     def test_a_person_is_asked(self, run, session_id, monkeypatch):  # noqa: F811
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -255,7 +261,7 @@ class TestCommand:
 
         monkeypatch.setattr("typer.confirm", confirm)
         assert 130 == run("forget", session_id).code
-        assert not (state_home() / "forgotten.jsonl").exists()
+        assert not forgotten()
         done = run("forget", session_id)
         assert (0, f"claude {session_id} is forgotten.\n") == (done.code, done.out)
         assert SECRET in done.err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import kept_logs
+from indexer import kept_logs, state
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import state_home
@@ -176,7 +176,7 @@ def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, 
     note.unlink()
     assert 0 == run("index", "run").code
     assert ([], True) == (holders(world.home), check(first)["ok"])
-    assert [] == list((state_home() / "owed").iterdir())
+    assert [] == state.rows("SELECT * FROM owed_erasures")
 
 
 def test_an_undone_cut_is_not_made_by_the_next_run(world, shop):

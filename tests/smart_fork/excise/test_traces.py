@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import smart_fork
-from indexer import kept_logs
+from indexer import kept_logs, state
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
@@ -258,12 +258,12 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
         with pytest.raises(KeyboardInterrupt):
             cut_secret(world, session_id)
     assert END in everything()
-    assert not any(SECRET in path.read_text() for path in (state_home() / "owed").iterdir())
+    assert not any(SECRET in facts for (facts,) in state.rows("SELECT facts FROM owed_erasures"))
     indexed()
     assert erasing.settle()
 
     assert END not in everything()
-    assert [] == list((state_home() / "owed").iterdir())
+    assert [] == state.rows("SELECT * FROM owed_erasures")
 
 
 def test_what_others_still_read_is_said_to_be_left(world, session_id, monkeypatch):
@@ -327,10 +327,10 @@ class TestCommands:
         with monkeypatch.context() as patch:
             patch.setattr(erasing, "erase", lambda *_: False)
             cut_secret(world, session_id)
-        assert list((state_home() / "owed").iterdir())
+        assert state.rows("SELECT * FROM owed_erasures")
         assert 0 == run("index", "run").code
 
-        assert [] == list((state_home() / "owed").iterdir())
+        assert [] == state.rows("SELECT * FROM owed_erasures")
 
 
 def test_the_snapshots_of_a_session_are_found_by_the_beginning_of_its_id(world, session_id):
@@ -370,7 +370,7 @@ def test_an_index_that_cannot_be_used_while_something_is_cut_is_erased_when_it_c
         store.db.pragma("user_version", 999)  # as a newer version has left it
     done = cut_secret(world, session_id)
     assert (False, False) == (done["index"]["updated"], done["erased"])
-    assert list((state_home() / "owed").iterdir())
+    assert state.rows("SELECT * FROM owed_erasures")
     with apsw.Connection(str(index_db())) as db:
         db.pragma("user_version", known)
     indexed()

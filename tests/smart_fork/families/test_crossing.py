@@ -84,19 +84,6 @@ def test_without_any_note_a_session_says_itself_from_where_it_is(family):
     assert [(0, "claude", first), (1, "codex", second)] == told(second)[:2]
 
 
-def test_a_note_that_is_none_is_passed_over(family):
-    first = family[0]
-    for name, text in (
-        ("a", "not json"),
-        ("b", "[]"),
-        ("c", '{"agent": 1}'),
-        ("d", '{"agent":"x","source_agent":"y","source_session_id":"z"}'),
-    ):
-        (state_home() / "handovers" / name).write_text(text)
-
-    assert 3 == len(told(first))
-
-
 def test_the_tree_names_the_agents_where_there_are_several(family, run, world, shop):  # noqa: F811
     alone = world.claude(shop, "something else", "done")
 

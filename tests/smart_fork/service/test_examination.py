@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from indexer import forgotten
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
@@ -163,7 +164,7 @@ def test_an_export_that_was_changed_and_one_that_is_missing(settled, shop):
 
 
 def test_what_is_left_of_a_forgotten_session(settled):
-    (state_home() / "forgotten.jsonl").write_text('["claude", "x", "now"]\n')
+    forgotten.add("claude", "x", "now")
     export_path("claude", "x").write_text("secret")
 
     assert "1 exports of forgotten sessions are still there" in told(settled, "exports")

@@ -56,7 +56,7 @@ def test_a_session_without_an_answer_is_not_pushed(home, root):
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):
     log = claude(home, root, *one_call(use("t", "Bash", command="ls"), "a.py"))
-    forgotten.replace({("claude", SESSION): "2026-07-01"})
+    forgotten.add("claude", SESSION, "2026-07-01")
 
     with pytest.raises(NotSent, match="forgotten"):
         prepare(log, "claude", root)

@@ -1,4 +1,6 @@
-"""Commands in processes of their own that are killed at a chosen moment: a request, or a file that takes its place."""
+"""Commands in processes of their own that are killed at a chosen moment: a request, a file that takes its place, or a
+change of the state.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ import os
 import signal
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
+
+import apsw
 
 from smart_fork.team.client import Client
 from tests.smart_fork.teamserver.machines import TeamMachine
@@ -15,7 +20,8 @@ from tests.smart_fork.teamserver.machines import TeamMachine
 def killed(machine: TeamMachine, moment: int, *words: str) -> bool:
     """Run a command and kill it at that moment, from 1; whether it had not come to its end before.
 
-    A moment is before a request is sent, after its answer has come, and before a file or a link takes its place.
+    A moment is before a request is sent, after its answer has come, before a file or a link takes its place, and before
+    a transaction of the state's database is committed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the server are not needed there
@@ -43,6 +49,14 @@ def _kill_at(last: int, home: str) -> None:
         if name in ("os.rename", "os.link") and str(given[0]).startswith(home):
             passed()
 
+    def committed() -> bool:
+        passed()
+        return False
+
+    def watch(db: apsw.Connection) -> None:
+        if Path(db.filename).name == "state.db":
+            db.set_commit_hook(committed)
+
     once = Client._once
 
     def asked(self: Client, *given: Any) -> bytes:
@@ -53,3 +67,4 @@ def _kill_at(last: int, home: str) -> None:
 
     Client._once = asked  # type: ignore[method-assign] - in this process, which ends soon
     sys.addaudithook(event)
+    apsw.connection_hooks.append(watch)

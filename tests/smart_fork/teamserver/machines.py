@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import uvicorn
 
+from indexer import state
 from smart_fork.cli import main
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import Server, application
@@ -116,6 +117,11 @@ class TeamMachine:
         with self._team.pool.asked_by() as db:
             invitation = auth.invite(db, full, "write")
         self.team("login", address, invitation)
+
+    def state(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What is in the database of this machine's state."""
+        with self.here():
+            return state.rows(query, *values)
 
     def tracking(self) -> Any:
         return json.loads((self.repository / ".smart-fork/tracking.json").read_text())

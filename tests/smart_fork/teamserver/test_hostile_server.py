@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 from unittest.mock import patch
 
+import apsw
 import httpx2
 import pytest
 
@@ -24,7 +26,9 @@ from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWE
 EACH = 29 if ALL else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.
-KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclude", "weights-checked", "withdrawals")
+KEPT = (".lock", "tokens.json", "tracking.json", "exclude", "weights-checked")
+#: What in the database of a machine's state says that there are copies.
+COPIES = "SELECT id, path FROM pulled UNION ALL SELECT * FROM foreign_ids UNION ALL SELECT session_id, agent FROM unfinished_copies"
 
 
 @pytest.fixture
@@ -62,8 +66,17 @@ class Files:
 
     def changed(self) -> list[str]:
         now = self.now()
-        paths = {path for path in now.keys() | self.before.keys() if now.get(path) != self.before.get(path)}
-        return sorted(str(path) for path in paths if not (path.name.endswith(KEPT) or path.parent.name in KEPT))
+        paths = {
+            path for path in now.keys() | self.before.keys() if self._said(now, path) != self._said(self.before, path)
+        }
+        return sorted(str(path) for path in paths if not path.name.endswith(KEPT))
+
+    def _said(self, files: dict[Path, bytes], path: Path) -> object:
+        if path.name != "state.db" or path not in files:
+            return files.get(path, [] if path.name == "state.db" else None)
+        with closing(apsw.Connection(":memory:")) as db:
+            db.deserialize("main", files[path])
+            return list(db.execute(COPIES))
 
     def restore(self) -> None:
         for path in self.now().keys() - self.before.keys():

@@ -113,10 +113,12 @@ def untracked(machine):
     logs = {file for one in aliases for file in one["files"]}
     ids = {Path(log).stem for log in logs}
     team = machine.home / ".smart-fork/team"
-    kept = [*team.glob("pulled/*"), *team.glob("others/*"), *team.glob("*.begun")]
+    kept = machine.state(
+        "SELECT id FROM pulled UNION ALL SELECT session_id FROM foreign_ids UNION ALL SELECT session_id FROM unfinished_copies"
+    )
     return [
         *(str(log) for log in machine.home.glob(".claude/projects/*/*") if str(log) not in logs),
-        *(str(one) for one in kept if one.stem not in ids), *map(str, team.glob("arrived-*")),
+        *(one for (one,) in kept if one not in ids), *map(str, team.glob("arrived-*")),
     ]  # fmt: skip
 
 
@@ -178,7 +180,7 @@ def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out
         lost += there < before
 
     assert lost
-    assert [] == list((alice.home / ".smart-fork/team/withdrawals").glob("*.json"))
+    assert [] == alice.state("SELECT * FROM withdrawals")
 
 
 def test_after_a_withdrawal_without_an_answer_other_numbers_are_asked_for_again(alice, team):

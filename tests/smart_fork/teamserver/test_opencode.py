@@ -113,7 +113,7 @@ def test_what_is_deleted_everywhere_is_gone_but_for_what_was_said_since(alice, b
     synced = carol.team("sync")
     assert ([forks[carol]], {}) == (synced["removed"], synced["put_off"]), (
         synced,
-        [p.read_text() for p in (carol.home / ".smart-fork/team/pulled").glob("*")],
+        carol.state("SELECT * FROM pulled"),
     )
     assert [OWN, OWN_ANSWER] == said("opencode", forks[bob])
     assert ([], []) == (having(bob), having(carol))

@@ -154,4 +154,4 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
 
     assert 1 == bob.do("fork", hers, "go on").code
-    assert [] == list((bob.home / ".smart-fork/team/others").iterdir())
+    assert [] == bob.state("SELECT * FROM foreign_ids")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from indexer import state
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_rewrite import dump
 from tests.smart_fork.teamserver.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
@@ -41,10 +42,9 @@ def carol(tmp_path, team, address, capsys):
 
 def later(machine):
     """Let a machine ask its server again."""
-    path = machine.home / ".smart-fork/team/changes.json"
-    known = json.loads(path.read_text())
     past = (datetime.now(UTC) - timedelta(minutes=11)).isoformat()
-    path.write_text(json.dumps({origin: {**one, "at": past} for origin, one in known.items()}))
+    with machine.here():
+        state.change("UPDATE facts SET value = json_set(value, '$.at', ?) WHERE name LIKE 'changes of %'", past)
 
 
 def having(machine, what=SECRET):

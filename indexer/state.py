@@ -1,0 +1,154 @@
+"""Facts that outlive a process and cannot be rebuilt: ``<SMART_FORK_HOME>/state.db``, one database for both packages.
+
+Each change is one transaction: after a `kill -9` all of it is there, or nothing. What is deleted is overwritten, and no
+log of writes stays beside the file. A home that may only be read can still be asked.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer.paths import private_dir, state_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import apsw
+
+BUSY_MILLISECONDS = 15_000
+#: Changes with the tables.
+_FORM = 1
+_TABLES = """
+-- Single values, as JSON: what can be found out again, and what belongs to this machine.
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+-- Sessions that must not be indexed again, and since when.
+CREATE TABLE forgotten (agent TEXT, session_id TEXT, at TEXT NOT NULL, PRIMARY KEY (agent, session_id)) WITHOUT ROWID;
+-- The session that another one began with (`nth` 0), and those that were merged into it.
+CREATE TABLE handovers (
+    session_id TEXT, nth INTEGER, agent TEXT NOT NULL, source_agent TEXT NOT NULL, source_session_id TEXT NOT NULL,
+    through TEXT NOT NULL, PRIMARY KEY (session_id, nth)
+) WITHOUT ROWID;
+-- The ids of sessions that have somebody else's messages, and of these messages.
+CREATE TABLE foreign_ids (id TEXT, session_id TEXT, PRIMARY KEY (id, session_id)) WITHOUT ROWID;
+-- Logs that were written here of shared sessions: lists as JSON; and what is still to be taken out of them.
+CREATE TABLE pulled (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL, agent TEXT NOT NULL, root TEXT NOT NULL, server TEXT NOT NULL,
+    project TEXT NOT NULL, records TEXT NOT NULL, sessions TEXT NOT NULL, crossed_from TEXT NOT NULL,
+    crossed TEXT NOT NULL, edits TEXT, says TEXT, count_before INTEGER
+) WITHOUT ROWID;
+-- Withdrawals whose answers have not come, and copies that are being written.
+CREATE TABLE withdrawals (session_id TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE unfinished_copies (
+    session_id TEXT PRIMARY KEY, agent TEXT NOT NULL, root TEXT NOT NULL, project TEXT NOT NULL
+) WITHOUT ROWID;
+-- What is to be erased beside the index, as JSON, and the process that is at it.
+CREATE TABLE owed_erasures (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, facts TEXT NOT NULL);
+"""
+
+
+class StateUnavailable(OSError):
+    """The database cannot be read or written. It says so as a file would, to whoever expects that of a file."""
+
+
+def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
+    """What `query` finds; nothing where nothing was ever kept. The file is not made by looking.
+
+    Raises:
+        StateUnavailable: it cannot be read.
+    """
+    if not path().exists():
+        return []
+    with _opened() as db:
+        return list(db.execute(query, values)) if db.pragma("user_version") else []
+
+
+@contextmanager
+def changing() -> Iterator[apsw.Connection]:
+    """One transaction, in which what was read is still true when something is written.
+
+    Raises:
+        StateUnavailable: it cannot be written; all is as it was.
+    """
+    private_dir(path().parent)
+    with suppress(FileExistsError):  # to open and close one that is there would release other threads' locks on it
+        os.close(os.open(path(), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))  # its journal gets the same mode
+    with _opened() as db:
+        db.pragma("secure_delete", 1)
+        db.execute("BEGIN IMMEDIATE")  # apsw runs what follows a statement with a row only when that is fetched
+        if not db.pragma("user_version"):
+            db.execute(f"{_TABLES} PRAGMA user_version = {_FORM}")
+        yield db
+        db.execute("COMMIT")  # what is closed before that is rolled back
+
+
+def change(query: str, *values: object) -> int:
+    """One statement that writes, as a transaction of its own; how many rows it has changed.
+
+    Raises:
+        StateUnavailable: it cannot be written; all is as it was.
+    """
+    if query.startswith("DELETE") and not path().exists():
+        return 0
+    with changing() as db:
+        db.execute(query, values)
+        return db.changes()
+
+
+def fact(name: str) -> Any:
+    """The value that was kept under this name; `None` where there is none.
+
+    Raises:
+        StateUnavailable: it cannot be read.
+    """
+    found = rows("SELECT value FROM facts WHERE name = ?", name)
+    return orjson.loads(found[0][0]) if found else None
+
+
+def keep(name: str, value: Any) -> None:
+    """Keep `value`, which JSON can say, under this name; `None` keeps nothing.
+
+    Raises:
+        StateUnavailable: it cannot be written; what was kept before still is.
+    """
+    if value is not None:
+        change("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, orjson.dumps(value).decode())
+    else:
+        change("DELETE FROM facts WHERE name = ?", name)
+
+
+def path() -> Path:
+    """Where it is."""
+    return state_home() / "state.db"
+
+
+@contextmanager
+def _opened() -> Iterator[apsw.Connection]:
+    import apsw  # who keeps nothing, such as most hooks, has no time for it
+
+    try:
+        with closing(apsw.Connection(str(path()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+            db.set_busy_timeout(BUSY_MILLISECONDS)
+            if db.pragma("user_version") not in (0, _FORM):
+                raise StateUnavailable(errno.EINVAL, "another version of smart-fork has written it", str(path()))
+            yield db
+    except apsw.Error as error:
+        raise StateUnavailable(*_said(error), str(path())) from error
+
+
+def _said(error: apsw.Error) -> tuple[int, str]:
+    """What the system would say of a file."""
+    import apsw
+
+    for kind, number in (
+        (apsw.FullError, errno.ENOSPC), (apsw.ReadOnlyError, errno.EROFS), (apsw.CantOpenError, errno.EACCES),
+        (apsw.PermissionsError, errno.EACCES), (apsw.BusyError, errno.EAGAIN),
+    ):  # fmt: skip
+        if isinstance(error, kind):
+            return number, os.strerror(number)
+    return errno.EIO, str(error)

@@ -1,0 +1,190 @@
+"""The state database: whole changes or none, whoever is killed, and nothing left of what was deleted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import stat
+import threading
+from functools import partial
+from itertools import count
+
+import apsw
+import pytest
+
+from indexer import state
+from indexer.failures import next_step, what_failed
+from indexer.paths import state_home
+
+WORD = "swordfish77zq"
+
+
+def kept() -> list[str]:
+    return [name for (name,) in state.rows("SELECT name FROM facts ORDER BY name")]
+
+
+def in_a_child(work) -> int:
+    """What a process ends with that does this alone, or the signal that ended it."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])
+
+
+def test_what_is_kept_is_read_again_replaced_and_forgotten(home):
+    assert state.fact("answer") is None
+    state.keep("answer", {"of": [1, "é"]})
+    assert {"of": [1, "é"]} == state.fact("answer")
+
+    state.keep("answer", 2)
+    assert 2 == state.fact("answer")
+    state.keep("answer", None)
+    assert (None, []) == (state.fact("answer"), kept())
+
+
+def test_looking_and_deleting_make_no_file(home):
+    state.keep("answer", None)
+
+    assert [] == kept()
+    assert not state_home().exists()
+
+
+def test_it_is_private_and_has_no_file_beside_it(home):
+    state.keep("answer", 1)
+
+    assert [state.path()] == list(state_home().iterdir())
+    assert (0o600, 0o700) == tuple(stat.S_IMODE(one.stat().st_mode) for one in (state.path(), state_home()))
+
+
+def test_of_a_change_that_fails_nothing_stays(home):
+    state.keep("first", 1)
+    with pytest.raises(state.StateUnavailable), state.changing() as db:
+        db.execute("DELETE FROM facts; SELECT nothing")
+
+    assert ["first"] == kept()
+
+
+def test_of_a_change_that_is_killed_all_is_there_or_nothing(home):
+    """Killed before each of its statements, and when SQLite is about to commit."""
+    seen = []
+    for number in count(1):
+        for name in kept():
+            state.keep(name, None)
+        state.keep("first", "x" * 9_000)
+
+        ended = in_a_child(partial(take_the_place, number))
+
+        assert kept() in (["first"], ["second", "third"])
+        assert "ok" == state.rows("PRAGMA integrity_check")[0][0]
+        seen.append(kept())
+        if not ended:
+            break
+
+    assert len(seen) > 6
+    assert ["second", "third"] == seen[-1]
+
+
+def take_the_place(number: int) -> None:
+    kill_at(number)
+    with state.changing() as db:
+        db.execute("DELETE FROM facts")
+        db.execute("INSERT INTO facts VALUES ('second', ?), ('third', ?)", ("1" * 9_000, "2" * 9_000))
+
+
+def kill_at(number: int) -> None:
+    """Have this process killed at that statement or commit."""
+    seen = 0
+
+    def passed() -> bool:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    def watch(db: apsw.Connection) -> None:
+        db.exec_trace = lambda *_: not passed()
+        db.set_commit_hook(passed)
+
+    apsw.connection_hooks.append(watch)
+
+
+def test_changes_of_many_threads_and_processes_all_arrive(home):
+    def work(who: str) -> None:
+        for number in range(20):
+            state.keep(f"{who}{number}", number)
+
+    child = os.fork()
+    if not child:
+        work("child")
+        os._exit(0)
+    threads = [threading.Thread(target=work, args=(f"thread{one}-",)) for one in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    os.waitpid(child, 0)
+
+    assert 100 == len(kept())
+
+
+def test_of_what_was_deleted_no_byte_is_left(home):
+    for number in range(300):
+        state.keep(f"name{number}", f"{WORD} {number} " + "y" * (number * 7 % 500))
+    for number in range(0, 300, 2):
+        state.keep(f"name{number}", f"else {number}")
+    state.change("DELETE FROM facts WHERE value LIKE '%swordfish%'")
+
+    assert 150 == len(kept())
+    assert WORD.encode() not in b"".join(one.read_bytes() for one in state_home().iterdir())
+
+
+def test_a_home_that_may_only_be_read_can_be_asked(home, monkeypatch):
+    state.keep("answer", 1)
+    state.path().chmod(0o400)
+    state_home().chmod(0o500)
+    try:
+        assert 1 == state.fact("answer")
+    finally:
+        state_home().chmod(0o700)
+
+
+def test_a_database_of_another_version_is_refused_in_a_sentence_and_left(home):
+    state.keep("answer", 1)
+    with apsw.Connection(str(state.path())) as db:
+        db.execute("PRAGMA user_version = 99")
+    before = state.path().read_bytes()
+
+    for work in (lambda: state.fact("answer"), lambda: state.keep("answer", 2)):
+        with pytest.raises(state.StateUnavailable) as caught:
+            work()
+        assert f"{state.path()}: another version of smart-fork has written it" == what_failed(caught.value)
+        assert "Use that version" in next_step(caught.value)
+    assert before == state.path().read_bytes()
+
+
+def test_damage_is_told_with_the_way_to_save_the_rest(home):
+    state_home().mkdir()
+    state.path().write_bytes(b"this is no database\n" * 1000)
+
+    with pytest.raises(state.StateUnavailable) as caught:
+        state.keep("answer", 1)
+
+    assert f"{state.path()}: file is not a database" == what_failed(caught.value)
+    assert ".recover" in next_step(caught.value)
+
+
+def test_a_full_disk_is_told_as_that_of_a_file_and_all_is_as_before(home, monkeypatch):
+    state.keep("answer", 1)
+    monkeypatch.setattr(apsw, "connection_hooks", [lambda db: db.execute("PRAGMA max_page_count = 1")])
+
+    with pytest.raises(state.StateUnavailable) as caught:
+        state.keep("answer", "z" * 100_000)
+
+    assert errno.ENOSPC == caught.value.errno
+    assert f"{state.path()}: {os.strerror(errno.ENOSPC)}" == what_failed(caught.value)
+    monkeypatch.undo()
