@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 
@@ -92,6 +93,7 @@ def outcome_of(session: Session) -> Outcome:
 def edits_of(session: Session, resolved_cwd: str) -> Edits:
     """What a session has edited, with success. Left out are paths that hold secrets or are no text of one line."""
     done = _edits_done(session)
+    absolute = cache(lambda path: _absolute(path, session.cwd, resolved_cwd))  # files are edited again and again
     files: dict[str, None] = {}
     until = ""
     for turn in session.turns:
@@ -100,7 +102,7 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
             if paths or (files and result.proof is Proof.COMMITTED):
                 until = max(until, turn.timestamp)
             for path in paths:
-                if file := _absolute(path, session.cwd, resolved_cwd):
+                if file := absolute(path):
                     files.pop(file, None)
                     files[file] = None
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
@@ -123,7 +125,7 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 
 def edited_paths(session: Session) -> tuple[str, ...]:
     """The files that a session has edited, with success, as it named them; none that `edits_of` leaves out."""
-    return tuple(dict.fromkeys(filter(_fit, chain.from_iterable(_edits_done(session).values()))))
+    return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
 def known_files(

@@ -43,9 +43,10 @@ class Signs:
 
     def found_in(self, lower: bytes) -> AbstractSet[bytes]:
         """Those that are in `lower`."""
-        if self._pattern.search(lower) is None:
+        numbers = {found.lastindex or 0 for found in self._pattern.finditer(lower)}
+        if not numbers:
             return _NONE
-        signs = {self._literals[(found.lastindex or 0) - 1] for found in self._pattern.finditer(lower)}
+        signs = {self._literals[number - 1] for number in numbers}
         # Of two at one place the pattern names the first.
         beside = {other for literal in signs for other in self._others[literal] if other not in signs}
         return signs | {other for other in beside if other in lower}

@@ -14,7 +14,13 @@ _MAX_CHARACTERS, _MAX_DEPTH = 20_000, 4
 _PARTS = ";&|()\n"
 #: What parts two words of one command.
 _BETWEEN = " \t\r"
-_WORDS = late(f"[{re.escape(_PARTS)}]+|[^{re.escape(_PARTS + _BETWEEN)}]+")
+_WORDS = late(
+    rf"[{re.escape(_PARTS)}]+|(?:[^{re.escape(_PARTS + _BETWEEN)}'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)+", re.DOTALL
+)
+#: Quoted parts of a word, each of which is closed.
+_QUOTES = late(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+_CLOSED = late(r"(?:[^'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)*+", re.DOTALL)
+_ESCAPED = late(r"\\([\"\\])")
 _HERE_DOCUMENT = late(r"<<-?\s*(['\"]?)(\w+)\1(.*?)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE)
 _JOINED_OUTPUT = late(r"\d*>&\d*-?|&>>?\s*\S+|\d*>>?\s*/dev/null")
 _CONTINUED = late(r"\\\r?\n")
@@ -89,17 +95,22 @@ def _parted(line: str) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of `line`, and what parts them. Without a sign that needs `shlex` a pattern says the same much faster.
+    """Return the words of `line`, and what parts them. Without comments, patterns do the same as `shlex` much faster.
 
     Raises:
         ValueError: a quotation mark is never closed.
     """
-    if not any(sign in line for sign in "'\"\\#"):
+    if "#" not in line and _CLOSED.fullmatch(line):
         found: list[str] = _WORDS.findall(line)
-        return found
+        return [_QUOTES.sub(_unquoted, word) if "'" in word or '"' in word or "\\" in word else word for word in found]
     lexer = shlex.shlex(line, posix=True, punctuation_chars=_PARTS)
     lexer.whitespace, lexer.whitespace_split = _BETWEEN, True
     return list(lexer)
+
+
+def _unquoted(found: re.Match[str]) -> str:
+    alone, quoted, escaped = found.groups()
+    return alone or escaped or _ESCAPED.sub(r"\1", quoted or "")
 
 
 def _without_runners(words: Sequence[str]) -> list[str]:

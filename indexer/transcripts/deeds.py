@@ -133,7 +133,7 @@ def _deed_of(line: str) -> Deed | None:
 
 
 def _is_named(line: str) -> bool:
-    return any(name in line for name in _NAMES) and _NAMED.search(line) is not None
+    return any(map(line.__contains__, _NAMES)) and _NAMED.search(line) is not None
 
 
 #: The same commands are run again and again; long ones are not worth to be kept.

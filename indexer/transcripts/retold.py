@@ -97,17 +97,18 @@ def breaks_off(turn: Turn) -> bool:
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
     """The calls of a turn, its own and those that it is told of."""
-    return (*turn.tool_calls, *(call for call, _ in _told(turn)))
+    return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
     """What a turn says that came back from calls, also from those that it is told of."""
-    return (*turn.tool_results, *(result for _, result in _told(turn) if result))
+    told = (result for _, result in _told(turn) if result)
+    return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
     """What a turn is told of as calls, under ids of ours, each with its result where something came back."""
-    if turn.role != "assistant" or DONE not in turn.text:
+    if turn.role != "assistant":
         return
     for number, one in enumerate(retold(turn.text).done):
         identity, ours = f"told {turn.id} {number}", one.line == ASKED_US
