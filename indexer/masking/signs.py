@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 
 #: What texts and code are made of, in lower case, the most frequent first.
 _FREQUENT = b' etsrionacldpumh/g.-f\nb":ywvk,_`0?12()x=\\*'
-_NONE: frozenset[bytes] = frozenset()
 
 
 #: What words are made of, and blanks for all else.
@@ -43,10 +42,7 @@ class Signs:
 
     def found_in(self, lower: bytes) -> AbstractSet[bytes]:
         """Those that are in `lower`."""
-        numbers = {found.lastindex or 0 for found in self._pattern.finditer(lower)}
-        if not numbers:
-            return _NONE
-        signs = {self._literals[number - 1] for number in numbers}
+        signs = {self._literals[(found.lastindex or 0) - 1] for found in self._pattern.finditer(lower)}
         # Of two at one place the pattern names the first.
         beside = {other for literal in signs for other in self._others[literal] if other not in signs}
         return signs | {other for other in beside if other in lower}
