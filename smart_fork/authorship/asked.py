@@ -11,9 +11,12 @@ from indexer.shapes import dataclass
 from smart_fork.authorship.blame import Line, Range, blamed, committed, merged, parsed, touched_by
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.git import Repository
+from smart_fork.text.snippets import shown
 
 #: Of more commits of a pull request the last are looked at; of more ranges of a patch the first.
 MOST_COMMITS, MOST_RANGES = 200, 200
+#: A longer text names no file and no commit.
+MOST_BYTES = 4096
 _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
 
 
@@ -48,10 +51,10 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
         found += blamed(there, one)
     if code.commit:
         found += committed(there, [_commit(there, code.commit)])
-    if code.pull:
-        found += committed(there, _pulled(there, code.pull))
+    if code.pull and (commits := _pulled(there, code.pull)):
+        found += committed(there, commits)
     if code.changes:
-        patch = code.changes.encode() if isinstance(code.changes, str) else there.asked(*_DIFF).stdout
+        patch = code.changes.encode("utf-8", "replace") if isinstance(code.changes, str) else there.asked(*_DIFF).stdout
         found += _changed(there, patch)
     return found
 
@@ -80,19 +83,28 @@ def _name(there: Repository, folder: Path, given: str) -> str:
     Raises:
         Usage: it is not in the repository.
     """
-    if not given or "\0" in given:
-        raise Usage("a file is needed", "Write PATH, or PATH:LINE.")
+    if not is_argument(given):
+        raise Usage(f"no file: {shown(given)}", "Write PATH, or PATH:LINE.")
     path = folder / given
     name = os.path.relpath(resolve(path.parent) / path.name, there.top)
     if name.startswith("../"):
-        raise Usage(f"{given} is not in the repository {there.top}", "Give a file of this repository.")
+        raise Usage(f"{shown(given)} is not in the repository {there.top}", "Give a file of this repository.")
     return name
 
 
+def is_argument(given: str) -> bool:
+    """Whether git can be given this text."""
+    try:
+        return bool(given) and "\0" not in given and len(os.fsencode(given)) < MOST_BYTES
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
 def _commit(there: Repository, given: str) -> str:
-    done = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{given}^{{commit}}")
-    if not done.ok:
-        raise NotFound(f"no such commit: {given[:200]}", "Give a commit of this repository, such as HEAD~2.")
+    name = f"{given}^{{commit}}"
+    done = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", name) if is_argument(given) else None
+    if done is None or not done.ok:
+        raise NotFound(f"no such commit: {shown(given)}", "Give a commit of this repository, such as HEAD~2.")
     return done.text
 
 

@@ -14,6 +14,7 @@ from indexer.patterns import late
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.git import Repository
+from smart_fork.text.snippets import printable, shown
 
 #: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
 AROUND = 5
@@ -69,11 +70,14 @@ def blamed(there: Repository, wanted: Range, commit: str = "") -> list[Line]:
     where = f"-L{first},{wanted.last + AROUND if wanted.last else ''}"
     done = there.git(*_BLAME, where, *([commit] if commit else []), "--", wanted.name)
     if not done.ok:
-        raise NotFound(f"git cannot blame {wanted.name}: {done.complaint}", "Give a file that is committed: PATH:LINE.")
+        raise NotFound(
+            f"git cannot blame {shown(wanted.name)}: {printable(done.complaint)}",
+            "Give a file that is committed: PATH:LINE.",
+        )
     last = wanted.last or float("inf")
     found = list(_porcelain(done.stdout, wanted))
     if not any(wanted.first <= line.number <= last for line in found):
-        raise NotFound(f"{wanted.name} has no line {wanted.first}", "Give a line that is there: PATH:LINE.")
+        raise NotFound(f"{shown(wanted.name)} has no line {wanted.first}", "Give a line that is there: PATH:LINE.")
     return found
 
 
@@ -121,7 +125,10 @@ def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
     """
     done = there.git("show", *_ADDED, "--end-of-options", *commits)
     if not done.ok:
-        raise NotFound(f"git cannot show {' '.join(commits)}: {done.complaint}", "Give a commit of this repository.")
+        raise NotFound(
+            f"git cannot show {' '.join(commits)[:200]}: {printable(done.complaint)}",
+            "Give a commit of this repository.",
+        )
     return _added(done.stdout)
 
 
@@ -218,7 +225,7 @@ def parsed(said: str) -> tuple[str, int, int]:
     found = re.fullmatch(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", said, re.DOTALL)
     first, last = (int(found[2]), int(found[3] or found[2])) if found else (0, 0)
     if found is None or not 0 < first <= last:
-        raise Usage(f"no line of a file: {said[:200]!r}", "Write PATH:LINE or PATH:FIRST-LAST, such as src/a.py:42-60.")
+        raise Usage(f"no line of a file: {shown(said)}", "Write PATH:LINE or PATH:FIRST-LAST, such as src/a.py:42-60.")
     return found[1], first, last
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import MISSING
 from pathlib import Path
 
 from indexer.project import Project, project_of
@@ -32,7 +33,7 @@ class FindRequest:
     wrote code, as `Code` has them; without an intent by that alone.
     """
 
-    intent: str = said(default="", described="The task, in the user's words.")
+    intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
     agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
     limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
     project_path: str | None = said(described="Another project's directory.")
@@ -45,10 +46,10 @@ class FindRequest:
     all_projects: bool = False
     caller_session_id: str | None = None
     works_in: str | None = None
-    lines: Sequence[str] | None = said(list[str], described="Who wrote these: 'src/a.py:42-60'.")
-    files: Sequence[str] | None = said(list[str], described="Who wrote these.")
-    commit: str | None = said(described="Who wrote this.")
-    changes: bool | str | None = said(bool, str, described="Who wrote what a patch or, if true, my changes touch.")
+    lines: Sequence[str] | None = said(list[str], described="Who wrote 'src/a.py:42-60'?")
+    files: Sequence[str] | None = said(list[str], described="Who wrote them?")
+    commit: str | None = said(described="Who wrote it?")
+    changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
     pull: int | None = None
 
     @property

@@ -34,7 +34,7 @@ def why(where: str, engine: Engine, project_path: str | None = None) -> Causes:
         IndexUnavailable: the index cannot be opened.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    request = FindRequest(agent_type=ALL, lines=(where,), project_path=project_path)
+    request = FindRequest("", agent_type=ALL, lines=(where,), project_path=project_path)
     agents, project, folder = check(request), current_project(project_path), resolve(project_path or Path.cwd())
     there = repository_at(folder, engine.processes)
     lines = blamed(there, range_of(there, folder, where))

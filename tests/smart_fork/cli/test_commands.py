@@ -285,7 +285,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("words", "code", "text"),
         [
-            (["find"], 2, "Missing argument"),
+            (["find"], 2, "intent is required"),
             (["find", " "], 2, "INTENT is empty"),
             (["find", "x", "--limit", "0"], 2, "limit must be at least 1"),
             (["find", "x", "--limit", "many"], 2, "--limit"),
