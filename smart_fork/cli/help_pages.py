@@ -101,7 +101,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "team serve": ("team serve", "team serve --listen 0.0.0.0:8770 --tls-cert chain.pem --tls-key key.pem"),
     "team jobs": ("team jobs", "team jobs --retry"),
     "team backup": ("team backup /var/backups/forks", "team backup /var/backups/forks --days 7"),
-    "team restore": ("team restore forks.dump", "team restore forks.dump --journal withdrawn.jsonl"),
+    "team restore": ("team restore forks.dump", "team restore forks.dump --data /var/lib/smart-fork"),
     "team user": ("team user add alice --project github.com/acme/shop", "team user list"),
     "team user add": ("team user add alice --project github.com/acme/shop", "team user add root --admin"),
     "team user invite": ("team user invite alice", "team user invite alice --json"),

@@ -64,7 +64,6 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
     """
     from smart_fork.teamserver.address import Transport, listening, written
     from smart_fork.teamserver.database import CONNECTIONS
-    from smart_fork.teamserver.journal import FILE
     from smart_fork.teamserver.metrics import counted_together
     from smart_fork.teamserver.processes import Processes, Task
     from smart_fork.teamserver.tables import elsewhere, embedded, roles_of
@@ -86,9 +85,8 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         else:
             account.make(options.data)
             roles = elsewhere(options.dsn)
-        # Beside the database and not in it: an older backup must not bring back what was withdrawn.
         task = Task(
-            roles.app, roles.jobs, roles.owner, (account.uid, account.gid), CONNECTIONS, options.data / FILE,
+            roles.app, roles.jobs, roles.owner, (account.uid, account.gid), CONNECTIONS, options.data,
             options.open_projects, timedelta(days=options.token_days) if options.token_days else None,
             options.request_log,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Backups of the server's database, and restoring one: what was withdrawn after it was made stays withdrawn.
 
-A restore fills a new database, withdraws again what the journal says, and lets the two change their names in one
-transaction: whoever is killed at any step leaves the old one or the new one.
+A restore fills a new database, withdraws again what was withdrawn in the old one, and lets the two change their names
+in one transaction: whoever is killed at any step leaves the old one or the new one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.rows import tuple_row
+from psycopg.rows import dict_row
 
 from indexer.files import remove
 from indexer.masking import beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, Usage
-from smart_fork.teamserver import rewrite
+from smart_fork.teamserver import rewrite, withdrawn
 from smart_fork.teamserver.auth import Project
 from smart_fork.teamserver.cluster import APP, Programs
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.journal import Entry, Journal
+from smart_fork.teamserver.rewrite import Withdrawal
 from smart_fork.teamserver.schema import create
 
 KEPT_DAYS = 30
@@ -63,7 +63,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A database that was restored: how many withdrawals of the journal were done again."""
+    """A database that was restored: from how many sessions it withdrew again."""
 
     withdrawals: int
 
@@ -122,31 +122,28 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
     return gone
 
 
-def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _name: None) -> Restored:
+def restore(place: Place, file: Path, *, step: Step = lambda _name: None) -> Restored:
     """Put the database of a backup in the place of the one that is there. Nobody may be connected to that.
-
-    Each server that used the database has a journal of its own.
 
     Raises:
         NotFound: There is no such file.
         ProgramFailed: It is no backup, or could not be read.
         Usage: The server still runs.
-        Unshareable: A journal of withdrawals is damaged: what was withdrawn would come back.
     """
     if not file.is_file():
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
-    entries = [entry for journal in journals for entry in journal.entries()]
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if _in_use(db, place.name):
             raise _runs()
         _sweep(db, place.name)
+        known = _withdrawals(place.conninfo) if _is_there(db, place.name) else []
         new = f"{place.name}_new_{secrets.token_hex(4)}"
         db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(new)))
         step("made")
         try:
             _fill(place, new, file)
             step("filled")
-            _bring_up(place.other(new), entries)
+            done = _bring_up(place.other(new), known)
             step("withdrawn")
             _exchange(db, place.name, new)
         except BaseException:
@@ -155,7 +152,7 @@ def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _n
         step("exchanged")
         _sweep(db, place.name)
         step("done")
-    return Restored(len(entries))
+    return Restored(done)
 
 
 def _fill(place: Place, new: str, file: Path) -> None:
@@ -169,32 +166,54 @@ def _fill(place: Place, new: str, file: Path) -> None:
         _run(inside, ["pg_restore", *options, "--dbname", new], stdin=source.fileno())
 
 
-def _bring_up(conninfo: str, entries: list[Entry]) -> None:
-    """Withdraw again what was."""
-    with psycopg.connect(conninfo, autocommit=True, row_factory=tuple_row) as db:
-        create(db)
+def _withdrawals(conninfo: str) -> list[Withdrawal]:
+    """What was withdrawn in the database that is replaced. A new one has no tables yet.
+
+    Raises:
+        ProgramFailed: It cannot be read: what was withdrawn would come back.
+    """
+    try:
+        with psycopg.connect(conninfo, row_factory=dict_row) as db:
+            made = db.execute("SELECT FROM pg_tables WHERE schemaname = 'public' AND tablename = 'form'").fetchone()
+            return rewrite.withdrawals(db) if made is not None else []
+    except psycopg.Error as error:
+        name, said = conninfo_to_dict(conninfo)["dbname"], beginning(mask(str(error).strip()), 200)
+        raise ProgramFailed(
+            f"The withdrawals in {name} cannot be read: {said}",
+            "Withdrawn text would come back. To restore nevertheless, drop that database first.",
+        ) from error
+
+
+def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
+    """Withdraw again what was; return from how many sessions that was needed."""
+    done = 0
+    with psycopg.connect(conninfo, autocommit=True) as db:
+        create(db)  # refuses the tables of another version
+    with psycopg.connect(conninfo, autocommit=True, row_factory=dict_row) as db:
         # Clients ask for what is newer than the last number that they have seen, which may be of after the backup.
         db.execute(
             "SELECT setval('rewrite_numbers', greatest(extract(epoch FROM now())::bigint, last_value + 1))"
             " FROM rewrite_numbers"
         )
+        here = {(one.project, one.session_id): one.edits.keys() for one in rewrite.withdrawals(db)}
         with Database(make_conninfo(conninfo, user=_role(conninfo)), connections=2) as pool:
-            for entry in entries:
+            for one in known:
+                if one.edits.keys() <= here.get((one.project, one.session_id), set()):
+                    continue
+                done += 1
                 row = db.execute(
                     "SELECT p.id, s.owner_id, s.base_count FROM projects p JOIN sessions s ON s.project_id = p.id"
                     " WHERE p.key = %s AND s.id = %s",
-                    (entry.project, entry.session_id),
+                    (one.project, one.session_id),
                 ).fetchone()
                 if row is not None:
-                    where = Project(row[0], entry.project, "maintainer", {})
-                    rewrite.do_again(pool, row[1], row[2], entry, where)
-                else:  # not there yet: it must not be pushed as it was
-                    db.execute(
-                        "INSERT INTO tombstones(project_id, digest, session_id)"
-                        " SELECT p.id, unnest(%s::bytea[]), %s FROM projects p WHERE p.key = %s"
-                        " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
-                        (list(entry.edits), entry.session_id, entry.project),
-                    )
+                    where = Project(row["id"], one.project, "maintainer", {})
+                    rewrite.do_again(pool, row["owner_id"], row["base_count"], one, where)
+                    continue
+                project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
+                if project is not None:  # not there yet: it must not be pushed as it was
+                    withdrawn.bury(db, project["id"], one.session_id, one.edits)
+    return done
 
 
 def _role(conninfo: str) -> str:
@@ -216,12 +235,16 @@ def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
     return False
 
 
+def _is_there(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
+    return db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is not None
+
+
 def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:
     """Both names in one transaction."""
     before = f"{name}_old_{secrets.token_hex(4)}"
     try:
         with db.transaction():
-            if db.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+            if _is_there(db, name):
                 _rename(db, name, before)
             _rename(db, new, name)
     except psycopg.errors.ObjectInUse as error:

@@ -235,7 +235,7 @@ class Cluster:
             self._same_version()
             return
         halves = "postgresql-"
-        ours = (halves, "lock-", "withdrawn.")  # the journal of withdrawals may be here first: for a restore
+        ours = (halves, "lock-")
         if others := [one.name for one in self.folder.iterdir() if not one.name.startswith(ours)]:
             raise Usage(f"{self.folder} has other files: {others[0]}.", "Name an empty folder with --data")
         for half in self.folder.glob(f"{halves}*"):

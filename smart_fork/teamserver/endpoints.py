@@ -22,7 +22,6 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.remote import check_key
 from smart_fork.teamserver import auth, guard, sessions
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.journal import Journal
 from smart_fork.teamserver.limits import Bounds
 from smart_fork.text.snippets import printable
 
@@ -37,8 +36,6 @@ class Server:
     bounds: Bounds = field(default_factory=Bounds)
     #: Whether whoever first pushes to a project makes it; else admins alone do.
     open_projects: bool = True
-    #: Where withdrawals are written down outside the database, for a restore of an older backup.
-    journal: Journal | None = None
     #: The folder of the server's data, whose disk is watched.
     data: Path | None = None
     #: How long a new token is valid; for ever if `None`.

@@ -1,7 +1,7 @@
 """Making what is searched of a session from its records; nothing that a client says of them is taken.
 
-Vectors come from clients where they have sent any, each for the text that it is of. Some of them are made here as well:
-where these differ, none of that session's is believed, nor any other of whoever has sent them (`trust`). What is left
+Vectors come from clients where they have sent any, each for the text that it is of: to make one takes longer than all
+else that is done for a session. One in 64 is made here as well. If it differs, none of that push is used. What is left
 without one gets it here, as far as that is not too much at once.
 """
 
@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from smart_fork.errors import Unshareable
 from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
 from smart_fork.sharing.segments import unpack
 from smart_fork.sharing.wire import Vectors
-from smart_fork.teamserver import segments, sessions, trust
+from smart_fork.teamserver import segments, sessions
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
 
@@ -41,9 +42,12 @@ log = logging.getLogger(__name__)
 #: Texts without a vector that are embedded here after a push, and how many of them at once: a long session is some
 #: seconds of a processor, and one that is longer can be found by its words beyond that.
 EMBEDDED, TOGETHER = 2_000, 32
+#: One in so many vectors of a client is compared with one made here. On any machine the two are at least so near.
+ONE_IN, SAME = 64, 0.98
 #: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
 _WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
 _APART = re.compile(r"[\W_]+")
+_chance = SystemRandom()
 
 Session = UUID | str
 
@@ -63,15 +67,9 @@ class _Here:
     reach: int
     revision: int
     inherited: int
-    anew: bool
 
 
-def anew(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
-    """The same of one whose vectors are doubted: all of them are made here."""
-    index(db, project_id, session_id, revision, anew=True)
-
-
-def index(db: Connection, project_id: int, session_id: Session, revision: int, *, anew: bool = False) -> None:
+def index(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
     """Bring a session into the search, as it is now, in the transaction of `db`.
 
     It is done once for many pushes: what is indexed at that `revision` or a later one is left.
@@ -83,13 +81,12 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int, *
         (project_id, session_id),
     ).fetchone()
     if row is None or (
-        not anew
-        and there is not None
+        there is not None
         and there["revision"] >= max(revision, row["revision"])
         and there["inherited"] == row["inherited"]
     ):
         return
-    here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"], anew)
+    here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"])
     found = searched(_records(db, here), row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
     chunks = [chunk for chunk in found.document.chunks if chunk.hash not in found.shared] if found else []
     vectors = _vectors(db, here, chunks)
@@ -103,7 +100,7 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int, *
     _store_words(db, here, found, row["title"])
     ids = _store_chunks(db, here, found.document, chunks)
     made = {ids[digest]: vector for digest, vector in vectors.items()}
-    _store_vectors(db, here, made, list(ids.values()) if anew else ())
+    _store_vectors(db, here, made)
     _count(db, here, list(ids.values()))
 
 
@@ -263,7 +260,7 @@ def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
         (here.project_id, here.reach, [chunk.hash for chunk in chunks]),
     )
-    there = set[bytes]() if here.anew else {bytes(row["hash"]) for row in rows}
+    there = {bytes(row["hash"]) for row in rows}
     waiting = {chunk.hash: chunk.text for chunk in chunks if chunk.hash not in there}
     offered = _offered(db, here)
     model = _light()
@@ -299,16 +296,11 @@ def _believed(
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:
         return {}
-    token = next(token for _, token in fitting.values())
-    sender = trust.sender(db, token)
-    if sender.lied:
-        return {}
-    tried = sender.tried(list(fitting))
+    tried = _chance.sample(list(fitting), min(len(fitting), int(len(fitting) / ONE_IN + _chance.random())))
     own = model.embed([waiting[digest] for digest in tried]) if tried else ()
-    if all(_cosine(fitting[digest][0], vector) >= trust.SAME for digest, vector in zip(tried, own, strict=True)):
-        trust.confirm(db, sender, len(tried))
+    if all(_cosine(fitting[digest][0], vector) >= SAME for digest, vector in zip(tried, own, strict=True)):
         return {digest: vector for digest, (vector, _) in fitting.items()}
-    trust.lose(db, sender)
+    token = next(token for _, token in fitting.values())
     db.execute(
         "INSERT INTO audit(token, verb, project_id, session_id, details) VALUES (%s, 'vectors_dropped', %s, %s, %s)",
         (token, here.project_id, here.session_id, Jsonb({"vectors": len(offered)})),
@@ -325,9 +317,7 @@ def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
     ]
 
 
-def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector], doubted: Sequence[int]) -> None:
-    if doubted:
-        db.execute("DELETE FROM vectors WHERE project_id = %s AND chunk_id = ANY(%s)", (here.project_id, list(doubted)))
+def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) -> None:
     name = own_space()
     if made and name is not None:
         db.execute(

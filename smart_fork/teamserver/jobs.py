@@ -50,13 +50,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is done for the jobs of a kind. Where `every` is given, it is done for the whole server so often; the `last`
-    ones are done when nothing else waits.
-    """
+    """What is done for the jobs of a kind. Where `every` is given, it is done for the whole server so often."""
 
     work: Work
     every: timedelta | None = None
-    last: bool = False
 
 
 def put(db: Connection, kind: str, project_id: int, session_id: UUID | str, revision: int | None = None) -> None:
@@ -125,11 +122,7 @@ class Worker:
         return most if wait is None else max(0.0, min(most, wait))
 
     def _taken(self) -> Job | None:
-        last = [name for name, kind in self._kinds.items() if kind.last]
-        return self._first([name for name in self._kinds if name not in last]) or (self._first(last) if last else None)
-
-    def _first(self, kinds: list[str]) -> Job | None:
-        """The next of these. It is counted as tried before it is: one that ends its process is not tried for ever."""
+        """The next job. It is counted as tried before it is: one that ends its process is not tried for ever."""
         with self._database.asked_by() as db:
             row = db.execute(
                 "UPDATE jobs SET attempts = attempts + 1,"
@@ -137,7 +130,7 @@ class Worker:
                 " WHERE id = (SELECT id FROM jobs WHERE run_after <= now() AND kind = ANY(%s)"
                 " ORDER BY run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
                 " RETURNING id, kind, project_id, session_id, revision, attempts",
-                (FIRST_WAIT, LONGEST_WAIT, kinds),
+                (FIRST_WAIT, LONGEST_WAIT, list(self._kinds)),
             ).fetchone()
         return None if row is None else Job(**row)
 

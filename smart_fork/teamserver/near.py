@@ -76,16 +76,15 @@ def _crowds(db: psycopg.Connection[Any], least: int) -> dict[_Crowd, int]:
 
 def _make(db: psycopg.Connection[Any], crowd: _Crowd) -> None:
     row = db.execute(
-        "SELECT tableoid::regclass::text, vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
+        "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
         crowd,
     ).fetchone()
     if row is None:
         return
-    table, dimensions = row
     log.info("a graph is made of the vectors of project %d", crowd.project_id)
     db.execute(
         sql.SQL(
-            "CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ((e::halfvec({})) halfvec_cosine_ops)"
+            "CREATE INDEX CONCURRENTLY {} ON vectors USING hnsw ((e::halfvec({})) halfvec_cosine_ops)"
             " WHERE project_id = {} AND space = {} AND reach = 0"
-        ).format(sql.Identifier(crowd.graph), sql.Identifier(table), sql.Literal(dimensions), *map(sql.Literal, crowd))
+        ).format(sql.Identifier(crowd.graph), sql.Literal(row[0]), *map(sql.Literal, crowd))
     )

@@ -1,7 +1,7 @@
 """The processes of a server: Uvicorn's workers, which answer requests, and one that works in the background.
 
-The process that starts them all starts again what was killed: Uvicorn's supervisor, and beside it two lines for the
-background and the database. Without that process none of them stays.
+Uvicorn's supervisor replaces a worker that has ended. Where the background process or the database ends, the whole
+server does: systemd or a container starts it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from smart_fork.errors import ProgramFailed, SmartForkError, joined
+from smart_fork.errors import ProgramFailed
 from smart_fork.service.connections import Connection
 from smart_fork.teamserver.metrics import disk_warning
 
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 class Task:
     """What the processes need: how the database is reached as each role, and whom they become where root starts them.
 
-    `journal` is the file of withdrawals.
+    `data` is the server's folder, whose disk is watched.
     """
 
     app: str
@@ -74,7 +74,7 @@ class Task:
     owner: str
     account: tuple[int, int]
     connections: int
-    journal: Path
+    data: Path
     open_projects: bool = True
     token_lifetime: timedelta | None = None
     request_log: bool = False
@@ -118,14 +118,18 @@ class Processes(Multiprocess):
         self._low_disk = False
         self._task, self._told, self._cluster = task, told, cluster
         self._work: BaseProcess | None = None
+        self._ended = ""
 
     def run(self) -> None:
         """See `Multiprocess`.
 
         Raises:
-            ProgramFailed: A process could not begin.
+            ProgramFailed: A process could not begin, or one has ended without which the others are no server.
         """
         super().run()
+        if self._ended:
+            hint = "Start the server again. systemd and containers do so themselves: smart-fork team serve --help"
+            raise ProgramFailed(f"{self._ended} has ended, so the server ends.", hint)
         if any(one.exitcode == STARTUP_FAILURE for one in self.processes):
             raise _cannot_begin()
 
@@ -136,7 +140,8 @@ class Processes(Multiprocess):
             ProgramFailed: One of them could not begin.
         """
         super().init_processes()
-        self._work = self._working()
+        self._work = multiprocessing.get_context("spawn").Process(target=working, args=(self._task,))
+        self._work.start()
         for process in self.processes:
             if not process.wait_until_ready(SECONDS_TO_BEGIN, self.should_exit):
                 self.terminate_all()
@@ -145,16 +150,14 @@ class Processes(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """See `Multiprocess`."""
-        try:
-            if self._cluster is not None and self._cluster.postmaster() is None:
-                log.warning("PostgreSQL has ended; it is started again")
-                self._cluster.start()
-        except SmartForkError as error:
-            log.warning("%s", joined(error.message, error.hint))
-        if self._work is not None and not self._work.is_alive():
-            log.warning("the process in the background has ended; another takes over")
-            self._work = self._working()
-        low = disk_warning(self._task.journal.parent)
+        if self._cluster is not None and self._cluster.postmaster() is None:
+            self._ended = "PostgreSQL"
+        elif self._work is not None and not self._work.is_alive():
+            self._ended = "The background process"
+        if self._ended:
+            self.should_exit.set()
+            return
+        low = disk_warning(self._task.data)
         if low and not self._low_disk:
             log.warning("%s", low)
         self._low_disk = bool(low)
@@ -179,11 +182,6 @@ class Processes(Multiprocess):
         else:
             super().handle_hup()
 
-    def _working(self) -> BaseProcess:
-        process = multiprocessing.get_context("spawn").Process(target=working, args=(self._task,))
-        process.start()
-        return process
-
 
 def _cannot_begin() -> ProgramFailed:
     needed = f"{Path(__file__).parents[2]}, {sys.prefix} and {sys.base_prefix}"
@@ -198,7 +196,6 @@ def answering(task: Task) -> ASGIApp:
     from smart_fork.teamserver.app import application
     from smart_fork.teamserver.database import Database
     from smart_fork.teamserver.endpoints import Server
-    from smart_fork.teamserver.journal import Journal
     from smart_fork.teamserver.metrics import requests
 
     _begin(task, lambda: os._exit(1))
@@ -208,8 +205,7 @@ def answering(task: Task) -> ASGIApp:
     server = Server(
         database,
         open_projects=task.open_projects,
-        journal=Journal(task.journal),
-        data=task.journal.parent,
+        data=task.data,
         token_lifetime=task.token_lifetime,
     )
     inner = application(server)
@@ -231,7 +227,7 @@ def working(task: Task) -> None:
     """Do what is to be done in the background, until a signal or the end of who started this."""
     from smart_fork.teamserver.cluster import JOBS
     from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.worker import graphs, work
+    from smart_fork.teamserver.worker import kinds_for, work
 
     busy, ending = threading.Lock(), threading.Event()
 
@@ -249,10 +245,7 @@ def working(task: Task) -> None:
     threading.Thread(target=end, daemon=True).start()
     _begin(task, ending.set)
     with Database(task.jobs, 4, JOBS) as database:
-        # What takes minutes is done beside the rest, and is not waited for: what was not finished is made again.
-        kinds = graphs(task.owner)
-        threading.Thread(target=work, args=(task.jobs, database, threading.Lock(), kinds), daemon=True).start()
-        work(task.jobs, database, busy)
+        work(task.jobs, database, busy, kinds_for(task.owner))
 
 
 def _begin(task: Task, orphaned: Callable[[], None]) -> None:

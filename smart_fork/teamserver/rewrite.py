@@ -24,7 +24,6 @@ from smart_fork.teamserver import audit, segments, sessions, traces, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.edits import Edited, Edits, checked, edited
-from smart_fork.teamserver.journal import Entry, Journal
 from smart_fork.teamserver.sessions import Row
 
 #: The kind of the job that goes on with a withdrawal, and how long it leaves that to who has begun it.
@@ -116,7 +115,6 @@ def rewrite(
     wanted: Rewrite,
     *,
     limits: Limits = LIMITS,
-    journal: Journal | None = None,
 ) -> Outcome:
     """Withdraw records of a session. Asked once more, since an answer was lost, it changes nothing.
 
@@ -137,7 +135,7 @@ def rewrite(
         return Outcome(row, _below(database, work, person.id, edits))
     if row["revision"] != wanted.revision:
         raise _advanced(row)
-    return _begin(database, work, person, row, edits, given=given, journal=journal)
+    return _begin(database, work, person, row, edits, given=given)
 
 
 def delete_everywhere(
@@ -147,7 +145,6 @@ def delete_everywhere(
     session_id: str,
     *,
     limits: Limits = LIMITS,
-    journal: Journal | None = None,
 ) -> Outcome:
     """Withdraw all that is a session's own, of it and of all that was made of it, and hide it.
 
@@ -160,7 +157,7 @@ def delete_everywhere(
         work = Work(_project(row), session_id, "delete", limits)
         own = _records(db, work)[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
-    return _begin(database, work, person, row, edits, given=NOTHING_SAID, journal=journal)
+    return _begin(database, work, person, row, edits, given=NOTHING_SAID)
 
 
 def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: int | None = None) -> None:
@@ -175,9 +172,7 @@ def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: i
     if row is None:
         return
     work = Work(_project(row), str(session_id), "cut")
-    there = {sha256(record).digest(): record for record in _records(db, work)}
-    digests = withdrawn.edits_of(db, project_id, str(session_id))
-    edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
+    edits = _edits_of(db, work)
     withdrawn.alone(db, project_id)
     _as(db, row["owner_id"])
     for target in work.targets(db):
@@ -186,18 +181,52 @@ def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: i
     segments.drop_unused(db, work.project, edits, work.limits)
 
 
-def do_again(database: Database, owner: int, base_count: int, entry: Entry, where: Project) -> None:
-    """Do a withdrawal again that stands in the journal, where it has anything left to do."""
-    work = Work(where, entry.session_id, entry.kind)
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """All that was withdrawn from a session, to be done again after a restore. `hide`: the whole session goes."""
+
+    project: str
+    session_id: str
+    edits: Edits
+    hide: bool
+
+
+def withdrawals(db: Connection) -> list[Withdrawal]:
+    """Return what was ever withdrawn, session by session. `db` belongs to the owner of the tables."""
+    rows = db.execute(
+        "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
+        " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
+        " AND r.kind = 'delete') AS hide"
+        " FROM tombstones t JOIN projects p ON p.id = t.project_id GROUP BY 1, 2, 3 ORDER BY min(t.at), 1, 3"
+    ).fetchall()
+    found = []
+    for row in rows:
+        work = Work(_project(row), str(row["session_id"]), "cut")
+        edits = _edits_of(db, work)
+        buried = {digest: edits.get(digest) for digest in row["digests"]}
+        found.append(Withdrawal(row["key"], work.session_id, buried, row["hide"]))
+    return found
+
+
+def do_again(database: Database, owner: int, base_count: int, one: Withdrawal, where: Project) -> None:
+    """Do a withdrawal again, where it has anything left to do."""
+    work = Work(where, one.session_id, "delete" if one.hide else "cut")
     with database.asked_by(owner) as db:
         withdrawn.alone(db, where.id)
-        withdrawn.bury(db, where.id, entry.session_id, entry.edits)
-        work.apply(db, Target(entry.session_id, owner, base_count), entry.edits)
-        _hide(db, work, hide=entry.kind == "delete")
-    _below(database, work, owner, entry.edits)
+        withdrawn.bury(db, where.id, one.session_id, one.edits)
+        work.apply(db, Target(one.session_id, owner, base_count), one.edits)
+        _hide(db, work, hide=one.hide)
+    _below(database, work, owner, one.edits)
     with database.asked_by(owner) as db:
         withdrawn.alone(db, where.id)
-        segments.drop_unused(db, where, entry.edits, work.limits)
+        segments.drop_unused(db, where, one.edits, work.limits)
+
+
+def _edits_of(db: Connection, work: Work) -> Edits:
+    """All that was ever withdrawn from a session, with the records that it has in their place."""
+    there = {sha256(record).digest(): record for record in _records(db, work)}
+    digests = withdrawn.edits_of(db, *_ids(work))
+    return {old: there.get(new) if new is not None else None for old, new in digests.items()}
 
 
 def _begin(
@@ -208,7 +237,6 @@ def _begin(
     edits: Edits,
     *,
     given: Mapping[str, Any],
-    journal: Journal | None,
 ) -> Outcome:
     """First the session itself, with all that is needed to go on after a crash; then what was made of it."""
     origin = Target(work.session_id, row["owner_id"], row["base_count"])
@@ -229,8 +257,6 @@ def _begin(
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
         audit.note(db, person, verb, *_ids(work), {"records": len(edits)})
         _describe(db, work, row, given)
-        if journal is not None:  # what stands there and was not done is done by a restore: it was wanted
-            journal.add(Entry(work.project.key, work.session_id, work.kind, edits))
     changed = _below(database, work, person.id, edits)
     with database.asked_by(origin.owner) as db:
         withdrawn.alone(db, work.project.id)

@@ -12,7 +12,7 @@ from smart_fork.errors import SmartForkError
 Connection: TypeAlias = psycopg.Connection[Any]
 
 #: Changes with the tables. A database of another form is not served.
-FORM = 14
+FORM = 15
 _TABLES = Path(__file__).with_name("schema.sql")
 #: Whoever makes the tables holds this lock, of which there is one in a database.
 _LOCK = 0x5F0_4B5

@@ -1,7 +1,7 @@
 -- The tables of a team's server. `schema.py` runs this file in one transaction.
 --
--- All that belongs to a project begins its key with `project_id` and is partitioned by it, so that several machines could
--- share the projects one day: a statement on such a table that does not name `project_id` is refused by a test.
+-- All that belongs to a project begins its key with `project_id`, so that several machines could share the projects one
+-- day: a test refuses a statement on such a table that does not name `project_id`.
 
 -- The form of these tables; see `schema.py`. It comes first: who may make no table is told so.
 CREATE TABLE form(number integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
@@ -78,7 +78,7 @@ CREATE TABLE sessions(
     last_activity timestamptz NOT NULL DEFAULT now(),
     deleted_at timestamptz,
     PRIMARY KEY (project_id, id)
-) PARTITION BY HASH (project_id);
+);
 CREATE INDEX ON sessions(project_id, root_id);
 CREATE INDEX ON sessions(project_id, parent_id);
 CREATE INDEX ON sessions(project_id, visibility, last_activity, id);
@@ -92,19 +92,20 @@ CREATE TABLE session_segments(
     digest bytea NOT NULL, first_record bigint NOT NULL, records integer NOT NULL,
     raw_bytes bigint NOT NULL, chain_start bytea NOT NULL,
     PRIMARY KEY (project_id, session_id, position)
-) PARTITION BY HASH (project_id);
+);
 CREATE INDEX ON session_segments(project_id, digest);
 
 CREATE TABLE segments(
     project_id bigint NOT NULL, digest bytea NOT NULL,
     records integer NOT NULL, raw_bytes bigint NOT NULL,
-    body bytea STORAGE EXTERNAL, object text,
+    body bytea,
     part_of bytea,  -- it is the beginning of this one, which then cannot go before it
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project_id, digest),
-    CONSTRAINT segments_content CHECK (num_nonnulls(body, object, part_of) = 1),
+    CONSTRAINT segments_content CHECK (num_nonnulls(body, part_of) = 1),
     FOREIGN KEY (project_id, part_of) REFERENCES segments(project_id, digest)
-) PARTITION BY HASH (project_id);
+);
+ALTER TABLE segments ALTER body SET STORAGE EXTERNAL;  -- it is compressed already
 CREATE INDEX ON segments(project_id, part_of) WHERE part_of IS NOT NULL;
 
 -- Who has sent a segment: to know its digest is no right to it.
@@ -112,7 +113,7 @@ CREATE TABLE uploads(
     project_id bigint NOT NULL, user_id bigint NOT NULL, digest bytea NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project_id, user_id, digest)
-) PARTITION BY HASH (project_id);
+);
 CREATE INDEX ON uploads(project_id, at);
 
 CREATE TABLE rewrites(
@@ -120,13 +121,13 @@ CREATE TABLE rewrites(
     kind text NOT NULL, edits jsonb NOT NULL, revision bigint NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project_id, session_id, seq)
-) PARTITION BY HASH (project_id);
+);
 CREATE TABLE pulls(
     project_id bigint NOT NULL, session_id uuid NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY,
     user_id bigint NOT NULL, token_id bigint NOT NULL, revision bigint NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (project_id, session_id, seq)
-) PARTITION BY HASH (project_id);
+);
 CREATE INDEX ON pulls(project_id, user_id);
 CREATE INDEX ON pulls(user_id, project_id, session_id);
 
@@ -139,7 +140,7 @@ CREATE TABLE tombstones(
     at timestamptz NOT NULL DEFAULT now(),
     session_id uuid NOT NULL,
     PRIMARY KEY (project_id, digest, session_id)
-) PARTITION BY HASH (project_id);
+);
 
 -- Chunks of what was said, their vectors and their words.
 
@@ -155,16 +156,15 @@ CREATE TABLE vectors(
     project_id bigint NOT NULL, space bigint NOT NULL, chunk_id bigint NOT NULL, reach bigint NOT NULL,
     e halfvec NOT NULL,
     PRIMARY KEY (project_id, space, chunk_id)
-) PARTITION BY LIST (project_id);
+);
 CREATE INDEX ON vectors(project_id, space, reach);
-CREATE TABLE vectors_rest PARTITION OF vectors DEFAULT PARTITION BY HASH (project_id);
 
 CREATE TABLE placements(
     project_id bigint NOT NULL, session_id uuid NOT NULL, position integer NOT NULL,
     chunk_id bigint NOT NULL, turn integer NOT NULL, message_id text NOT NULL, role text NOT NULL,
     exchange integer NOT NULL, ends integer, tokens bigint NOT NULL, reach bigint NOT NULL,
     PRIMARY KEY (project_id, session_id, position)
-) PARTITION BY HASH (project_id);
+);
 CREATE INDEX ON placements(project_id, chunk_id);
 
 CREATE TABLE session_words(
@@ -190,14 +190,14 @@ CREATE TABLE lexemes(
     project_id bigint NOT NULL, reach bigint NOT NULL, lexeme text NOT NULL,
     chunks bigint NOT NULL DEFAULT 0, sessions bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, reach, lexeme)
-) PARTITION BY HASH (project_id);
+);
 
 -- Vectors that a client has sent, until the chunks that they are of have been made.
 CREATE TABLE offers(
     project_id bigint NOT NULL, session_id uuid NOT NULL, hash bytea NOT NULL, reach bigint NOT NULL,
     space bigint NOT NULL, token_id bigint NOT NULL, e halfvec NOT NULL,
     PRIMARY KEY (project_id, session_id, hash)
-) PARTITION BY HASH (project_id);
+);
 
 -- What is still to be done, and what was done by whom.
 
@@ -213,28 +213,18 @@ CREATE TABLE audit(
     id bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL DEFAULT now(),
     actor bigint, token bigint, verb text NOT NULL, project_id bigint, session_id uuid,
     details jsonb NOT NULL DEFAULT '{}',
-    PRIMARY KEY (id, at)
-) PARTITION BY RANGE (at);
-CREATE TABLE audit_rest PARTITION OF audit DEFAULT;
+    PRIMARY KEY (id)
+);
 CREATE INDEX ON audit(session_id, id);
 CREATE INDEX ON audit(actor, id);
 
--- Who has sent vectors that were the same as those made here, and who has not.
-CREATE TABLE trust(
-    user_id bigint PRIMARY KEY REFERENCES users(id),
-    compared bigint NOT NULL, lied_at timestamptz
-);
-
--- Everything that belongs to a project is in 16 partitions by project.
+-- An index of words finds those of all projects in it. In 16 of them a search looks at a sixteenth.
 DO $$
-DECLARE part text;
 BEGIN
-    FOREACH part IN ARRAY ARRAY['sessions', 'session_segments', 'segments', 'uploads', 'rewrites', 'pulls', 'tombstones',
-        'chunks', 'vectors_rest', 'placements', 'session_words', 'lexemes', 'offers'] LOOP
-        FOR number IN 0..15 LOOP
-            EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES WITH (MODULUS 16, REMAINDER %s)',
-                part || '_' || number, part, number);
-        END LOOP;
+    FOR number IN 0..15 LOOP
+        EXECUTE format('CREATE TABLE chunks_%s PARTITION OF chunks FOR VALUES WITH (MODULUS 16, REMAINDER %s);'
+            'CREATE TABLE session_words_%s PARTITION OF session_words FOR VALUES WITH (MODULUS 16, REMAINDER %s)',
+            number, number, number, number);
     END LOOP;
 END $$;
 
@@ -260,7 +250,6 @@ GRANT INSERT ON audit TO smartfork_app;
 GRANT SELECT ON form TO smartfork_app;
 GRANT USAGE ON rewrite_numbers TO smartfork_app;
 GRANT SELECT, INSERT ON tombstones TO smartfork_app;
-GRANT SELECT, INSERT, UPDATE ON trust TO smartfork_app;
 
 -- Its owner also sees what he has deleted: else he could not delete it.
 CREATE POLICY seen ON sessions FOR SELECT TO smartfork_app
@@ -457,13 +446,6 @@ SET enable_seqscan = off SET enable_indexscan = off AS $$
         AND s.reach = ANY((SELECT reaches(project))::bigint[]) AND s.words @@ u.q OFFSET 0) h
 $$;
 
-CREATE FUNCTION doubt(person bigint) RETURNS void LANGUAGE sql SECURITY DEFINER
-SET search_path = public, pg_temp AS $$
-    INSERT INTO jobs(project_id, kind, session_id, revision)
-    SELECT s.project_id, 'doubt', s.id, s.revision FROM sessions s
-    WHERE asking() = -1 AND s.owner_id = person AND s.deleted_at IS NULL
-$$;
-
 -- Jobs.
 
 CREATE FUNCTION job_put() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -472,27 +454,3 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER job_put AFTER INSERT ON jobs FOR EACH STATEMENT EXECUTE FUNCTION job_put();
-
-CREATE FUNCTION audit_months() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
-DECLARE
-    begins timestamptz; ends timestamptz; partition text; made integer := 0;
-BEGIN
-    FOR ahead IN 0..1 LOOP
-        begins := date_trunc('month', now()) + make_interval(months => ahead);
-        ends := begins + interval '1 month';
-        partition := 'audit_' || to_char(begins, 'YYYY_MM');
-        CONTINUE WHEN to_regclass(partition) IS NOT NULL;
-        LOCK TABLE audit IN ACCESS EXCLUSIVE MODE;  -- who writes now shall find the new month
-        CONTINUE WHEN to_regclass(partition) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I (LIKE audit INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
-        EXECUTE format('WITH moved AS (DELETE FROM audit_rest WHERE at >= %L AND at < %L RETURNING *)'
-            ' INSERT INTO %I SELECT * FROM moved', begins, ends, partition);
-        EXECUTE format('ALTER TABLE audit ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
-            partition, begins, ends);
-        made := made + 1;
-    END LOOP;
-    RETURN made;
-END $$;
-REVOKE ALL ON FUNCTION audit_months() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION audit_months() TO smartfork_jobs;

@@ -28,7 +28,6 @@ def withdraw(server: Server, request: Request, person: Person, body: bytes) -> w
         session_id(request),
         wanted,
         limits=server.bounds.limits,
-        journal=server.journal,
     )
     return wire.Rewritten(session=sessions.told(done.row), descendants=done.descendants)
 
@@ -41,8 +40,7 @@ def delete(server: Server, request: Request, person: Person) -> wire.Message | R
         raise Usage("everywhere is 0 or 1.")
     key, session = asked_project(request), session_id(request)
     if everywhere == "1":
-        limits, journal = server.bounds.limits, server.journal
-        done = rewrite.delete_everywhere(server.database, key, person, session, limits=limits, journal=journal)
+        done = rewrite.delete_everywhere(server.database, key, person, session, limits=server.bounds.limits)
         return wire.Rewritten(session=sessions.told(done.row), descendants=done.descendants)
     with server.database.asked_by(person.id) as db:
         if row := sessions.delete(db, key, person, session):

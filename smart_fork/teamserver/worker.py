@@ -15,9 +15,9 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from smart_fork.teamserver import near, rewrite, segments, trust
+from smart_fork.teamserver import near, rewrite, segments
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.index import anew, index
+from smart_fork.teamserver.index import index
 from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
 
 #: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
@@ -33,24 +33,17 @@ def sweep(db: Connection, *_: None) -> None:
         segments.sweep(db, row["id"])
 
 
-def audit_months(db: Connection, *_: None) -> None:
-    """Give the audit a table for this month and the next."""
-    db.execute("SELECT audit_months()")
-
-
 #: What is done, by its kind.
 KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
     rewrite.JOB: Kind(rewrite.finish),
     "index": Kind(index),
-    trust.JOB: Kind(anew, last=True),
-    "audit_months": Kind(audit_months, every=timedelta(days=1)),
 }
 
 
-def graphs(owner: str) -> Mapping[str, Kind]:
-    """What is done as who owns the tables, with its connection."""
-    return {near.JOB: Kind(lambda *_: near.tend(owner), every=timedelta(minutes=10))}
+def kinds_for(owner: str) -> Mapping[str, Kind]:
+    """All kinds. One of them works as the owner of the tables, with a connection of its own."""
+    return {**KINDS, near.JOB: Kind(lambda *_: near.tend(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:

@@ -34,7 +34,7 @@ def backup(
     dsn: DsnOption = None,
 ) -> None:
     """Back up the server's database while it runs."""
-    with _found(data, dsn) as (_, place):
+    with _found(data, dsn) as place:
         from smart_fork.teamserver.backup import backup as write
 
         done = write(place, folder, now=datetime.now(UTC), days=days)
@@ -53,10 +53,6 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(help="Backup file.")],
     *,
-    journal: Annotated[
-        list[Path] | None,
-        typer.Option("--journal", help="withdrawn.jsonl of another server. Repeatable."),
-    ] = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     run_as: RunAsOption = None,
@@ -64,21 +60,18 @@ def restore(
     """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
-    with _found(data, dsn, run_as=run_as, stopped=True) as (folder, place):
+    with _found(data, dsn, run_as=run_as, stopped=True) as place:
         from smart_fork.teamserver.backup import restore as put
-        from smart_fork.teamserver.journal import FILE, Journal
 
-        done = put(place, file, *(Journal(one) for one in (folder / FILE, *(journal or ()))))
+        done = put(place, file)
     if printed_as_json({"path": str(file), "withdrawals": done.withdrawals}):
         return
     say(f"{file} restored; {done.withdrawals} withdrawals applied again. Start the server: smart-fork team serve")
 
 
 @contextmanager
-def _found(
-    data: Path | None, dsn: str | None, *, run_as: str | None = None, stopped: bool = False
-) -> Iterator[tuple[Path, Place]]:
-    """The folder of the server, and its database: that of one that runs, or one that runs for as long as this lasts."""
+def _found(data: Path | None, dsn: str | None, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
+    """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
     dsn = dsn or os.environ.get(DSN) or None
     check_installed(embedded=True)
     from smart_fork.teamserver.__main__ import data_folder
@@ -91,7 +84,7 @@ def _found(
         if not stopped:
             with at_hand(folder, dsn):
                 pass  # whoever does not answer says so here
-        yield folder, Place(dsn or address(folder), programs())
+        yield Place(dsn or address(folder), programs())
         return
     with Cluster(folder, Account.named(run_as), programs()).running() as running:
-        yield folder, Place(running.conninfo(OWNER), programs())
+        yield Place(running.conninfo(OWNER), programs())

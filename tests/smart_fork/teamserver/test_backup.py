@@ -11,12 +11,11 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from smart_fork.errors import NotFound, ProgramFailed, Unshareable, Usage
+from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.teamserver import rewrite
 from smart_fork.teamserver.backup import STEPS, Place, backup, restore
 from smart_fork.teamserver.cluster import APP, OWNER
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.journal import Journal
 from smart_fork.teamserver.schema import create, make_database
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_rewrite import edits_of
@@ -28,22 +27,20 @@ import os, signal, sys
 from pathlib import Path
 from smart_fork.teamserver.backup import Place, restore
 from smart_fork.teamserver.cluster import Programs
-from smart_fork.teamserver.journal import Journal
-conninfo, programs, major, file, journal, at = sys.argv[1:]
+conninfo, programs, major, file, at = sys.argv[1:]
 def step(name):
     if name == at:
         os.kill(os.getpid(), signal.SIGKILL)
-restore(Place(conninfo, Programs(Path(programs), int(major))), Path(file), Journal(Path(journal)), step=step)
+restore(Place(conninfo, Programs(Path(programs), int(major))), Path(file), step=step)
 """
 
 
 class Kept:
-    """A database of a server, its journal, and what is asked of both."""
+    """A database of a server, and what is asked of it."""
 
     def __init__(self, database, installed, folder):
         self.name, self.folder = "kept", folder
         self.place = Place(database.conninfo(OWNER, self.name), installed)
-        self.journal = Journal(folder / "withdrawn.jsonl")
         self._app = database.conninfo(APP, self.name)
         self._owner = database.conninfo(OWNER, "postgres")
 
@@ -91,9 +88,7 @@ def saved(database, installed, tmp_path_factory):
         again.key, again.people = team.key, team.people
         again.push("alice", push_of(kept.source, RECORDS, [record(60)]))
         changes = {RECORDS[3]: record(3, "[REDACTED]"), RECORDS[4]: None}
-        rewrite.rewrite(
-            again.pool, again.key, again.people["alice"], kept.source, edits_of(changes, 2), journal=kept.journal
-        )
+        rewrite.rewrite(again.pool, again.key, again.people["alice"], kept.source, edits_of(changes, 2))
     return kept
 
 
@@ -109,7 +104,7 @@ def test_it_says_until_when_it_is_kept_and_is_nobody_elses(saved):
 
 
 def test_what_was_withdrawn_since_is_not_brought_back_to_the_session_or_to_forks(saved):
-    assert 1 == restore(saved.place, saved.backup.path, saved.journal).withdrawals
+    assert 1 == restore(saved.place, saved.backup.path).withdrawals
 
     assert NEW == saved.records(saved.source)
     assert [*NEW, record(50)] == saved.records(saved.fork)
@@ -125,7 +120,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
     with saved as team:
         team.owned.execute("COMMENT ON TABLE users IS 'the old one'")
     values = [saved.place.conninfo, saved.place.programs.folder, saved.place.programs.major]
-    arguments = [*map(str, values), str(saved.backup.path), str(saved.journal.path), at]
+    arguments = [*map(str, values), str(saved.backup.path), at]
     done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, cwd="/", env=dict(os.environ))
 
     assert -signal.SIGKILL == done.returncode
@@ -135,18 +130,19 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
     assert NEW == saved.records(saved.source)
 
 
-def test_what_a_kill_has_left_is_taken_away_by_the_next_restore(saved):
+def test_what_a_kill_has_left_is_taken_away_by_the_next_restore(saved, tmp_path):
+    (tmp_path / "nonsense").write_bytes(b"nonsense")
     with psycopg.connect(saved.place.other("postgres"), autocommit=True) as db:
         for name in ("kept_old_0123abcd", "kept_new_0123abcd"):
             db.execute(f"CREATE DATABASE {name}")
     with pytest.raises(ProgramFailed):
-        restore(saved.place, saved.journal.path, saved.journal)
+        restore(saved.place, tmp_path / "nonsense")
     assert {"kept"} == saved.databases()
 
 
 def test_a_server_that_runs_is_not_restored(saved):
     with saved, pytest.raises(Usage, match="The server still runs"):
-        restore(saved.place, saved.backup.path, saved.journal)
+        restore(saved.place, saved.backup.path)
     assert {"kept"} == saved.databases()
 
 
@@ -154,13 +150,15 @@ def test_what_is_no_backup_changes_nothing(saved, tmp_path):
     other = tmp_path / "other.dump"
     other.write_bytes(b"nonsense")
     with pytest.raises(ProgramFailed, match="pg_restore has failed"):
-        restore(saved.place, other, saved.journal)
+        restore(saved.place, other)
     with pytest.raises(NotFound):
-        restore(saved.place, tmp_path / "none.dump", saved.journal)
-    damaged = Journal(tmp_path / "withdrawn.jsonl")
-    damaged.path.write_bytes(b'{"project": 1}\n')
-    with pytest.raises(Unshareable, match="journal of withdrawals is damaged"):
-        restore(saved.place, saved.backup.path, damaged)
+        restore(saved.place, tmp_path / "none.dump")
+    with saved as team:
+        team.owned.execute("ALTER TABLE tombstones RENAME TO damaged")
+    with pytest.raises(ProgramFailed, match="withdrawals in kept cannot be read"):
+        restore(saved.place, saved.backup.path)
+    with saved as team:
+        team.owned.execute("ALTER TABLE damaged RENAME TO tombstones")
     assert {"kept"} == saved.databases()
     assert NEW == saved.records(saved.source)
 

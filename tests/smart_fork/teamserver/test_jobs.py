@@ -234,24 +234,6 @@ def test_who_answers_requests_cannot_become_who_works_in_the_background(app):
         app.execute("SET ROLE smartfork_jobs")
 
 
-def test_the_audit_has_a_table_for_this_month_and_the_next_with_what_was_there(background, owned):
-    mark = "".join(secrets.choice("abcdef") for _ in range(9))  # as verbs are: others read them
-    owned.execute("INSERT INTO audit(verb) VALUES (%s)", (mark,))
-    for _ in range(2):
-        with background.asked_by() as db:
-            worker.audit_months(db, None, None, None)
-    owned.execute("INSERT INTO audit(verb) VALUES (%s)", (mark,))
-    tables = [name for (name,) in owned.execute("SELECT tableoid::regclass::text FROM audit WHERE verb = %s", (mark,))]
-    months = owned.execute(
-        "SELECT to_regclass('audit_' || to_char(now() AT TIME ZONE 'UTC' + make_interval(months => m), 'YYYY_MM'))"
-        " IS NOT NULL FROM generate_series(0, 1) m"
-    ).fetchall()
-
-    assert [(True,), (True,)] == months
-    assert 1 == len(set(tables))
-    assert "audit_rest" not in tables
-
-
 def test_what_nobody_commits_is_swept_and_what_a_session_gets_meanwhile_is_not(team, background, owned):
     team.add("alice")
     session = new_id()

@@ -13,7 +13,7 @@ from smart_fork.errors import NotFound
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
-from smart_fork.teamserver import index, sessions, trust
+from smart_fork.teamserver import index, sessions
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
@@ -21,7 +21,7 @@ from smart_fork.teamserver.question import _speaking, answer
 from smart_fork.teamserver.worker import KINDS
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.teamserver.team import new_id
-from tests.smart_fork.teamserver.test_schema import PARTITIONED
+from tests.smart_fork.teamserver.test_schema import BY_PROJECT
 
 MODEL = LightEmbedder()
 SPACE = space_of(MODEL.model, MODEL.dimensions)
@@ -256,6 +256,22 @@ def dropped(team):
     ).fetchone()[0]
 
 
+class Chance(random.Random):
+    """Compares one vector of each push while `value` is near 1, and none at 0."""
+
+    value = 0.9999
+
+    def random(self) -> float:
+        return self.value
+
+
+@pytest.fixture(autouse=True)
+def chance(monkeypatch):
+    made = Chance(1)
+    monkeypatch.setattr(index, "_chance", made)
+    return made
+
+
 def test_vectors_of_a_client_are_taken_for_the_passages_that_they_are_of(people):
     nudged = vectors_of(UPLOADER, lambda vector: vector * 1.001)
     share(people, "alice", UPLOADER, vectors=nudged)
@@ -278,63 +294,17 @@ def test_vectors_that_lie_are_all_dropped_and_the_audit_says_so(people, change):
     assert np.abs(stored(people)[0] - own).max() < 1e-3
 
 
-class Chance(random.Random):
-    """Chance that compares nothing it need not, or everything it may."""
-
-    def __init__(self, compares: bool) -> None:
-        super().__init__(1)
-        self._compares = compares
-
-    def random(self) -> float:
-        return 0.9999 if self._compares else 0.0
-
-
-def known_sender(people, who):
-    people.owned.execute(
-        "INSERT INTO trust(user_id, compared) VALUES (%s, %s)", (people.people[who].id, trust.KNOWN_AFTER)
-    )
-
-
-def own_vector(said):
-    (own,) = MODEL.embed([searched(records_of(*said), "claude", new_id(), new_id()).document.chunks[0].text])
-    return own
-
-
-def test_vectors_of_who_was_right_often_are_compared_by_chance_alone(people, monkeypatch):
-    known_sender(people, "alice")
-    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
+def test_vectors_of_a_client_that_chance_does_not_choose_are_not_made_here(people, chance, monkeypatch):
+    chance.value = 0.0
     closed = LightEmbedder()
     closed.close()  # it would refuse to embed anything
     monkeypatch.setattr(index, "_light", lambda: closed)
 
-    share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER))
+    share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER, lambda vector: vector * 1.25))
 
-    assert np.abs(stored(people)[0] - own_vector(UPLOADER)).max() < 1e-3
+    (own,) = MODEL.embed([searched(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
+    assert np.abs(stored(people)[0] - own * 1.25).max() < 1e-3
     assert 0 == dropped(people)
-
-
-def test_who_has_lied_is_believed_no_more_and_what_nobody_compared_is_made_anew(people, database, base, monkeypatch):
-    known_sender(people, "alice")
-    lies = [vectors_of(said, lambda vector: -vector) for said in (UPLOADER, INVOICES, LOGIN)]
-    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
-    hidden = share(people, "alice", UPLOADER, vectors=lies[0])
-    others = share(people, "bob", LOGIN, vectors=vectors_of(LOGIN, lambda vector: vector * 1.25))
-    assert np.abs(stored(people)[0] + own_vector(UPLOADER)).max() < 1e-3
-
-    monkeypatch.setattr(trust, "_chance", Chance(compares=True))
-    seen = share(people, "alice", INVOICES, vectors=lies[1])
-    with Database(database.conninfo(JOBS, base), 2, JOBS) as background:
-        worker = Worker(background, {trust.JOB: KINDS[trust.JOB]})
-        while worker.once():
-            pass
-
-    assert {hidden, seen, others} == {hit.session.id for hit in ask(people, "bob", "retry invoices login").hits}
-    lengths = sorted(round(float(np.linalg.norm(one)), 2) for one in stored(people))
-    assert [1.0, 1.0, 1.25] == lengths
-    assert 0.99 < max(float(one @ own_vector(UPLOADER)) for one in stored(people))
-    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
-    share(people, "alice", (*GIRAFFES,), vectors=vectors_of(GIRAFFES, lambda vector: vector * 1.25))
-    assert [1.0, 1.0, 1.0, 1.25] == sorted(round(float(np.linalg.norm(one)), 2) for one in stored(people))
 
 
 def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
@@ -385,7 +355,7 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
         " JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang"
         " WHERE n.nspname = 'public' AND l.lanname IN ('sql', 'plpgsql')"
     ).fetchall()
-    searching = {name: source for name, source in sources if any(f" {table}" in source for table in PARTITIONED)}
+    searching = {name: source for name, source in sources if any(f" {table}" in source for table in BY_PROJECT)}
 
     assert {
         "unindex",
@@ -397,7 +367,7 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
             part
             for statement in source.split(";")
             for part in [statement]
-            if any(f"FROM {table}" in part for table in PARTITIONED)
+            if any(f"FROM {table}" in part for table in BY_PROJECT)
         ]
         assert all("project_id" in part for part in parts), name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import psycopg
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +17,6 @@ from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
 from smart_fork.sharing.wire import Rewrite
 from smart_fork.teamserver import rewrite, sessions, withdrawn
-from smart_fork.teamserver.journal import Journal
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 SECRET = "hunter2-correct-horse"
@@ -347,16 +347,21 @@ def _killed(*_):
     raise KeyboardInterrupt
 
 
-def test_the_journal_keeps_nothing_that_was_withdrawn_later(team, tmp_path):
-    journal, source = Journal(tmp_path / "withdrawn.jsonl"), new_id()
+def test_what_is_done_again_after_a_restore_has_nothing_that_was_withdrawn_later(team):
+    source = new_id()
     team.push("alice", push_of(source, [], SHORT))
     half, whole = record(4, "half " + SECRET), record(4, "[REDACTED]")
     for revision, change in enumerate(({SHORT[4]: half}, {half: whole}), 1):
-        rewrite.rewrite(team.pool, team.key, team.people["alice"], source, edits_of(change, revision), journal=journal)
+        rewrite.rewrite(team.pool, team.key, team.people["alice"], source, edits_of(change, revision))
 
-    first, second = journal.entries()
-    assert whole == first.edits[sha256(SHORT[4]).digest()] == second.edits[sha256(half).digest()]
-    assert SECRET.encode() not in journal.path.read_bytes()
+    with psycopg.connect(team.owned.info.dsn, row_factory=dict_row) as db:
+        [one] = [one for one in rewrite.withdrawals(db) if one.session_id == source]
+    assert {SHORT[4]: whole, half: whole} == {old: one.edits[sha256(old).digest()] for old in (SHORT[4], half)}
+    assert 2 == len(one.edits)
+    rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source)
+    with psycopg.connect(team.owned.info.dsn, row_factory=dict_row) as db:
+        [one] = [one for one in rewrite.withdrawals(db) if one.session_id == source]
+    assert (True, {None}) == (one.hide, set(one.edits.values()))
 
 
 #: Steps of a family's life: push n records to one, branch one at n, or withdraw records of one.

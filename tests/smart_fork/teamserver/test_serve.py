@@ -34,7 +34,6 @@ from smart_fork.teamserver.address import Transport
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.installed import how_to_install
-from smart_fork.teamserver.journal import Entry
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
@@ -94,7 +93,10 @@ def shared(folder, installed):
 @pytest.fixture
 def cli(folder):
     """A verb of the server's, said on its own machine."""
+    return said_in(folder)
 
+
+def said_in(folder):
     def said(*words):
         result = CliRunner().invoke(app, [*words, "--data", str(folder), "--json"], catch_exceptions=False)
         return json.loads(result.output)
@@ -109,26 +111,19 @@ def packaged(installed, monkeypatch):
     return installed
 
 
-def test_it_answers_and_a_part_that_is_killed_is_started_again(shared):
+def test_it_answers_and_a_worker_that_is_killed_is_replaced(shared):
     assert shared.healthy()
-    for kind in ("answer", "work"):
-        psutil.Process(shared.told[kind][0]).kill()
+    psutil.Process(shared.told["answer"][0]).kill()
 
     assert until(shared.healthy)
-    children = until(lambda: [
-        child for child in psutil.Process(shared.process.pid).children()
-        if child.pid not in (*shared.told["answer"], *shared.told["work"]) and child.status() != psutil.STATUS_ZOMBIE
-    ][1:])  # fmt: skip
-    shared.family += children
+    shared.family += psutil.Process(shared.process.pid).children(recursive=True)
 
 
-def test_a_backup_is_restored_into_an_empty_folder_with_what_was_withdrawn_since(shared, cli, open_folder, packaged):
+def test_a_backup_is_restored_into_an_empty_folder(shared, cli, open_folder, packaged):
     cli("user", "add", "kept-by-backup")
     written = cli("backup", str(open_folder / "backups"))
     again = open_folder / "again"
     again.mkdir(mode=0o700)
-    withdrawn = Entry("example.org/gone", "0197f2c7-0000-7000-8000-000000000000", "cut", {b"d" * 32: None})
-    (again / "withdrawn.jsonl").write_bytes(withdrawn.line())
     run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
     if run_as:
         shutil.chown(again, "nobody", grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name)
@@ -136,7 +131,7 @@ def test_a_backup_is_restored_into_an_empty_folder_with_what_was_withdrawn_since
     said = CliRunner().invoke(
         app, ["restore", written["path"], "--data", str(again), "--json", *run_as], catch_exceptions=False
     )
-    assert {"path": written["path"], "withdrawals": 1} == json.loads(said.output)
+    assert {"path": written["path"], "withdrawals": 0} == json.loads(said.output)
     with (
         Cluster(again, Account.named(*run_as[1:] or [None]), packaged).running() as there,
         psycopg.connect(there.conninfo(OWNER)) as db,
@@ -196,15 +191,6 @@ def test_a_backup_that_is_not_there_is_said_before_a_database_is_made_for_it(tmp
 
     assert not (tmp_path / "new").exists()
     assert all("team backup DIR" in error.value.hint for error in (missing, refused))
-
-
-def test_a_database_that_is_killed_comes_back_by_itself_and_who_asks_meanwhile_waits_for_it(shared, cli, folder):
-    first = postmaster_of(folder)
-    first.kill()
-
-    assert until(lambda: (now := postmaster_of(folder)) and now != first)
-    assert "users" in cli("user", "list")
-    assert until(shared.healthy)
 
 
 def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tmp_path, monkeypatch):
@@ -325,19 +311,15 @@ def parts(shared, cluster):
     return {"app": answers, "worker": works, "postmaster": [cluster.postmaster()]}
 
 
-ALL = [(victim, verb) for victim in ("app", "postmaster") for verb in ("push", "branch", "rewrite")]
-FEW = [("app", "push"), ("postmaster", "rewrite")]
-
-
-@pytest.mark.parametrize(("victim", "verb"), drilled(ALL, FEW))
-def test_what_is_asked_for_while_a_part_is_killed_is_there_whole_or_not_and_once_when_asked_again(
-    shared, asker, victim, verb
+@pytest.mark.parametrize("verb", drilled(["push", "branch", "rewrite"], ["push"]))
+def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_once_when_asked_again(
+    shared, asker, verb
 ):
     ask, session, old, new = asker.commands()[verb]
     with ThreadPoolExecutor(1) as pool, asker.waiting("audit") as waits:
         asked = pool.submit(ask)
         until(waits)
-        killed = parts(shared, asker.cluster)[victim]
+        killed = parts(shared, asker.cluster)["app"]
         for one in killed:
             one.kill()
         psutil.wait_procs(killed)
@@ -350,14 +332,30 @@ def test_what_is_asked_for_while_a_part_is_killed_is_there_whole_or_not_and_once
     shared.family += psutil.Process(shared.process.pid).children(recursive=True)
 
 
-def test_a_worker_that_is_killed_while_it_indexes_leaves_nothing_half_and_another_does_it(shared, asker):
-    until(lambda: (4, 4) == asker.indexed())  # all that was there before
-    with asker.waiting("placements") as waits:
-        asker.client.push(asker.key, push_of(asker.session, OLD, MORE))
-        until(waits)
-        for one in parts(shared, asker.cluster)["worker"]:
-            one.kill()
-    assert (6, 6) == until(lambda: (found := asker.indexed()) != (4, 4) and found)
+@pytest.mark.parametrize(("victim", "name"), [("worker", "The background process"), ("postmaster", "PostgreSQL")])
+def test_without_its_database_or_its_background_a_server_ends_and_the_next_one_leaves_nothing_half(
+    made, installed, open_folder, victim, name
+):
+    """Systemd and containers start it again."""
+    folder = copied(made, open_folder / f"ends-{victim}").folder
+    running = Running(folder, installed)
+    asker = Asker(running, said_in(folder), Cluster(folder, made.account, installed))
+    try:
+        until(lambda: (4, 4) == asker.indexed())  # all that was there before
+        with asker.waiting("placements") as waits:
+            asker.client.push(asker.key, push_of(asker.session, OLD, MORE))
+            until(waits)
+            for one in parts(running, asker.cluster)[victim]:
+                one.kill()
+            assert 1 == running.process.wait(60)
+        assert f"error: {name} has ended, so the server ends." in running.process.stderr.read()
+        assert [] == psutil.wait_procs(running.family, 60)[1]
+        running.close()
+        running = Running(folder, installed)
+        assert (6, 6) == until(lambda: (found := asker.indexed()) != (4, 4) and found)
+    finally:
+        asker.client.__exit__(None, None, None)
+        running.close()
 
 
 def test_nothing_is_left_when_it_is_told_to_end(shared, folder):
