@@ -23,7 +23,7 @@ from smart_fork.system.standard_error import never_waiting
 from smart_fork.teamserver.cluster import Account, Programs, programs
 
 #: Where a password need not be seen by everybody who lists processes.
-DSN_VARIABLE = "SMART_FORK_TEAM_DSN"
+DSN_VARIABLE, READ_DSN_VARIABLE = "SMART_FORK_TEAM_DSN", "SMART_FORK_TEAM_READ_DSN"
 MOST_WORKERS = 64
 MOST_TOKEN_DAYS = 3650
 
@@ -37,6 +37,7 @@ class Options:
     listen: str
     data: Path
     dsn: str | None = None
+    read_dsn: str | None = None
     workers: int = 1
     certificate: str | None = None
     key: str | None = None
@@ -72,6 +73,8 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         raise Usage(f"--workers is a number from 1 to {MOST_WORKERS}.")
     if not 0 <= options.token_days <= MOST_TOKEN_DAYS:
         raise Usage(f"--token-days is a number from 0 to {MOST_TOKEN_DAYS}.", "With 0, tokens do not expire.")
+    if options.read_dsn is not None and options.dsn is None:
+        raise Usage("--read-dsn needs --dsn.", "The server's own PostgreSQL has no replica.")
     account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     transport = Transport(options.certificate, options.key, options.behind_proxy)
     _try_certificate(options)
@@ -88,7 +91,7 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         task = Task(
             roles.app, roles.jobs, roles.owner, (account.uid, account.gid), CONNECTIONS, options.data,
             options.open_projects, timedelta(days=options.token_days) if options.token_days else None,
-            options.request_log,
+            options.request_log, options.read_dsn,
         )  # fmt: skip
         parts.enter_context(counted_together(account))
         Processes(
@@ -116,6 +119,7 @@ def options_of(arguments: Sequence[str]) -> Options:
     parser.add_argument("--listen", default=DEFAULT, metavar="HOST:PORT")
     parser.add_argument("--data", type=Path, default=None, metavar="DIR")
     parser.add_argument("--dsn", default=os.environ.get(DSN_VARIABLE), help=f"or {DSN_VARIABLE}")
+    parser.add_argument("--read-dsn", default=os.environ.get(READ_DSN_VARIABLE), help=f"or {READ_DSN_VARIABLE}")
     parser.add_argument("--workers", type=int, default=1, metavar="N")
     parser.add_argument("--tls-cert", metavar="FILE")
     parser.add_argument("--tls-key", metavar="FILE")
@@ -131,6 +135,7 @@ def options_of(arguments: Sequence[str]) -> Options:
         listen=said.listen,
         data=(said.data or data_folder()).absolute(),
         dsn=said.dsn or None,
+        read_dsn=said.read_dsn or None,
         workers=said.workers,
         certificate=said.tls_cert,
         key=said.tls_key,

@@ -34,6 +34,7 @@ from smart_fork.teamserver import (
     withdrawal,
     withdrawn,
 )
+from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.endpoints import (
     Server,
     asked_project,
@@ -98,13 +99,19 @@ def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
     verb = request.query_params.get("verb", "show")
     if verb not in ("show", "pull", "fork"):
         raise Usage("verb is one of show, pull and fork.")
-    with server.database.asked_by(person.id) as db:
+
+    def asked(db: Connection) -> wire.SessionRead:
         row = sessions.readable(db, asked_project(request), person, session_id(request), own=verb == "pull")
         places = sessions.places(db, row["project_id"], row["id"])
         if verb != "show":
             sessions.note_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
             sessions.note(db, person, verb, row["project_id"], str(row["id"]))
-    return wire.SessionRead(session=sessions.told(row), segments=sessions.travelling(places))
+        return wire.SessionRead(session=sessions.told(row), segments=sessions.travelling(places))
+
+    if verb == "show":
+        return server.database.read(person.id, asked)
+    with server.database.asked_by(person.id) as db:
+        return asked(db)
 
 
 def change(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
@@ -124,8 +131,10 @@ def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
         raise Usage(f"limit is a number from 1 to {wire.PAGE}.")
     before = _place(request.query_params.get("page"))
     project = server.project(request, person)
-    with server.database.asked_by(person.id) as db:
-        rows = sessions.page(db, project, person, before, int(limit) + 1, _narrowed(request, person))
+    narrowed = _narrowed(request, person)
+    rows = server.database.read(
+        person.id, lambda db: sessions.page(db, project, person, before, int(limit) + 1, narrowed)
+    )
     shown = rows[: int(limit)]
     bookmark = _bookmark(shown[-1]["last_activity"], shown[-1]["id"]) if len(rows) > len(shown) else None
     return wire.SessionPage(sessions=tuple(map(sessions.told, shown)), next_page=bookmark)
@@ -159,8 +168,7 @@ def get_segment(server: Server, request: Request, person: auth.Person) -> Respon
     """The compressed records of a segment."""
     digest = _digest(request)
     project = server.project(request, person)
-    with server.database.asked_by(person.id) as db:
-        body = segments.content(db, project, person, digest)
+    body = server.database.read(person.id, lambda db: segments.content(db, project, person, digest))
     return Response(body, media_type="application/zstd")
 
 
@@ -185,8 +193,10 @@ def search(server: Server, request: Request, person: auth.Person, body: bytes) -
     """What the sessions of a project that somebody may read know about a question."""
     wanted = parsed(wire.Search, body)
     project = server.project(request, person)
+    found = server.database.read(person.id, lambda db: question.answer(db, project, person, wanted))
     with server.database.asked_by(person.id) as db:
-        return question.answer(db, project, person, wanted)
+        sessions.note(db, person, "search", project.id, None)
+    return found
 
 
 def changes(server: Server, request: Request, person: auth.Person) -> wire.Message:
@@ -198,9 +208,11 @@ def changes(server: Server, request: Request, person: auth.Person) -> wire.Messa
 def health(server: Server, _: Request) -> Response:
     """Whether the database answers, has the tables that this version needs, and takes what is written."""
     with server.database.asked_by() as db:
-        row = db.execute("SELECT max(number) AS form, pg_is_in_recovery() AS copy FROM form").fetchone()
+        row = db.execute(
+            "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
+        ).fetchone()
         failed = len(jobs.given_up(db))
-    if row is None or row["copy"] or row["form"] != FORM:
+    if row is None or row["copy"] or not row["oldest"] <= FORM <= row["number"]:
         return Response("the database is not ready\n", 503, media_type="text/plain")
     more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
     if low := metrics.disk_warning(server.data):

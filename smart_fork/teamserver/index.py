@@ -135,15 +135,20 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
     return True
 
 
+def known_space(db: Connection, fingerprint: str) -> int | None:
+    """The number of a space; `None` if nothing has a vector of it."""
+    row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
+    return None if row is None else int(row["id"])
+
+
 def space(db: Connection, fingerprint: str) -> int:
-    """The number of a space."""
-    named = "SELECT id FROM spaces WHERE fingerprint = %s"
-    row = db.execute(named, (fingerprint,)).fetchone()
-    if row is None:
+    """The number of a space, which is made if it is not there."""
+    number = known_space(db, fingerprint)
+    if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
-        row = db.execute(named, (fingerprint,)).fetchone()
-    assert row is not None  # noqa: S101 - it was there, or has just been made
-    return int(row["id"])
+        number = known_space(db, fingerprint)
+    assert number is not None  # noqa: S101 - it was there, or has just been made
+    return number
 
 
 def own_space() -> str | None:

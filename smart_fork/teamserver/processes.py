@@ -78,6 +78,7 @@ class Task:
     open_projects: bool = True
     token_lifetime: timedelta | None = None
     request_log: bool = False
+    replica: str | None = None
 
 
 class Processes(Multiprocess):
@@ -199,7 +200,7 @@ def answering(task: Task) -> ASGIApp:
     from smart_fork.teamserver.metrics import requests
 
     _begin(task, lambda: os._exit(1))
-    database = Database(task.app, task.connections)
+    database = Database(task.app, task.connections, replica=task.replica)
     if task.request_log:
         requests.setLevel(logging.INFO)
     server = Server(

@@ -17,7 +17,7 @@ from smart_fork.sharing import wire
 from smart_fork.teamserver import sessions
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.index import embedded, own_space, space
+from smart_fork.teamserver.index import embedded, known_space, own_space
 from smart_fork.teamserver.search import EVERYTHING, TeamIndex
 
 _TEXT, _PASSAGE = 200, 10_000
@@ -31,7 +31,7 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     """
     intent = plain(wanted.question)
     known = own_space()
-    index = TeamIndex(db, project.id, person.id, space(db, known) if known else None)
+    index = TeamIndex(db, project.id, person.id, known_space(db, known) if known else None)
     query = Query(
         intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True,
         hidden=frozenset(wanted.without), also=further(intent, wanted.also),
@@ -39,7 +39,6 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     vectors = _vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
     weighed = weigh(found.phrasings)
-    sessions.note(db, person, "search", project.id, None)
     return wire.Found(
         hits=tuple(_hits(_Answered(db, index, project, person, found, weighed), wanted.limit)),
         embedded=vectors is not None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,8 +12,11 @@ from smart_fork.errors import SmartForkError
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
-#: Changes with the tables. A database of another form is not served.
-FORM = 15
+#: Changes with the tables. `OLDEST` is the oldest form whose servers can still work on them: a new version adds tables
+#: and columns, and raises it only after a release whose servers do not need what goes.
+FORM = OLDEST = 15
+#: What makes the tables of each newer form from those of the one before, for databases that have these already.
+STEPS: Mapping[int, str] = {}
 _TABLES = Path(__file__).with_name("schema.sql")
 #: Whoever makes the tables holds this lock, of which there is one in a database.
 _LOCK = 0x5F0_4B5
@@ -29,15 +33,31 @@ def create(db: Connection) -> None:
         with db.transaction():  # who may serve need not be who may make tables
             if not _one(db, "SELECT to_regclass('form') IS NOT NULL"):
                 db.execute(_TABLES.read_bytes())
-                db.execute("INSERT INTO form(number) VALUES (%s)", (FORM,))
-        made = _one(db, "SELECT max(number) FROM form")
-        if made != FORM:
+                db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (FORM, OLDEST))
+            made, oldest = _form(db)
+            for number in range(made + 1, FORM + 1):
+                if number not in STEPS:
+                    break
+                db.execute(STEPS[number].encode())
+                db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (number, OLDEST))
+                made = number
+        if oldest > FORM:
+            raise SmartForkError(
+                f"A newer version of smart-fork made this database (form {made}); this version serves form {FORM}.",
+                "Install the newer version again, or restore a backup from before its installation.",
+            )
+        if made < FORM:
             raise SmartForkError(
                 f"Another version of smart-fork has made this database (form {made}, known {FORM}).",
                 "Serve it with that version",
             )
     finally:
         db.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def _form(db: Connection) -> tuple[int, int]:
+    row = db.execute("SELECT number, oldest FROM form ORDER BY number DESC LIMIT 1").fetchone()
+    return row or (0, 0)
 
 
 def _one(db: Connection, question: str) -> Any:

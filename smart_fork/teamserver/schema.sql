@@ -4,7 +4,7 @@
 -- day: a test refuses a statement on such a table that does not name `project_id`.
 
 -- The form of these tables; see `schema.py`. It comes first: who may make no table is told so.
-CREATE TABLE form(number integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE form(number integer PRIMARY KEY, oldest integer NOT NULL, at timestamptz NOT NULL DEFAULT now());
 CREATE EXTENSION IF NOT EXISTS vector;
 DO $$
 DECLARE role text;

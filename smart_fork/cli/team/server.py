@@ -27,7 +27,7 @@ tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 
-DSN = "SMART_FORK_TEAM_DSN"
+DSN, READ_DSN = "SMART_FORK_TEAM_DSN", "SMART_FORK_TEAM_READ_DSN"
 
 
 class RoleChoice(StrEnum):
@@ -70,6 +70,9 @@ def serve(
     *,
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:8770",
     dsn: DsnOption = None,
+    read_dsn: Annotated[
+        str | None, typer.Option("--read-dsn", help=f"A replica of --dsn, for searches and reads. Or {READ_DSN}.")
+    ] = None,
     data: DataOption = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of server processes.")] = 1,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate file, with its chain.")] = None,
@@ -97,8 +100,9 @@ def serve(
     arguments += [f"{option}={value}" for option, value in named if value is not None]
     flags = (("--behind-proxy", behind_proxy), ("--request-log", request_log), ("--json", wants_json()))
     arguments += [flag for flag, given in flags if given]
-    if dsn:
-        os.environ[DSN] = dsn  # and not in the command line, which everybody on this machine can read
+    for name, given in ((DSN, dsn), (READ_DSN, read_dsn)):
+        if given:
+            os.environ[name] = given  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", "smart_fork.teamserver", *arguments])  # noqa: S606 - no shell
 
