@@ -61,12 +61,8 @@ VARIABLES = (
     Variable("SMART_FORK_TMUX_SOCKET", "Name of the tmux server for new windows.", "the current server, else default"),
     Variable("SMART_FORK_TEAM_URL", "Address of the team server, for scripts without a login.", "the saved login"),
     Variable("SMART_FORK_TEAM_TOKEN", "Token for the team server.", "the saved login", secret=True),
-    Variable(
-        "SMART_FORK_TEAM_DSN",
-        "PostgreSQL of the team server.",
-        "a PostgreSQL in the home",
-        secret=True,
-    ),
+    Variable("SMART_FORK_TEAM_DSN", "PostgreSQL of the team server.", "a PostgreSQL in the home", secret=True),
+    Variable("SMART_FORK_TEAM_READ_DSN", "Replica of that PostgreSQL, for searches and reads.", "none", secret=True),
     Variable("NO_COLOR", "Any value: print no colors.", "colors at a terminal"),
 )
 #: smart-fork and the agents set these for the programs they start. People do not.
