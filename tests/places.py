@@ -1,0 +1,69 @@
+"""Unusual places that workers of the suite run in: another language, time zone or path. Each run tries all of them.
+
+Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
+run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
+runs other programs (`e2e`) stays in the ordinary place.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from datetime import UTC, datetime
+
+import pytest
+
+#: Variables of each; ordinary has those of whoever runs the suite. Homes are in memory, temporary files on a disk.
+PLACES: dict[str, dict[str, str]] = {
+    "ordinary": {},
+    "LANG=C": {"LANG": "C", "LC_ALL": ""},
+    "TZ=Pacific/Chatham": {"TZ": "Pacific/Chatham"},  # 12:45 or 13:45 before Greenwich
+    "odd path": {},
+}
+#: A name with a space, a quote and letters beyond ASCII. Short, for the path of a Unix socket may have 108 bytes.
+ODD = "a é'文"
+_MOVED = pytest.StashKey[pytest.MonkeyPatch]()
+
+
+def place_of(worker: str, day: int) -> str:
+    """Where a worker of this name runs on that day. Without workers it is the ordinary place."""
+    return list(PLACES)[(int(worker.removeprefix("gw")) + day) % len(PLACES)] if worker else "ordinary"
+
+
+_TODAY = datetime.now(UTC).date().toordinal()
+#: That of this process.
+PLACE = os.environ.get("SMART_FORK_PLACE") or place_of(os.environ.get("PYTEST_XDIST_WORKER", ""), _TODAY)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Move there, before the fixtures of the test make its home."""
+    if PLACE == "ordinary" or item.get_closest_marker("e2e"):
+        return
+    patch = item.stash[_MOVED] = pytest.MonkeyPatch()
+    for name, value in PLACES[PLACE].items():
+        patch.setenv(name, value)
+    time.tzset()
+    if PLACE == "odd path":
+        factory = item.config._tmp_path_factory
+        folder = factory.getbasetemp() / ODD
+        folder.mkdir(exist_ok=True)
+        patch.setattr(factory, "_basetemp", folder)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Move back."""
+    if moved := item.stash.get(_MOVED, None):
+        moved.undo()
+        time.tzset()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Name the place where a test has failed."""
+    report = yield
+    if report.failed and _MOVED in item.stash:
+        report.sections.append(("Place", PLACE))
+    return report

@@ -1,0 +1,49 @@
+"""Workers of the suite run in unusual places, all of them in each run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ODD, PLACES, place_of
+
+ROOT = Path(__file__).resolve().parent.parent
+FAILING = """
+import os, time
+
+def test_place(home):
+    assert not [os.environ.get("LANG"), time.tzname, str(home)]
+"""
+
+
+@pytest.mark.parametrize("day", range(3))
+def test_each_run_has_all_places(day):
+    assert {*PLACES} == {place_of(f"gw{number}", day) for number in range(len(PLACES))}
+
+
+def test_the_same_worker_is_in_another_place_on_the_next_day():
+    assert place_of("gw0", 1) == place_of("gw1", 0) != place_of("gw0", 0)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"), [("LANG=C", "'C'"), ("TZ=Pacific/Chatham", "'+1245'"), ("odd path", f"/{ODD}")]
+)
+def test_a_failed_test_was_in_its_place_and_names_it(tmp_path, place, shown):
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "conftest.py").symlink_to(ROOT / "tests/conftest.py")
+    (tests / "test_place.py").write_text(FAILING)
+    command = (sys.executable, "-m", "pytest", "-n", "1", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"))
+    env = os.environ | {"SMART_FORK_PLACE": place, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+    done = subprocess.run(
+        (*command, str(tests)), cwd=ROOT, env=env, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert shown in done.stdout
+    assert f"- Place -{'-' * 10}" in done.stdout
+    assert f"\n{place}\n" in done.stdout
