@@ -2,7 +2,7 @@
 
 Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
 run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
-runs other programs (`e2e`) stays in the ordinary place.
+runs other programs (`e2e`) stays in the ordinary place, and so does what is slow where the path is odd.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.durations import SLOW_FILES, file_of
+
 #: Variables of each; ordinary has those of whoever runs the suite. Homes are in memory, temporary files on a disk.
 PLACES: dict[str, dict[str, str]] = {
     "ordinary": {},
@@ -23,6 +25,7 @@ PLACES: dict[str, dict[str, str]] = {
 }
 #: A name with a space, a quote and letters beyond ASCII. Short, for the path of a Unix socket may have 108 bytes.
 ODD = "a é'文"
+SLOW = set(SLOW_FILES.read_text(encoding="utf-8").split())
 _MOVED = pytest.StashKey[pytest.MonkeyPatch]()
 
 
@@ -41,6 +44,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Move there, before the fixtures of the test make its home."""
     if PLACE == "ordinary" or item.get_closest_marker("e2e"):
         return
+    if PLACE == "odd path" and (item.get_closest_marker("slow") or file_of(item.nodeid) in SLOW):
+        return  # not tried there yet
     patch = item.stash[_MOVED] = pytest.MonkeyPatch()
     for name, value in PLACES[PLACE].items():
         patch.setenv(name, value)

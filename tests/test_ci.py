@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from shlex import quote, split
 
 import pytest
 import yaml
@@ -22,7 +22,7 @@ STEPS = [(name, step) for name, job in JOBS.items() for step in job["steps"]]
 
 
 def commands() -> list[list[str]]:
-    return [shlex.split(line) for _, step in STEPS for line in step.get("run", "").splitlines()]
+    return [split(line) for _, step in STEPS for line in step.get("run", "").splitlines()]
 
 
 def test_it_runs_for_each_change():
@@ -50,12 +50,12 @@ def test_the_light_install_is_tried_wherever_the_full_one_is():
     full, light = (JOBS[name]["strategy"]["matrix"] for name in ("test", "light"))
 
     assert full == light
-    assert ["make", "test-light"] in [shlex.split(step.get("run", "")) for step in JOBS["light"]["steps"]]
+    assert ["make", "test-light"] in [split(step.get("run", "")) for step in JOBS["light"]["steps"]]
 
 
 def test_what_is_published_is_built_and_tried_on_every_system():
     assert JOBS["test"]["strategy"]["matrix"]["os"] == JOBS["dist"]["strategy"]["matrix"]["os"]
-    assert ["make", "dist"] in [shlex.split(step.get("run", "")) for step in JOBS["dist"]["steps"]]
+    assert ["make", "dist"] in [split(step.get("run", "")) for step in JOBS["dist"]["steps"]]
 
 
 @pytest.mark.parametrize("words", sorted({*map(tuple, commands())}), ids=" ".join)
@@ -83,11 +83,11 @@ def test_actions_are_pinned_to_a_version(action):
     ],
 )
 def test_the_browser_without_windows_is_installed_where_there_is_a_package_of_it(tmp_path, there, packaged, installed):
-    says = {"id": "echo 0", "apt-cache": f"exit {int(not packaged)}", "apt-get": f'echo "$@" >>{tmp_path}/asked'}
+    asked = tmp_path / "asked"
+    says = {"id": "echo 0", "apt-cache": f"exit {int(not packaged)}", "apt-get": f'echo "$@" >>{quote(str(asked))}'}
     for name in (*says, "tmux", "npm", "fzf", *there):
         (tmp_path / name).write_text(f"#!/bin/sh\n{says.get(name, '')}\n")
         (tmp_path / name).chmod(0o755)
-    asked = tmp_path / "asked"
     asked.touch()
 
     subprocess.run([shutil.which("bash"), ROOT / ".ci/programs"], env={"PATH": str(tmp_path)}, check=True)

@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +18,7 @@ SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def utc(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
 
 
 @pytest.mark.parametrize(

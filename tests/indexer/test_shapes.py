@@ -97,7 +97,9 @@ def test_the_first_object_is_made_as_the_later_ones_are():
 
 def test_a_class_compiles_nothing_before_it_is_used(monkeypatch):
     compiled = []
-    monkeypatch.setattr(dataclasses, "_create_fn", lambda *a, **k: compiled.append(a))  # the standard library's way
+    builder = getattr(dataclasses, "_FuncBuilder", None)  # the standard library's way since Python 3.13, and before
+    whose, name = (builder, "add_fn") if builder else (dataclasses, "_create_fn")
+    monkeypatch.setattr(whose, name, lambda *a, **k: compiled.append(a))
     plain = everything(late)[0]
 
     assert [] == compiled

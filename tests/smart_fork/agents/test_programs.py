@@ -32,7 +32,7 @@ def install(folder: Path, name: str, help_text: str, exec_help: str = "") -> Pat
     """A program that prints its help, and counts how often it is asked."""
     program = folder / name
     program.write_text(
-        f"#!/bin/sh\necho asked >>{folder}/asked\n"
+        f'#!/bin/sh\necho asked >>"{folder}/asked"\n'
         f'[ "$1" = exec ] && printf %s {shlex.quote(exec_help)} || printf %s {shlex.quote(help_text)}\n'
     )
     program.chmod(0o755)

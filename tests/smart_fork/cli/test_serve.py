@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 import subprocess
 import sys
@@ -62,7 +63,7 @@ def test_what_the_browser_is_started_with_tells_no_secret(run, announced, monkey
     """Every user of a machine can read every command line of it."""
     browser = tmp_path / "browser"
     browser.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/started.new\nmv {tmp_path}/started.new {tmp_path}/started\n'
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/started.new"\nmv "{tmp_path}/started.new" "{tmp_path}/started"\n'
     )
     browser.chmod(0o755)
     monkeypatch.setenv("BROWSER", str(browser))
@@ -158,11 +159,11 @@ def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, 
 
     _print_address(Address("127.0.0.1", 8766, 1, "0", "now", "/x/service.sock"))
 
-    said = capsys.readouterr().err
+    said, token = capsys.readouterr().err, shlex.quote(f"{home}/.smart-fork/service-token")
     assert "has no socket" not in said
     assert "Serving at http://127.0.0.1:8766. Ctrl-C ends it, or elsewhere: smart-fork service stop" in said
     assert "smart-fork open" in said
-    assert f'http://127.0.0.1:8766/mcp --header "Authorization: Bearer $(cat {home}/.smart-fork/service-token)"' in said
+    assert f'http://127.0.0.1:8766/mcp --header "Authorization: Bearer $(cat {token})"' in said
 
 
 def test_a_service_without_a_socket_says_so_at_a_terminal(home, capsys):

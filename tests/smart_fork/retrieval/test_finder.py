@@ -6,6 +6,7 @@ import contextvars
 import json
 import math
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_the_session_that_knows_comes_first_with_everything_needed_to_use_it(wor
     assert {"retry", "backoff", "uploader"} <= set(best["match"]["words"])
     assert best["can_fork"]
     assert "warning" not in best
-    assert best["fork_command"] == f"cd {shop} && claude --resume {knows} --fork-session"
+    assert best["fork_command"] == f"cd {shlex.quote(str(shop))} && claude --resume {knows} --fork-session"
     assert answer["index"]["complete"]
 
 
@@ -357,7 +358,7 @@ class TestForkable:
     def test_a_program_is_asked_once_for_each_version_of_it(self, world, shop, tmp_path, monkeypatch):
         world.claude(shop, RETRY, DONE)
         program = world.home / "bin/claude"
-        program.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho --fork-session\n")
+        program.write_text(f'#!/bin/sh\necho asked >> "{tmp_path}/asked"\necho --fork-session\n')
         for _ in range(2):
             monkeypatch.setattr("smart_fork.agents.programs._seen", {})  # as in another process
             assert world.find(RETRY, shop)["results"][0]["can_fork"]
