@@ -1,8 +1,8 @@
-"""Unusual places that workers of the suite run in: another language, time zone or path. Each run tries all of them.
+"""Unusual places that workers of the suite run in: another language or time zone in each run, an odd path on request.
 
 Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
 run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
-runs other programs (`e2e`) stays in the ordinary place, and so does what is slow where the path is odd.
+runs other programs (`e2e`) stays in the ordinary place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.durations import SLOW_FILES, file_of
-
 #: Variables of each; ordinary has those of whoever runs the suite. Homes are in memory, temporary files on a disk.
 PLACES: dict[str, dict[str, str]] = {
     "ordinary": {},
@@ -25,13 +23,14 @@ PLACES: dict[str, dict[str, str]] = {
 }
 #: A name with a space, a quote and letters beyond ASCII. Short, for the path of a Unix socket may have 108 bytes.
 ODD = "a é'文"
-SLOW = set(SLOW_FILES.read_text(encoding="utf-8").split())
+#: In each run. Not all slow tests have been tried in an odd path.
+TURNS = ("ordinary", "LANG=C", "TZ=Pacific/Chatham")
 _MOVED = pytest.StashKey[pytest.MonkeyPatch]()
 
 
 def place_of(worker: str, day: int) -> str:
     """Where a worker of this name runs on that day. Without workers it is the ordinary place."""
-    return list(PLACES)[(int(worker.removeprefix("gw")) + day) % len(PLACES)] if worker else "ordinary"
+    return TURNS[(int(worker.removeprefix("gw")) + day) % len(TURNS)] if worker else "ordinary"
 
 
 _TODAY = datetime.now(UTC).date().toordinal()
@@ -44,8 +43,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Move there, before the fixtures of the test make its home."""
     if PLACE == "ordinary" or item.get_closest_marker("e2e"):
         return
-    if PLACE == "odd path" and (item.get_closest_marker("slow") or file_of(item.nodeid) in SLOW):
-        return  # not tried there yet
     patch = item.stash[_MOVED] = pytest.MonkeyPatch()
     for name, value in PLACES[PLACE].items():
         patch.setenv(name, value)

@@ -83,7 +83,7 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
     pid_file = tmp_path / "pid"
     for seconds in (1, 10, 60):  # on a busy machine it may be ended before it has started anything
         with pytest.raises(ProgramFailed, match=f"did not answer within {seconds} seconds"):
-            processes.run(["sh", "-c", f"sleep 600 & echo $! >{pid_file}; wait"], timeout=seconds)
+            processes.run(["sh", "-c", f'sleep 600 & echo $! >"{pid_file}"; wait'], timeout=seconds)
         if pid_file.exists() and pid_file.read_text():
             break
 
@@ -96,7 +96,7 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     pid_file = tmp_path / "pid"
     waits = (
         "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
-        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
         "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
     with subprocess.Popen(python(waits, str(ROOT), str(pid_file)), stderr=subprocess.PIPE) as waiting:
@@ -114,7 +114,7 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     waits = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # nohup has hang-ups ignored
         "sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
-        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
         "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
     with subprocess.Popen(python(waits, str(ROOT), str(pid_file))) as waiting:
@@ -130,7 +130,7 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
     pid_file = tmp_path / "pid"
     leaves = (
         "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
-        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
         "args, kwargs = (['sh', '-c', does],), {'input': b'go\\n', 'timeout': 600}; "
         "threading.Thread(target=SystemProcesses().run, args=args, kwargs=kwargs, daemon=True).start(); "
         "sys.stdin.read(); os._exit(0)"
