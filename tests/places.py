@@ -1,8 +1,8 @@
-"""Unusual places that workers of the suite run in: another language or time zone in each run, an odd path on request.
+"""Unusual places that workers of the suite run in: another language in each run, a time zone or an odd path on request.
 
 Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
 run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
-runs other programs (`e2e`) stays in the ordinary place.
+is slow or runs other programs (`e2e`) stays in the ordinary place.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PLACES: dict[str, dict[str, str]] = {
 }
 #: A name with a space, a quote and letters beyond ASCII. Short, for the path of a Unix socket may have 108 bytes.
 ODD = "a é'文"
-#: In each run. Not all slow tests have been tried in an odd path.
-TURNS = ("ordinary", "LANG=C", "TZ=Pacific/Chatham")
+#: In each run: those in which all tests have passed. The others are on request.
+TURNS = ("ordinary", "LANG=C")
 _MOVED = pytest.StashKey[pytest.MonkeyPatch]()
 
 
@@ -41,7 +41,7 @@ PLACE = os.environ.get("SMART_FORK_PLACE") or place_of(os.environ.get("PYTEST_XD
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Move there, before the fixtures of the test make its home."""
-    if PLACE == "ordinary" or item.get_closest_marker("e2e"):
+    if PLACE == "ordinary" or item.get_closest_marker("e2e") or item.get_closest_marker("slow"):
         return
     patch = item.stash[_MOVED] = pytest.MonkeyPatch()
     for name, value in PLACES[PLACE].items():
