@@ -9,6 +9,7 @@ import os
 from dataclasses import field, replace
 from pathlib import Path
 
+from indexer import repositories
 from indexer.checkout import Unproven, checkout, removed_worktrees, top_of
 from indexer.shapes import dataclass
 
@@ -20,13 +21,15 @@ _HEAD = "commit "
 class Project:
     """`key` is the same for all worktrees of a repository, `root` is its main working directory, `git` if it is one.
 
-    `doubt` says why a `.git` there is not believed: the directory is then a project of its own, outside git.
+    `doubt` says why a `.git` there is not believed: the directory is then a project of its own, outside git. `places`
+    are the other directories that the repository is in, as a clone, or was in.
     """
 
     key: str
     root: str
     git: bool
     doubt: str = field(default="", compare=False)
+    places: tuple[str, ...] = field(default=(), compare=False)
 
 
 def project_of(directory: str | Path) -> Project:
@@ -59,10 +62,10 @@ def head_of(key: str) -> str:
 
 
 def places_of(project: Project) -> tuple[str, ...]:
-    """Its root, and the worktrees that it still lists although they are gone: what was worked on there is its own."""
+    """Its root, its other places, and the worktrees that it lists although they are gone."""
     if not project.git:
-        return (project.root,)
-    return project.root, *map(str, removed_worktrees(Path(project.key)))
+        return project.root, *project.places
+    return project.root, *project.places, *map(str, removed_worktrees(Path(project.key)))
 
 
 def was_worktree_of(project: Project, directory: Path) -> bool:
@@ -78,14 +81,15 @@ def resolve(directory: str | Path) -> Path:
 
 
 def recorded(directory: str) -> Path | None:
-    """The directory that a log names, resolved. `None` where it is no absolute path here: it is of no project.
+    """The directory that a log names, resolved, where it is now. `None` if it is no absolute path: it is of no project.
 
     Another system's path, a relative one, a URL or ``~`` would mean a place below our own directory or home.
     """
     if not Path(directory).is_absolute() or "\0" in directory:
         return None
     try:
-        return Path(os.path.realpath(directory))
+        there = Path(os.path.realpath(directory))
+        return repositories.now_at(there) or there
     except (OSError, ValueError):  # half a character
         return None
 

@@ -49,6 +49,12 @@ CREATE TABLE unfinished_copies (
 ) WITHOUT ROWID;
 -- What is to be erased beside the index, as JSON, and the process that is at it.
 CREATE TABLE owed_erasures (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, facts TEXT NOT NULL);
+-- The repositories that sessions worked in, by directory; and directories whose sessions a person gave to another one.
+CREATE TABLE repositories (
+    top TEXT PRIMARY KEY, key TEXT NOT NULL, roots TEXT NOT NULL, remote TEXT NOT NULL, head TEXT NOT NULL,
+    last TEXT NOT NULL, place TEXT NOT NULL, shallow INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE adopted (old TEXT PRIMARY KEY, top TEXT NOT NULL) WITHOUT ROWID;
 """
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked
 from indexer.objects import known
-from indexer.project import Project, is_within, project_of, recorded, was_worktree_of
+from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.system import permission
 from smart_fork.text.snippets import quoted
@@ -39,7 +39,7 @@ def in_project(cwd: str, project: Project) -> bool:
     directory = recorded(cwd)
     if directory is None:
         return False
-    if is_within(directory, project.root):
+    if any(is_within(directory, one) for one in (project.root, *project.places)):
         return True
     if not project.git:
         return False
@@ -62,6 +62,12 @@ def unplaced(cwd: str) -> str:
     return (
         f"it worked in {directory_of(cwd)}, which is not an absolute path here" if cwd else "its directory is unknown"
     )
+
+
+def where_now(cwd: str) -> str:
+    """Where the work is now that a log says was done in `cwd`: its repository may have moved."""
+    there = recorded(cwd) if cwd else None
+    return cwd if there is None or there == resolve(cwd) else str(there)
 
 
 def directory_of(cwd: str) -> Masked:

@@ -271,6 +271,9 @@ class StoreReading:
     def family(self, root_id: str) -> list[SessionRow]:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 
+    def directories(self) -> list[str]:
+        return [one for (one,) in self._all("SELECT DISTINCT resolved_cwd FROM sessions WHERE resolved_cwd <> ''")]
+
     def projects(self) -> list[str]:
         sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
             WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""

@@ -47,7 +47,7 @@ from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system.processes import Machine, SystemProcesses
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
-from smart_fork.whereabouts import belongs, unplaced
+from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
     from smart_fork.agents.excerpt import Excerpt
@@ -238,7 +238,7 @@ def _target(session: Session, cwd: str | None) -> Path:
         )
     from smart_fork.forking.start import directory
 
-    return directory(cwd if cwd is not None else session.cwd)
+    return directory(cwd if cwd is not None else where_now(session.cwd))
 
 
 def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:

@@ -41,7 +41,7 @@ from smart_fork.system import permission
 from smart_fork.system.processes import own_pid
 from smart_fork.text.advice import advice
 from smart_fork.text.given import refuse_empty
-from smart_fork.whereabouts import unplaced
+from smart_fork.whereabouts import unplaced, where_now
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +273,7 @@ def _target(spec: WorkerSpec) -> Path:
                     tool="Give a directory for the fork: project_path.",
                 ),
             )
-        cwd = spec.source.cwd
+        cwd = where_now(spec.source.cwd)
     return directory(cwd if cwd is not None else Path.cwd())
 
 

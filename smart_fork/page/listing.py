@@ -14,7 +14,7 @@ from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import title
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.whereabouts import permits
+from smart_fork.whereabouts import permits, where_now
 
 #: Sessions of one's own, the team's and families that are listed.
 MOST, MOST_SHARED, MOST_FAMILIES = 100, 50, 60
@@ -102,5 +102,5 @@ def _line(rows: list[SessionRow]) -> FamilyLine | None:
 
 
 def _of(row: SessionRow) -> SessionLine:
-    known = (row.agent, row.session_id, title(row.title), row.cwd, row.git_branch, row.last_activity)
+    known = (row.agent, row.session_id, title(row.title), where_now(row.cwd), row.git_branch, row.last_activity)
     return SessionLine(*known, row.tokens, row.outcome.value)

@@ -13,6 +13,7 @@ from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.since import Since, looked_at, mark_in, mark_of, since
 from smart_fork.retrieval.cache import may_be_cached
+from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import Session
@@ -123,7 +124,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(
-            session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
+            session.agent, session.session_id, where_now(session.cwd), of_others=is_others(session.session_id, session)
         ),
         way=way,
         outputs=way,

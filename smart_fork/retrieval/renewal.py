@@ -14,6 +14,7 @@ from indexer.store.extension import VectorsUnavailableError
 from indexer.writer import IndexBusyError
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import SmartForkError, joined
+from smart_fork.repository import identity
 from smart_fork.retrieval.index_access import opened
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def renewed(store: Store, patience: float, progress: Progress | None = None, *, 
 
 
 def _renew(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> None:
+    identity.note(store.directories())
     if (engine := configured_engine()) is None:
         return
     if progress is not None:

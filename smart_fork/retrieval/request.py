@@ -119,7 +119,9 @@ def current_project(path: str | None) -> Project:
         there = False
     if not there:
         raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
-    return project_of(directory)
+    from smart_fork.repository.identity import recognized  # what checks a request alone needs no git
+
+    return recognized(project_of(directory))
 
 
 def project_notice(project: Project | None) -> str:

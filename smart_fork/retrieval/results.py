@@ -39,7 +39,7 @@ from smart_fork.retrieval.quotation import Nearness, Quotation, quotations
 from smart_fork.retrieval.ranking import Parts, Score
 from smart_fork.retrieval.worth import Worth
 from smart_fork.text.snippets import SNIPPET_CHARACTERS, matched_words, printable
-from smart_fork.whereabouts import permits, unplaced
+from smart_fork.whereabouts import permits, unplaced, where_now
 
 #: Said once in every answer that quotes sessions: a model reads it.
 UNTRUSTED = (
@@ -105,7 +105,7 @@ def recent_session(session: Session) -> RecentSession:
         session_id=session.session_id,
         agent_type=session.agent,
         title=title(session.title),
-        project_path=session.cwd,
+        project_path=where_now(session.cwd),
         project_inferred_from=session.inferred_from,
         git_branch=printable(session.git_branch),
         last_modified=session.last_activity,
@@ -205,7 +205,7 @@ def _hit(
         session_id=row.session_id,
         agent_type=row.agent,
         title=title(row.title),
-        working_directory=row.cwd,
+        working_directory=(directory := where_now(row.cwd)),
         project_inferred_from=row.inferred_from,
         repo_root=row.repo_root or None,
         git_branch=printable(row.git_branch) or None,
@@ -225,13 +225,13 @@ def _hit(
         jsonl_path=row.path or None,
         can_fork=not warnings,
         warning="; ".join(warnings),
-        fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=of_others),
+        fork_command=fork_command(row.agent, row.session_id, directory, of_others=of_others),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
         wrote=one.wrote,
     )
     if suggested_at(hit) is None and suggested_budget(hit) is None:
         return hit
-    return replace(hit, fork_command=f"cd {shlex.quote(row.cwd)} && {suggested_fork(hit)}")
+    return replace(hit, fork_command=f"cd {shlex.quote(directory)} && {suggested_fork(hit)}")
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:

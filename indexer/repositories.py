@@ -1,0 +1,263 @@
+"""Repositories that sessions worked in, so that each is recognized after a move, in another clone, or under a new home.
+
+A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of the
+same name proves nothing, and neither does a root commit alone: forks and templates share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from indexer import state
+from indexer.checkout import Unproven, checkout, top_of
+from indexer.git_settings import settings
+from indexer.objects import known
+from indexer.shapes import dataclass
+
+#: How much is read of the end of a reflog: for its last line, and to look for one.
+_LINE_BYTES, _REFLOG_BYTES = 1 << 16, 1 << 22
+#: Far more than a tick of a file system's clock.
+_TICK_NS = 100_000_000
+_COLUMNS = "top, key, roots, remote, head, last, place, shallow"
+_REFLOG_LINE = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\n]*")
+_REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
+#: ``user@host:path``, which is no URL; a Windows drive and a path with a colon in it are not meant.
+_SCP = re.compile(r"(?:[^@/:]+@)?([^@/:]{2,}):(?!//)(.*)", re.DOTALL)
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository as it was when it was last seen in the resolved directory `top`.
+
+    `key` is where git keeps it, `roots` its root commits (empty where they are not known), `remote` its normalized
+    remote, `head` its last commit, `last` the digest of its reflog's last line, and `place` its device and inode.
+    """
+
+    top: str
+    key: str
+    roots: frozenset[str]
+    remote: str
+    head: str
+    last: str
+    place: str
+    shallow: bool
+
+    @property
+    def is_there(self) -> bool:
+        """Whether something is still in its directory."""
+        return os.path.lexists(self.top)
+
+
+def seen(top: Path, roots: frozenset[str] = frozenset()) -> Repository | None:
+    """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed."""
+    try:
+        found = checkout(top)
+        info = os.stat(found.common)  # noqa: PTH116 - as text
+    except (Unproven, OSError, ValueError):
+        return None
+    lines = _reflog(found.common, _LINE_BYTES)
+    said = _REFLOG_LINE.fullmatch(lines[-1]) if lines else None
+    return Repository(
+        str(top),
+        str(found.key),
+        roots,
+        remote_of(found.common),
+        said[1].decode() if said else "",
+        _digest(lines[-1]) if lines else "",
+        f"{info.st_dev}:{info.st_ino}",
+        os.path.lexists(found.common / "shallow"),
+    )
+
+
+def is_same(old: Repository, new: Repository) -> bool:
+    """Whether `new`, which is there, is the repository that was seen as `old`: moved, or cloned again."""
+    if old.key == new.key:
+        return True
+    if old.roots and new.roots and not old.roots & new.roots:
+        return False
+    gone = not old.is_there
+    if gone and old.last and old.last in _digests(new.key):  # its reflog moved with it
+        return old.place == new.place or not (old.remote and new.remote) or old.remote == new.remote
+    related = bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
+    if old.remote and old.remote == new.remote:
+        return related or old.shallow or new.shallow
+    return related and gone and new.remote == old.top
+
+
+def might_be_same(old: Repository, new: Repository) -> bool:
+    """Whether the two share history, or `old` is gone and nothing is known of its history."""
+    return bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
+
+
+def note(one: Repository) -> None:
+    """Keep what is known of a repository; root commits that were known stay known.
+
+    Raises:
+        StateUnavailable: it cannot be kept.
+    """
+    before = noted().get(one.top)
+    if before and not one.roots and before.key == one.key:
+        one = _with_roots(one, before.roots)
+    if one != before:
+        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *_row(one))  # noqa: S608
+
+
+def noted() -> dict[str, Repository]:
+    """Return the repositories that were noted, by directory.
+
+    Raises:
+        StateUnavailable: they cannot be read.
+    """
+    return _noted(*_stamp())
+
+
+def adopted() -> dict[str, str]:
+    """Return the directories that a person gave to a project, each with the directory of that project.
+
+    Raises:
+        StateUnavailable: they cannot be read.
+    """
+    return _adopted(*_stamp())
+
+
+def adopt(old: str, top: str | None) -> None:
+    """Give the sessions of the directory `old` to the project in `top`; with `None`, take them back from it.
+
+    Raises:
+        StateUnavailable: it cannot be kept.
+    """
+    if top is None:
+        state.change("DELETE FROM adopted WHERE old = ?", old)
+    else:
+        state.change("INSERT OR REPLACE INTO adopted VALUES (?, ?)", old, top)
+
+
+def places_of(one: Repository) -> tuple[str, ...]:
+    """The other directories that this repository is, or was, in."""
+    return tuple(old.top for old in noted().values() if old.top != one.top and is_same(old, one))
+
+
+def now_at(directory: Path) -> Path | None:
+    """Where the work of a resolved directory is now; `None` if it is there itself, or nothing is known of it."""
+    try:
+        given, before = adopted(), noted()
+    except OSError:  # without these facts each directory is where its log says
+        return None
+    if old := _nearest(directory, given):
+        return _below(directory, old, given[old])
+    old = "" if os.path.lexists(directory) else _nearest(directory, before)
+    if not old or before[old].is_there:
+        return None
+    return next((_below(directory, old, new.top) for new in _around(before) if is_same(before[old], new)), None)
+
+
+def _around(before: dict[str, Repository]) -> Iterator[Repository]:
+    """Repositories that are there, as they are now: first the one that somebody asks in."""
+    with suppress(OSError):
+        here = top_of(Path.cwd())
+        tops = dict.fromkeys([*([str(here)] if here else []), *sorted(before)])
+        for top in tops:
+            if new := seen(Path(top), before[top].roots if top in before else frozenset()):
+                yield new
+
+
+def remote_of(common: Path) -> str:
+    """The normalized URL of the remote ``origin``, or of the only one; empty if there is none.
+
+    User names and passwords are left out: this is kept, and shown.
+    """
+    said: dict[str, str] = {}
+    for one in settings(common / "config"):
+        if (found := _REMOTE.fullmatch(one.name)) and one.value:
+            said.setdefault(found[1], one.value)
+    url = said.get("origin") or (next(iter(said.values())) if len(said) == 1 else "")
+    return normalized(url, common.parent) if url else ""
+
+
+def normalized(url: str, beside: Path) -> str:
+    """A remote's URL without scheme, user, port and ``.git``: the same for ssh and https. A path is made absolute."""
+    path = url.removeprefix("file://")
+    if url == path and (found := _URL.fullmatch(url) or (None if url[:1] in "/.~" else _SCP.fullmatch(url))):
+        host, path = found.groups()
+        return f"{host.lower()}/{path.strip('/').removesuffix('.git').rstrip('/')}"
+    return os.path.realpath(beside / os.path.expanduser(path)).removesuffix("/.git")  # noqa: PTH111
+
+
+def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
+    """The directory at or above it that is in `tops`."""
+    return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
+
+
+def _below(directory: Path, old: str, new: str) -> Path:
+    """The same directory in `new`, or the nearest above it that is there."""
+    place = Path(new)
+    for name in directory.relative_to(old).parts:
+        if not (place / name).is_dir():
+            break
+        place /= name
+    return place
+
+
+def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
+    """The last lines of what git notes of all that was checked out there."""
+    try:
+        opened = os.open(common / "logs" / "HEAD", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with os.fdopen(opened, "rb") as file:
+        try:
+            file.seek(max(0, os.fstat(opened).st_size - most))
+            return file.read(most).splitlines()
+        except OSError:  # a directory, a pipe
+            return []
+
+
+@lru_cache(maxsize=64)
+def _digests(key: str) -> frozenset[str]:
+    return frozenset(map(_digest, _reflog(Path(key))))
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.blake2b(line, digest_size=16).hexdigest()
+
+
+def _stamp() -> tuple[str, int]:
+    """Changes with each write to the database. Two writes within one tick of its clock have one time: nothing so new
+    is remembered.
+    """
+    path = state.path()
+    try:
+        changed, now = path.stat().st_mtime_ns, time.time_ns()
+    except OSError:
+        return str(path), 0
+    return str(path), now if now - changed < _TICK_NS else changed
+
+
+@lru_cache(maxsize=2)
+def _noted(_path: str, _changed: int) -> dict[str, Repository]:
+    rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
+    return {
+        top: Repository(top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow))
+        for top, key, roots, remote, head, last, place, shallow in rows
+    }
+
+
+@lru_cache(maxsize=2)
+def _adopted(_path: str, _changed: int) -> dict[str, str]:
+    return dict(state.rows("SELECT old, top FROM adopted"))
+
+
+def _with_roots(one: Repository, roots: frozenset[str]) -> Repository:
+    return Repository(one.top, one.key, roots, one.remote, one.head, one.last, one.place, one.shallow)
+
+
+def _row(one: Repository) -> Iterator[str | int]:
+    yield from (one.top, one.key, " ".join(sorted(one.roots)), one.remote, one.head, one.last, one.place, one.shallow)

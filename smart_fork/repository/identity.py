@@ -1,0 +1,67 @@
+"""Notes the repositories that sessions worked in, and finds the other places of the one that somebody asks about."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from indexer import repositories
+from indexer.checkout import top_of
+from indexer.project import Project, resolve
+from indexer.repositories import Repository
+from smart_fork.errors import SmartForkError
+from smart_fork.repository.git import opened_to_look_back
+from smart_fork.system.processes import Processes, SystemProcesses
+
+log = logging.getLogger(__name__)
+
+#: How long git may take to find the first commits; the largest repositories have a million after them.
+ROOTS_SECONDS = 20.0
+
+
+def note(directories: Iterable[str], processes: Processes | None = None) -> None:
+    """Note the repositories of these directories, as they are now. What cannot be noted is passed over."""
+    tops = {top for one in directories if one and (top := top_of(Path(one)))}
+    for top in sorted(tops):
+        try:
+            if one := look(top, processes):
+                repositories.note(one)
+        except OSError as error:  # a home that may only be read
+            log.info("the repository in %s is not noted: %s", top, error)
+
+
+def look(top: Path, processes: Processes | None = None) -> Repository | None:
+    """Return the repository in the resolved directory `top`, with its root commits if git finds them."""
+    one = repositories.seen(top)
+    if one is None:
+        return None
+    before = repositories.noted().get(str(top))
+    if before and before.roots and before.key == one.key and before.head == one.head:
+        return replace(one, roots=before.roots)
+    return one if one.shallow else replace(one, roots=_roots(top, processes or SystemProcesses()))
+
+
+def recognized(project: Project) -> Project:
+    """Return the project with the other places that its repository is in, or was in, and those that it was given."""
+    try:
+        given = tuple(old for old, top in repositories.adopted().items() if top == project.root)
+        if project.git and (one := look(resolve(project.root))):
+            repositories.note(one)
+            given += repositories.places_of(one)
+        return replace(project, places=given)
+    except OSError as error:
+        log.info("the places of %s are not known: %s", project.root, error)
+        return project
+
+
+def _roots(top: Path, processes: Processes) -> frozenset[str]:
+    try:
+        done = opened_to_look_back(top, processes).git(
+            "rev-list", "--max-parents=0", "HEAD", "--", seconds=ROOTS_SECONDS
+        )
+    except SmartForkError as error:
+        log.info("the first commits of %s are not known: %s", top, error)
+        return frozenset()
+    return frozenset(done.stdout.decode("ascii", "replace").split()) if done.ok else frozenset()
