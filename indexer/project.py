@@ -22,7 +22,7 @@ class Project:
     """`key` is the same for all worktrees of a repository, `root` is its main working directory, `git` if it is one.
 
     `doubt` says why a `.git` there is not believed: the directory is then a project of its own, outside git. `places`
-    are the other directories that the repository is in, as a clone, or was in.
+    are the other directories that it is or was in, or that a person gave it; `maybe` those that might be.
     """
 
     key: str
@@ -30,6 +30,7 @@ class Project:
     git: bool
     doubt: str = field(default="", compare=False)
     places: tuple[str, ...] = field(default=(), compare=False)
+    maybe: tuple[str, ...] = field(default=(), compare=False)
 
 
 def project_of(directory: str | Path) -> Project:

@@ -77,23 +77,23 @@ def seen(top: Path, roots: frozenset[str] = frozenset()) -> Repository | None:
     )
 
 
-def is_same(old: Repository, new: Repository) -> bool:
-    """Whether `new`, which is there, is the repository that was seen as `old`: moved, or cloned again."""
+def why_same(old: Repository, new: Repository) -> str:
+    """Why `new`, which is there, is the repository that was seen as `old`; empty if it is not."""
     if old.key == new.key:
-        return True
+        return "worktree"
     if old.roots and new.roots and not old.roots & new.roots:
-        return False
-    gone = not old.is_there
-    if gone and old.last and old.last in _digests(new.key):  # its reflog moved with it
-        return old.place == new.place or not (old.remote and new.remote) or old.remote == new.remote
-    related = bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
-    if old.remote and old.remote == new.remote:
-        return related or old.shallow or new.shallow
-    return related and gone and new.remote == old.top
+        return ""
+    gone, remotes = not old.is_there, old.remote and new.remote
+    if gone and old.last and old.last in _digests(new.key):
+        return "reflog" if old.place == new.place or not remotes or old.remote == new.remote else ""
+    related = shares_history(old, new)
+    if remotes and old.remote == new.remote:
+        return "remote" if related or old.shallow or new.shallow else ""
+    return "clone" if related and gone and new.remote == old.top else ""
 
 
-def might_be_same(old: Repository, new: Repository) -> bool:
-    """Whether the two share history, or `old` is gone and nothing is known of its history."""
+def shares_history(old: Repository, new: Repository) -> bool:
+    """Whether they have a first commit in common, or `new` has the last one of `old`. Forks and templates do, too."""
     return bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
 
 
@@ -140,9 +140,20 @@ def adopt(old: str, top: str | None) -> None:
         state.change("INSERT OR REPLACE INTO adopted VALUES (?, ?)", old, top)
 
 
-def places_of(one: Repository) -> tuple[str, ...]:
-    """The other directories that this repository is, or was, in."""
-    return tuple(old.top for old in noted().values() if old.top != one.top and is_same(old, one))
+def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The other directories that this repository is or was in, each with why; and directories that are gone, of
+    repositories that share its history: they might be its own.
+    """
+    found: dict[str, str] = {}
+    maybe: list[str] = []
+    for old in noted().values():
+        if old.top == one.top:
+            continue
+        if why := why_same(old, one):
+            found[old.top] = why
+        elif not old.is_there and shares_history(old, one):
+            maybe.append(old.top)
+    return found, tuple(maybe)
 
 
 def now_at(directory: Path) -> Path | None:
@@ -156,7 +167,7 @@ def now_at(directory: Path) -> Path | None:
     old = "" if os.path.lexists(directory) else _nearest(directory, before)
     if not old or before[old].is_there:
         return None
-    return next((_below(directory, old, new.top) for new in _around(before) if is_same(before[old], new)), None)
+    return next((_below(directory, old, new.top) for new in _around(before) if why_same(before[old], new)), None)
 
 
 def _around(before: dict[str, Repository]) -> Iterator[Repository]:

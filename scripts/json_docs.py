@@ -19,6 +19,7 @@ from smart_fork.families import told
 from smart_fork.forking import started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
+from smart_fork.repository import identity
 from smart_fork.retrieval import answer
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState
@@ -86,6 +87,8 @@ TABLES: Mapping[str, Table] = {
     "relatives": _of(told.Relative),
     "compare and compare_workers": _of(compared.Comparison),
     "compared": _of(compared.Compared, rare="diff"),
+    "project": _of(identity.AboutProject),
+    "places": _of(identity.Place),
     "worktrees": _of(worktrees.WorkersTrees),
     "trees": _of(worktrees.WorkersTree),
     "index status and index_status": _of(answer.IndexStatus),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HANDED_OVER = frozenset(
     {
         *("find", "why", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export", "excise"),
-        *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees"),
+        *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees", "project"),
         *("status", "agents", "hook", "mcp", "forget"),
     }
 )

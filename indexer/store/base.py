@@ -311,6 +311,10 @@ class Store(Searchable, Protocol):
         """Every session that is read from a log, the newest first: agent, session id and the log's path."""
         ...
 
+    def read_again(self, directory: str) -> int:
+        """Find the projects of sessions again that worked in this directory or below it; return how many they are."""
+        ...
+
     def forget_files(self, paths: Iterable[str]) -> None:
         """These logs are gone. Their sessions stay findable, without a log or with another one."""
         ...

@@ -85,6 +85,15 @@ class SqliteStore(StoreReading):
             "ORDER BY files.mtime_ns DESC"
         )
 
+    def read_again(self, directory: str) -> int:
+        below = directory.rstrip("/")
+        at = "{0} = ?1 OR substr({0}, 1, ?2) = ?1 || '/'"
+        place = f"{at.format('cwd')} OR {at.format('resolved_cwd')}"
+        with immediate(self.db):
+            rows = self._all(f"UPDATE sessions SET repo_root = '' WHERE {place} RETURNING id", (below, len(below) + 1))  # noqa: S608
+            self.db.executemany("UPDATE files SET mtime_ns = -1 WHERE session = ?", rows)
+        return len(rows)
+
     def forget_files(self, paths: Iterable[str]) -> None:
         with immediate(self.db):
             for path in paths:

@@ -42,6 +42,8 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "stop": ("stop", "stop --all"),
     "compare": ("compare", "compare brisk-otter calm-heron --diff"),
     "worktrees": ("worktrees", "worktrees --prune"),
+    "project": ("project", "project --json"),
+    "project adopt": ("project adopt ~/old/shop", "project adopt ~/old/shop --remove"),
     "forget": ("forget 70f1a07f", "forget 70f1a07f --undo"),
     "mcp": ("mcp", "mcp --tools all"),
     "serve": ("serve", "serve --port 8800"),

@@ -180,10 +180,14 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     found = list_recent(agent, _path(project), limit, everywhere=everywhere, automated=automated)
     if wants_json():
         listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
-        told = {"unread": list(found.unread), "passed_over": json_of(found.passed_over)}
+        told = {
+            "unread": list(found.unread),
+            "passed_over": json_of(found.passed_over),
+            "project_notice": found.project_notice,
+        }
         print_json(listed | {key: value for key, value in told.items() if value})
         return
-    for why in found.unread:
+    for why in filter(None, (*found.unread, found.project_notice)):
         say(why)
     say_passed_over(found.passed_over)
     if not found.sessions:

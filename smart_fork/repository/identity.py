@@ -11,11 +11,32 @@ from indexer import repositories
 from indexer.checkout import top_of
 from indexer.project import Project, resolve
 from indexer.repositories import Repository
+from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.system.processes import Processes, SystemProcesses
 
 log = logging.getLogger(__name__)
+
+
+@value
+class Place(Value):
+    """Another directory of a project. `why`: worktree, reflog, remote, clone or adopted."""
+
+    directory: str
+    why: str
+
+
+@value
+class AboutProject(Value):
+    """What makes a project what it is, and its other places; `maybe` are directories that might be its own."""
+
+    project_path: str
+    remote: str = ""
+    root_commits: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    maybe: tuple[str, ...] = ()
+
 
 #: How long git may take to find the first commits; the largest repositories have a million after them.
 ROOTS_SECONDS = 20.0
@@ -45,15 +66,25 @@ def look(top: Path, processes: Processes | None = None) -> Repository | None:
 
 def recognized(project: Project) -> Project:
     """Return the project with the other places that its repository is in, or was in, and those that it was given."""
+    about = described(project)
+    places = tuple(one.directory for one in about.places)
+    return replace(project, places=places, maybe=about.maybe) if places or about.maybe else project
+
+
+def described(project: Project) -> AboutProject:
+    """Return what is known of a project, and note its repository as it is now."""
     try:
-        given = tuple(old for old, top in repositories.adopted().items() if top == project.root)
-        if project.git and (one := look(resolve(project.root))):
-            repositories.note(one)
-            given += repositories.places_of(one)
-        return replace(project, places=given)
+        given = [Place(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
+        one = look(resolve(project.root)) if project.git else None
+        if one is None:
+            return AboutProject(project.root, places=tuple(given))
+        repositories.note(one)
+        found, maybe = repositories.places_of(one)
     except OSError as error:
         log.info("the places of %s are not known: %s", project.root, error)
-        return project
+        return AboutProject(project.root)
+    places = (*given, *(Place(directory, why) for directory, why in found.items()))
+    return AboutProject(project.root, one.remote, tuple(sorted(one.roots)), places, maybe)
 
 
 def _roots(top: Path, processes: Processes) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import MISSING
 from pathlib import Path
@@ -125,9 +126,16 @@ def current_project(path: str | None) -> Project:
 
 
 def project_notice(project: Project | None) -> str:
-    """Why less is found than a `.git` claims. Where it leads is not told to who may not ask there."""
-    if project is None or not project.doubt:
+    """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there."""
+    if project is None or not (project.doubt or project.maybe):
         return ""
+    if project.maybe:
+        directory = shlex.quote(printable(project.maybe[0]))
+        return (
+            ""
+            if permission.limited()
+            else (f"Sessions of {directory}, which is gone, may belong here: smart-fork project adopt {directory}")
+        )
     why = "" if permission.limited() else f": {printable(project.doubt)}"
     return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
 

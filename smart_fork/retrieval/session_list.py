@@ -11,7 +11,7 @@ from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.retrieval.request import current_project
+from smart_fork.retrieval.request import current_project, project_notice
 from smart_fork.retrieval.results import recent_session
 from smart_fork.system import permission
 
@@ -19,13 +19,14 @@ from smart_fork.system import permission
 class Listing(NamedTuple):
     """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent.
 
-    `passed_over` are files among the logs that hold no session, each with why.
+    `passed_over` are files among the logs that hold no session, each with why; `project_notice` as of an answer.
     """
 
     sessions: tuple[RecentSession, ...]
     hidden: int
     unread: tuple[str, ...] = ()
     passed_over: tuple[FailedLog, ...] = ()
+    project_notice: str = ""
 
 
 def list_recent(
@@ -43,4 +44,6 @@ def list_recent(
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
-    return Listing(tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over)
+    return Listing(
+        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, project_notice(within)
+    )

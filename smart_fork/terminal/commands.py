@@ -44,6 +44,7 @@ COMMANDS = {
     "lineage": CommandEntry("families.lineage", "Show a session's forks, branches and parents as a tree.", _SESSIONS),
     "export": CommandEntry("export.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
     "excise": CommandEntry("excise.app", "Cut turns or secrets out of a session. Every cut can be undone.", _SESSIONS),
+    "project": CommandEntry("project.app", "Show which directories this project's sessions come from.", _SESSIONS),
     "forget": CommandEntry("forget.forget", "Remove a session from everything that smart-fork keeps.", _SESSIONS),
     "new": CommandEntry("start.new", "Start an agent in a new session.", _WORKERS),
     "spawn": CommandEntry("start.spawn", "Start up to four workers, each with its own prompt.", _WORKERS),

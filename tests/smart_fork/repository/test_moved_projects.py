@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.errors import NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository import identity
+from smart_fork.repository.identity import Place
+from smart_fork.retrieval.adoption import adopt
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.world import git
 
@@ -243,14 +247,14 @@ def test_sessions_are_found_where_the_repository_is_now(moves, case):
 
 
 def test_a_fork_works_where_the_repository_is_now(moves, programs):
-    (programs / "claude").write_text("#!/bin/sh\necho 2.1.197\n")
+    (programs / "claude").write_text("#!/bin/sh\necho 2.1.197 --fork-session\n")
     session, folder = worked_in_a_folder_of_it(moves)
     (hit,) = moves.world.find("why does the upload fail", folder)["results"]
     assert str(folder / "web") == hit["working_directory"]
 
     forked = fork_session(ForkRequest(session, dry_run=True))
 
-    assert str(folder / "web") == forked.working_directory
+    assert str(folder / "web") == forked.cwd
 
 
 def a_folder_of_its_name(moves):
@@ -415,3 +419,52 @@ def test_a_look_alike_has_none_of_its_sessions(moves, case):
     listed, found = moves.sessions(folder)
 
     assert session not in listed | found
+
+
+def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
+    session, fork = a_fork_of_one_that_is_gone(moves)
+
+    listing = list_recent("both", str(fork), 50)
+
+    gone = moves.home / "shop"
+    assert (
+        f"Sessions of {gone}, which is gone, may belong here: smart-fork project adopt {gone}" == listing.project_notice
+    )
+    assert listing.project_notice == moves.world.find("upload", fork)["project_notice"]
+
+
+def test_a_person_gives_sessions_of_another_directory_to_a_project_and_takes_them_back(moves):
+    session, fork = a_fork_of_one_that_is_gone(moves)
+    gone = str(moves.home / "shop")
+
+    given = adopt(current_project(str(fork)), gone)
+    assert [Place(gone, "adopted")] == list(given.places)
+    assert ({session}, {session}) == moves.sessions(fork)
+    assert str(fork) == moves.world.find("upload", fork)["results"][0]["working_directory"]
+
+    adopt(current_project(str(fork)), gone, remove=True)
+    assert (set(), set()) == moves.sessions(fork)
+
+
+def test_sessions_of_a_directory_without_git_are_adopted_by_another_one(moves):
+    old, new = moves.home / "notes", moves.home / "papers"
+    old.mkdir()
+    session = moves.worked(old)
+    old.rename(new)
+    assert (set(), set()) == moves.sessions(new)
+
+    adopt(current_project(str(new)), str(old))
+
+    assert ({session}, {session}) == moves.sessions(new)
+
+
+def test_what_cannot_be_adopted_is_refused(moves):
+    shop = moves.repository("shop")
+    project = current_project(str(shop))
+
+    with pytest.raises(Usage, match="is a directory of this project"):
+        adopt(project, str(shop / "web"))
+    with pytest.raises(NotFound, match="No session worked in"):
+        adopt(project, str(moves.home / "never"))
+    with pytest.raises(NotFound, match="was not adopted"):
+        adopt(project, str(moves.home / "never"), remove=True)

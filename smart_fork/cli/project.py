@@ -1,0 +1,67 @@
+"""``project`` and ``project adopt``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.command import Commands
+from smart_fork.cli.options import with_options
+from smart_fork.cli.output import out, plain, printed_as_json
+from smart_fork.cli.search import ProjectOption
+
+if TYPE_CHECKING:
+    from smart_fork.repository.identity import AboutProject
+
+app = Commands(help="Show which directories this project's sessions come from.", invoke_without_command=True)
+
+#: Why another directory is the same project.
+_WHYS = {
+    "worktree": "a worktree of this repository",
+    "reflog": "the repository was there before it moved",
+    "remote": "a clone with the same remote and history",
+    "clone": "this repository was cloned from it",
+    "adopted": "adopted by you",
+}
+
+
+@app.callback()
+@with_options
+def project(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Show which directories this project's sessions come from, and why.
+
+    A repository is recognized by its first commits and its remote, wherever it is moved or cloned.
+    """
+    if ctx.invoked_subcommand is None:
+        from smart_fork.repository.identity import described
+        from smart_fork.retrieval.request import current_project
+
+        _print(described(current_project(str(project) if project else None)))
+
+
+@app.command("adopt")
+def adopt(
+    directory: Annotated[str, typer.Argument(help="The directory that the sessions name. It may be gone.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Undo it.")] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Give the sessions of another directory to this project."""
+    from smart_fork.retrieval import adoption
+    from smart_fork.retrieval.request import current_project
+
+    _print(adoption.adopt(current_project(str(project) if project else None), directory, remove=remove))
+
+
+def _print(about: AboutProject) -> None:
+    if printed_as_json(about):
+        return
+    out.print(plain(about.project_path, "bold"))
+    if about.remote:
+        out.print(plain(f"  remote {about.remote}"))
+    for root in about.root_commits:
+        out.print(plain(f"  first commit {root}"))
+    for one in about.places:
+        out.print(plain(f"  also {one.directory}: {_WHYS[one.why]}"))
+    for directory in about.maybe:
+        out.print(plain(f"  maybe {directory}: it shares history. smart-fork project adopt {directory}"))
