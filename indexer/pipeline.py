@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 
-from indexer import chunks, masking, versions
+from indexer import chunks, masking, repositories, versions
 from indexer.changes import Progress, Report
 from indexer.embedder import Embedder
 from indexer.failures import is_full, is_of_the_store, what_failed
@@ -248,7 +248,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
 
     `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
     """
-    resolved, project = _place_of(session.cwd, repo_root)
+    resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)
     export = to_markdown(session, pieces_of(session, _mask), project.root if project.git else "")
     known = told(session, export.pieces, agents)
@@ -280,14 +280,16 @@ def _symbols(session: Session) -> Symbols:
     return found
 
 
-def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:
+def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
     """The resolved directory and its project; nowhere for what is no absolute path of this system."""
-    resolved = recorded(cwd)
+    resolved = recorded(session.cwd)
     if resolved is None:
         return "", Project("", "", git=False)
     project = project_of(resolved)
-    if repo_root and not project.git and not resolved.exists():
-        before = project_of(repo_root)
+    if not project.git and not resolved.exists():
+        with suppress(OSError, ValueError):  # a home that may only be read
+            repositories.note_recorded(resolved, session.remote, session.begun_at)
+        before = project_of(repo_root) if repo_root else project
         project = before if before.git else project
     return str(resolved), project
 

@@ -37,8 +37,9 @@ _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)"
 class Repository:
     """A repository as it was when it was last seen in the resolved directory `top`.
 
-    `key` is where git keeps it, `roots` its root commits (empty where they are not known), `remote` its normalized
-    remote, `head` its last commit, `last` the digest of its reflog's last line, and `place` its device and inode.
+    `key` is where git keeps it, empty if only a log tells of it. `roots` are its root commits, empty if they are not
+    known, `remote` its normalized remote, `head` its last commit, `last` the digest of its reflog's last line, and
+    `place` its device and inode.
     """
 
     top: str
@@ -79,22 +80,32 @@ def seen(top: Path, roots: frozenset[str] = frozenset()) -> Repository | None:
 
 def why_same(old: Repository, new: Repository) -> str:
     """Why `new`, which is there, is the repository that was seen as `old`; empty if it is not."""
-    if old.key == new.key:
+    if old.key and old.key == new.key:
         return "worktree"
     if old.roots and new.roots and not old.roots & new.roots:
         return ""
     gone, remotes = not old.is_there, old.remote and new.remote
     if gone and old.last and old.last in _digests(new.key):
         return "reflog" if old.place == new.place or not remotes or old.remote == new.remote else ""
-    related = shares_history(old, new)
     if remotes and old.remote == new.remote:
-        return "remote" if related or old.shallow or new.shallow else ""
-    return "clone" if related and gone and new.remote == old.top else ""
+        return "remote" if old.shallow or new.shallow or shares_history(old, new) else ""
+    return "clone" if gone and new.remote == old.top and shares_history(old, new) else ""
 
 
 def shares_history(old: Repository, new: Repository) -> bool:
     """Whether they have a first commit in common, or `new` has the last one of `old`. Forks and templates do, too."""
     return bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
+
+
+def note_recorded(directory: Path, remote: str, head: str) -> None:
+    """Keep what a log says of the repository of a directory that is not here, if nothing else is known of it.
+
+    Raises:
+        StateUnavailable: it cannot be kept.
+    """
+    if not os.path.lexists(directory) and not _nearest(directory, noted()) and not top_of(directory):
+        url = normalized(remote, directory) if remote else ""
+        note(Repository(str(directory), "", frozenset(), url, head, "", "", shallow=False))
 
 
 def note(one: Repository) -> None:
@@ -142,18 +153,22 @@ def adopt(old: str, top: str | None) -> None:
 
 def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
     """The other directories that this repository is or was in, each with why; and directories that are gone, of
-    repositories that share its history: they might be its own.
+    repositories that share its history or of its name: they might be its own.
     """
     found: dict[str, str] = {}
-    maybe: list[str] = []
+    maybe: dict[str, None] = {}
+    name, given = Path(one.top).name, adopted()
     for old in noted().values():
-        if old.top == one.top:
+        if old.top == one.top or old.top in given:
             continue
+        parts = Path(old.top).parts
         if why := why_same(old, one):
             found[old.top] = why
         elif not old.is_there and shares_history(old, one):
-            maybe.append(old.top)
-    return found, tuple(maybe)
+            maybe[old.top] = None
+        elif not old.key and name in parts:
+            maybe[str(Path(*parts[: parts.index(name) + 1]))] = None
+    return found, tuple(one for one in maybe if not _nearest(Path(one), given))
 
 
 def now_at(directory: Path) -> Path | None:

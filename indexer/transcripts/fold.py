@@ -194,6 +194,7 @@ class Fold(ABC):
             inferred_from=inferred_from,
             head=head if not cwd or inferred_from == "commands" else "",
             begun_at=head,
+            remote=facts.get("remote", ""),
             models=shown(facts.get("models", ())),
         ), ""
 

@@ -249,6 +249,8 @@ class _Fold(fold.LineFold):
                 facts["gitBranch"] = git["branch"]
             if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
                 facts["head"] = git["commit_hash"]
+            if isinstance(git.get("repository_url"), str):
+                facts["remote"] = git["repository_url"]
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
         if (base := base_of(meta)) and base.session_id:

@@ -227,8 +227,27 @@ def one_with_two_beginnings(moves):
     return session, new
 
 
+def head_of(folder: Path) -> str:
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def from_another_machine(moves, url: str, commit: str, where: str = "/Users/ann/code/shop") -> str:
+    said = ("Why does the upload fail?", "The retry has no limit")
+    facts = {"branch": "main", "commit_hash": commit, "repository_url": url}
+    return moves.world.codex(where, *said, git=facts)
+
+
+def another_machine(moves):
+    shop = moves.repository("shop")
+    session = from_another_machine(moves, "https://example.org/people/shop", head_of(shop))
+    moves.read(shop)
+    return session, shop
+
+
 SAME = [value for name, value in sorted(globals().items()) if callable(value) and name in {
-    "renamed", "renamed_with_a_remote", "a_parent_renamed", "worked_in_a_folder_of_it", "renamed_twice",
+    "another_machine", "renamed", "renamed_with_a_remote", "a_parent_renamed", "worked_in_a_folder_of_it", "renamed_twice",
     "copied_to_another_disk", "committed_after_the_move", "cloned_again", "cloned_again_over_https",
     "cloned_again_with_little_history", "a_clone_beside_it", "work_not_pushed_before_cloning_again",
     "its_clone_from_its_directory", "a_worktree_moved", "a_worktree_of_one_that_moved",
@@ -402,7 +421,22 @@ def one_that_merged_it(moves):
     return session, other
 
 
+def another_machines_fork(moves):
+    shop = moves.repository("shop")
+    session = from_another_machine(moves, "https://example.org/somebody/shop", head_of(shop))
+    moves.read(shop)
+    return session, shop
+
+
+def another_machines_repository_of_its_remote(moves):
+    shop = moves.repository("shop")
+    session = from_another_machine(moves, URL, "0" * 40)
+    moves.read(shop)
+    return session, shop
+
+
 APART = [
+    another_machines_fork, another_machines_repository_of_its_remote,
     a_folder_of_its_name, without_git, a_fork_on_a_hosting_site, a_fork_of_one_that_is_gone,
     a_fork_that_names_it_upstream, a_template_with_its_first_commit, a_template_cloned_without_remote,
     a_template_begun_anew, a_copy_beside_it, another_history_with_its_remote,
@@ -422,7 +456,7 @@ def test_a_look_alike_has_none_of_its_sessions(moves, case):
 
 
 def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
-    session, fork = a_fork_of_one_that_is_gone(moves)
+    _, fork = a_fork_of_one_that_is_gone(moves)
 
     listing = list_recent("both", str(fork), 50)
 
@@ -431,6 +465,18 @@ def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
         f"Sessions of {gone}, which is gone, may belong here: smart-fork project adopt {gone}" == listing.project_notice
     )
     assert listing.project_notice == moves.world.find("upload", fork)["project_notice"]
+
+
+def test_a_directory_of_another_machine_with_the_name_of_this_one_is_named(moves):
+    shop = moves.repository("shop")
+    session = moves.world.claude("/Users/ann/code/shop/web", "Why does the upload fail?", "The retry has no limit")
+    moves.read(shop)
+
+    assert "smart-fork project adopt /Users/ann/code/shop" in list_recent("both", str(shop), 50).project_notice
+    adopt(current_project(str(shop)), "/Users/ann/code/shop")
+
+    assert ({session}, {session}) == moves.sessions(shop)
+    assert "" == list_recent("both", str(shop), 50).project_notice
 
 
 def test_a_person_gives_sessions_of_another_directory_to_a_project_and_takes_them_back(moves):
