@@ -428,8 +428,10 @@ class Store(Searchable, Protocol):
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         """The lines that sessions in scope have added to files with these names, whatever their folders are."""
         ...
+
     def directories(self) -> list[str]:
         """Return the resolved directories that sessions worked in."""
+        ...
 
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""

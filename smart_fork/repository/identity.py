@@ -9,6 +9,7 @@ from pathlib import Path
 
 from indexer import repositories
 from indexer.checkout import top_of
+from indexer.paths import state_home
 from indexer.project import Project, resolve
 from indexer.repositories import Repository
 from indexer.values import Value, value
@@ -78,7 +79,8 @@ def described(project: Project) -> AboutProject:
         one = look(resolve(project.root)) if project.git else None
         if one is None:
             return AboutProject(project.root, places=tuple(given))
-        repositories.note(one)
+        if state_home().exists():  # to list sessions makes no home
+            repositories.note(one)
         found, maybe = repositories.places_of(one)
     except OSError as error:
         log.info("the places of %s are not known: %s", project.root, error)

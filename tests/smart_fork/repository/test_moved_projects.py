@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ URL = "git@example.org:people/shop.git"
 
 
 def commit(folder: Path, name: str) -> None:
-    (folder / name).write_text(f"{name}\n")
+    (folder / name).write_text(f"{uuid.uuid4()}\n")  # no two commits are the same
     git(folder, "add", "--", name)
     git(folder, "commit", "-q", "-m", f"Add {name}")
 
