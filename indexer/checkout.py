@@ -103,7 +103,7 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
         raise Unproven(f"{git} points to {own}, which is not a repository")
     if own.parent.name == "worktrees":
         return _worktree(top, own)
-    said = _settings(own)
+    said = settings(own)
     if worktree := said.get("core.worktree"):
         if Path(os.path.realpath(own / worktree)) == top:
             return Checkout(top, own, own, own)
@@ -170,7 +170,7 @@ def _is_ones_own(path: Path) -> bool:
     return owner == me or (me == 0 and os.environ.get("SUDO_UID", "") == str(owner))
 
 
-def _settings(own: Path) -> dict[str, str]:
+def settings(own: Path) -> dict[str, str]:
     """Return the repository's own settings; none where git does not read the file."""
     found: dict[str, str] = {}
     for file in (own / "config", own / "config.worktree"):

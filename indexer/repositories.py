@@ -16,8 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from indexer import state
-from indexer.checkout import Unproven, checkout, top_of
-from indexer.git_settings import settings
+from indexer.checkout import Unproven, checkout, settings, top_of
 from indexer.objects import known
 from indexer.shapes import dataclass
 
@@ -25,7 +24,7 @@ from indexer.shapes import dataclass
 _LINE_BYTES, _REFLOG_BYTES = 1 << 16, 1 << 22
 #: Far more than a tick of a file system's clock.
 _TICK_NS = 100_000_000
-_COLUMNS = "top, key, roots, remote, head, last, place, shallow"
+_COLUMNS = "top, key, roots, remote, head, last, place, shallow, config"
 _REFLOG_LINE = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\n]*")
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 #: ``user@host:path``, which is no URL; a Windows drive and a path with a colon in it are not meant.
@@ -38,8 +37,8 @@ class Repository:
     """A repository as it was when it was last seen in the resolved directory `top`.
 
     `key` is where git keeps it, empty if only a log tells of it. `roots` are its root commits, empty if they are not
-    known, `remote` its normalized remote, `head` its last commit, `last` the digest of its reflog's last line, and
-    `place` its device and inode.
+    known, `remote` its normalized remote, `head` its last commit, `last` the digest of its reflog's last line,
+    `place` its device and inode, and `config` when its configuration was changed.
     """
 
     top: str
@@ -50,6 +49,7 @@ class Repository:
     last: str
     place: str
     shallow: bool
+    config: str = ""
 
     @property
     def is_there(self) -> bool:
@@ -57,24 +57,30 @@ class Repository:
         return os.path.lexists(self.top)
 
 
-def seen(top: Path, roots: frozenset[str] = frozenset()) -> Repository | None:
-    """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed."""
+def seen(top: Path, before: Repository | None = None) -> Repository | None:
+    """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed.
+
+    Its root commits, and its remote if nothing was configured since, are those that it had `before`.
+    """
     try:
         found = checkout(top)
         info = os.stat(found.common)  # noqa: PTH116 - as text
     except (Unproven, OSError, ValueError):
         return None
+    known_before = before if before and before.key == str(found.key) else None
+    config = _changed_at(found.common / "config")
     lines = _reflog(found.common, _LINE_BYTES)
     said = _REFLOG_LINE.fullmatch(lines[-1]) if lines else None
     return Repository(
         str(top),
         str(found.key),
-        roots,
-        remote_of(found.common),
+        known_before.roots if known_before else frozenset(),
+        known_before.remote if known_before and known_before.config == config else remote_of(found.common),
         said[1].decode() if said else "",
         _digest(lines[-1]) if lines else "",
         f"{info.st_dev}:{info.st_ino}",
         os.path.lexists(found.common / "shallow"),
+        config,
     )
 
 
@@ -109,16 +115,13 @@ def note_recorded(directory: Path, remote: str, head: str) -> None:
 
 
 def note(one: Repository) -> None:
-    """Keep what is known of a repository; root commits that were known stay known.
+    """Keep what is known of a repository.
 
     Raises:
         StateUnavailable: it cannot be kept.
     """
-    before = noted().get(one.top)
-    if before and not one.roots and before.key == one.key:
-        one = _with_roots(one, before.roots)
-    if one != before:
-        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *_row(one))  # noqa: S608
+    if one != noted().get(one.top):
+        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *_row(one))  # noqa: S608
 
 
 def noted() -> dict[str, Repository]:
@@ -191,7 +194,7 @@ def _around(before: dict[str, Repository]) -> Iterator[Repository]:
         here = top_of(Path.cwd())
         tops = dict.fromkeys([*([str(here)] if here else []), *sorted(before)])
         for top in tops:
-            if new := seen(Path(top), before[top].roots if top in before else frozenset()):
+            if new := seen(Path(top), before.get(top)):
                 yield new
 
 
@@ -201,9 +204,9 @@ def remote_of(common: Path) -> str:
     User names and passwords are left out: this is kept, and shown.
     """
     said: dict[str, str] = {}
-    for one in settings(common / "config"):
-        if (found := _REMOTE.fullmatch(one.name)) and one.value:
-            said.setdefault(found[1], one.value)
+    for name, value in settings(common).items():
+        if (found := _REMOTE.fullmatch(name)) and value:
+            said[found[1]] = value
     url = said.get("origin") or (next(iter(said.values())) if len(said) == 1 else "")
     return normalized(url, common.parent) if url else ""
 
@@ -251,6 +254,13 @@ def _digests(key: str) -> frozenset[str]:
     return frozenset(map(_digest, _reflog(Path(key))))
 
 
+def _changed_at(file: Path) -> str:
+    try:
+        return str(file.stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
 def _digest(line: bytes) -> str:
     return hashlib.blake2b(line, digest_size=16).hexdigest()
 
@@ -271,8 +281,8 @@ def _stamp() -> tuple[str, int]:
 def _noted(_path: str, _changed: int) -> dict[str, Repository]:
     rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
     return {
-        top: Repository(top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow))
-        for top, key, roots, remote, head, last, place, shallow in rows
+        top: Repository(top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow), config)
+        for top, key, roots, remote, head, last, place, shallow, config in rows
     }
 
 
@@ -281,9 +291,6 @@ def _adopted(_path: str, _changed: int) -> dict[str, str]:
     return dict(state.rows("SELECT old, top FROM adopted"))
 
 
-def _with_roots(one: Repository, roots: frozenset[str]) -> Repository:
-    return Repository(one.top, one.key, roots, one.remote, one.head, one.last, one.place, one.shallow)
-
-
 def _row(one: Repository) -> Iterator[str | int]:
-    yield from (one.top, one.key, " ".join(sorted(one.roots)), one.remote, one.head, one.last, one.place, one.shallow)
+    yield from (one.top, one.key, " ".join(sorted(one.roots)), one.remote, one.head, one.last, one.place)
+    yield from (one.shallow, one.config)

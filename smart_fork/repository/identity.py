@@ -56,13 +56,11 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 def look(top: Path, processes: Processes | None = None) -> Repository | None:
     """Return the repository in the resolved directory `top`, with its root commits if git finds them."""
-    one = repositories.seen(top)
-    if one is None:
-        return None
     before = repositories.noted().get(str(top))
-    if before and before.roots and before.key == one.key and before.head == one.head:
-        return replace(one, roots=before.roots)
-    return one if one.shallow else replace(one, roots=_roots(top, processes or SystemProcesses()))
+    one = repositories.seen(top, before)
+    if one is None or one.shallow or (one.roots and before and before.head == one.head):
+        return one
+    return replace(one, roots=_roots(top, processes or SystemProcesses()))
 
 
 def recognized(project: Project) -> Project:
