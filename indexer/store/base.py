@@ -430,7 +430,7 @@ class Store(Searchable, Protocol):
         ...
 
     def directories(self) -> list[str]:
-        """Return the resolved directories that sessions worked in."""
+        """Return the resolved directories that sessions worked in, and the main directories of their repositories."""
         ...
 
     def projects(self) -> list[str]:

@@ -272,7 +272,8 @@ class StoreReading:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 
     def directories(self) -> list[str]:
-        return [one for (one,) in self._all("SELECT DISTINCT resolved_cwd FROM sessions WHERE resolved_cwd <> ''")]
+        both = "SELECT resolved_cwd AS one FROM sessions UNION SELECT repo_root FROM sessions"
+        return [one for (one,) in self._all(f"SELECT one FROM ({both}) WHERE one <> ''")]  # noqa: S608 - constant
 
     def projects(self) -> list[str]:
         sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
