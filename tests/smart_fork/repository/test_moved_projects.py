@@ -1,77 +1,22 @@
-"""A repository keeps its sessions where it moves to, and where it is cloned again; no look-alike gets them."""
+"""A repository keeps its sessions where it moves to, and where it is cloned again."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import uuid
-from pathlib import Path
 
 import pytest
 
 from smart_fork.errors import NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository import identity
 from smart_fork.repository.identity import Place
 from smart_fork.retrieval.adoption import adopt
-from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.session_list import list_recent
+from tests.smart_fork.moves import URL, a_fork_of_one_that_is_gone, commit, from_another_machine, head_of, moves
 from tests.smart_fork.world import git
 
-URL = "git@example.org:people/shop.git"
-
-
-def commit(folder: Path, name: str) -> None:
-    (folder / name).write_text(f"{uuid.uuid4()}\n")  # no two commits are the same
-    git(folder, "add", "--", name)
-    git(folder, "commit", "-q", "-m", f"Add {name}")
-
-
-class Moves:
-    """A home in which repositories are moved about."""
-
-    def __init__(self, world) -> None:
-        self.world, self.home = world, world.home
-
-    def repository(self, name: str, url: str = URL) -> Path:
-        folder = self.home / name
-        folder.mkdir(parents=True)
-        git(folder, "init", "-q", "-b", "main")
-        commit(folder, f"{Path(name).name}.txt")
-        if url:
-            git(folder, "remote", "add", "origin", url)
-        return folder
-
-    def clone(self, source: Path, name: str, url: str = URL, *options: str) -> Path:
-        folder = self.home / name
-        subprocess.run(
-            ["git", "clone", "-q", *options, f"file://{source}", str(folder)], check=True, capture_output=True
-        )
-        git(folder, "remote", "set-url", "origin", url)
-        return folder
-
-    def worked(self, folder: Path) -> str:
-        """A session in `folder`, read by the indexer."""
-        session = self.world.claude(folder, "Why does the upload fail?", "The retry has no limit")
-        self.read(folder)
-        return session
-
-    def read(self, folder: Path) -> None:
-        self.world.find("upload", folder)
-        with opened() as store:
-            identity.note(store.directories())
-
-    def sessions(self, folder: Path) -> tuple[set[str], set[str]]:
-        """What is listed in `folder`, and what is found there."""
-        listed = {one.session_id for one in list_recent("both", str(folder), 50).sessions}
-        return listed, set(self.world.ids("why does the upload fail", folder))
-
-
-@pytest.fixture
-def moves(world) -> Moves:
-    return Moves(world)
+__all__ = ["moves"]
 
 
 def renamed(moves):
@@ -195,15 +140,6 @@ def a_worktree_asked_after_a_move(moves):
     return session, moves.home / "tree"
 
 
-def a_submodule(moves):
-    part = moves.repository("part")
-    shop = moves.repository("shop")
-    git(shop, "-c", "protocol.file.allow=always", "submodule", "add", "-q", f"file://{part}", "part")
-    git(shop, "commit", "-q", "-m", "Add part")
-    session = moves.worked(shop / "part")
-    return session, shop.rename(moves.home / "shop2") / "part"
-
-
 def a_home_behind_a_link(moves):
     shop = moves.repository("people/bob/shop")
     session = moves.worked(shop)
@@ -226,18 +162,6 @@ def one_with_two_beginnings(moves):
     new = moves.clone(shop, "again")
     shutil.rmtree(shop)
     return session, new
-
-
-def head_of(folder: Path) -> str:
-    return subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-def from_another_machine(moves, url: str, commit: str, where: str = "/Users/ann/code/shop") -> str:
-    said = ("Why does the upload fail?", "The retry has no limit")
-    facts = {"branch": "main", "commit_hash": commit, "repository_url": url}
-    return moves.world.codex(where, *said, git=facts)
 
 
 def another_machine(moves):
@@ -275,185 +199,6 @@ def test_a_fork_works_where_the_repository_is_now(moves, programs):
     forked = fork_session(ForkRequest(session, dry_run=True))
 
     assert str(folder / "web") == forked.cwd
-
-
-def a_folder_of_its_name(moves):
-    shop = moves.repository("shop", "")
-    session = moves.worked(shop)
-    shutil.rmtree(shop)
-    return session, moves.repository("other/shop", "")
-
-
-def without_git(moves):
-    shop = moves.repository("shop", "")
-    session = moves.worked(shop)
-    shutil.rmtree(shop)
-    (moves.home / "other/shop").mkdir(parents=True)
-    return session, moves.home / "other/shop"
-
-
-def a_fork_on_a_hosting_site(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    return session, moves.clone(shop, "fork", "git@example.org:somebody/shop.git")
-
-
-def a_fork_of_one_that_is_gone(moves):
-    session, fork = a_fork_on_a_hosting_site(moves)
-    shutil.rmtree(moves.home / "shop")
-    return session, fork
-
-
-def a_fork_that_names_it_upstream(moves):
-    session, fork = a_fork_on_a_hosting_site(moves)
-    git(fork, "remote", "add", "upstream", URL)
-    return session, fork
-
-
-def a_template_with_its_first_commit(moves):
-    shop = moves.repository("template")
-    session = moves.worked(shop)
-    commit(shop, "later.txt")
-    return session, moves.clone(shop, "app", "git@example.org:people/app.git")
-
-
-def a_template_cloned_without_remote(moves):
-    shop = moves.repository("template", "")
-    session = moves.worked(shop)
-    new = moves.clone(shop, "app")
-    git(new, "remote", "remove", "origin")
-    return session, new
-
-
-def a_template_begun_anew(moves):
-    shop = moves.repository("template")
-    session = moves.worked(shop)
-    new = moves.clone(shop, "app")
-    shutil.rmtree(new / ".git")
-    git(new, "init", "-q", "-b", "main")
-    commit(new, "app.txt")
-    return session, new
-
-
-def a_copy_beside_it(moves):
-    shop = moves.repository("shop", "")
-    session = moves.worked(shop)
-    shutil.copytree(shop, moves.home / "copy", symlinks=True)
-    return session, moves.home / "copy"
-
-
-def another_history_with_its_remote(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    return session, moves.repository("other")
-
-
-def another_history_with_the_remote_of_one_that_is_gone(moves):
-    session, other = another_history_with_its_remote(moves)
-    shutil.rmtree(moves.home / "shop")
-    return session, other
-
-
-def nothing_but_its_remote(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    shutil.rmtree(shop)
-    other = moves.home / "other"
-    other.mkdir()
-    git(other, "init", "-q")
-    git(other, "remote", "add", "origin", URL)
-    return session, other
-
-
-def its_superproject(moves):
-    session, part = a_submodule(moves)
-    return session, part.parent
-
-
-def another_submodule(moves):
-    session, part = a_submodule(moves)
-    other = moves.repository("fresh", "git@example.org:people/fresh.git")
-    git(part.parent, "-c", "protocol.file.allow=always", "submodule", "add", "-q", f"file://{other}", "fresh")
-    return session, part.parent / "fresh"
-
-
-def one_part_of_it_in_a_repository_of_its_own(moves):
-    shop = moves.repository("mono")
-    (shop / "web").mkdir()
-    session = moves.worked(shop / "web")
-    new = moves.clone(shop, "web", "git@example.org:people/web.git")
-    git(new, "checkout", "-q", "--orphan", "alone")
-    git(new, "commit", "-q", "-m", "Alone")
-    return session, new
-
-
-def a_neighbour_whose_name_goes_on(moves):
-    shop = moves.repository("shop", "")
-    session = moves.worked(shop)
-    shop.rename(moves.home / "gone")
-    return session, moves.repository("shop-two", "")
-
-
-def a_remote_whose_name_goes_on(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    return session, moves.clone(shop, "fork", "git@example.org:people/shop-two.git")
-
-
-def a_remote_of_another_host(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    return session, moves.clone(shop, "fork", "git@example.com:people/shop.git")
-
-
-def one_that_points_to_it_without_proof(moves):
-    shop = moves.repository("shop")
-    session = moves.worked(shop)
-    (moves.home / "other").mkdir()
-    (moves.home / "other/.git").write_text(f"gitdir: {shop}/.git\n")
-    return session, moves.home / "other"
-
-
-def one_that_merged_it(moves):
-    shop, other = moves.repository("shop"), moves.repository("other", "git@example.org:people/all.git")
-    session = moves.worked(shop)
-    git(other, "fetch", "-q", str(shop), "main")
-    git(other, "merge", "-q", "--allow-unrelated-histories", "-m", "Join", "FETCH_HEAD")
-    return session, other
-
-
-def another_machines_fork(moves):
-    shop = moves.repository("shop")
-    session = from_another_machine(moves, "https://example.org/somebody/shop", head_of(shop))
-    moves.read(shop)
-    return session, shop
-
-
-def another_machines_repository_of_its_remote(moves):
-    shop = moves.repository("shop")
-    session = from_another_machine(moves, URL, "0" * 40)
-    moves.read(shop)
-    return session, shop
-
-
-APART = [
-    another_machines_fork, another_machines_repository_of_its_remote,
-    a_folder_of_its_name, without_git, a_fork_on_a_hosting_site, a_fork_of_one_that_is_gone,
-    a_fork_that_names_it_upstream, a_template_with_its_first_commit, a_template_cloned_without_remote,
-    a_template_begun_anew, a_copy_beside_it, another_history_with_its_remote,
-    another_history_with_the_remote_of_one_that_is_gone, nothing_but_its_remote, its_superproject, another_submodule,
-    one_part_of_it_in_a_repository_of_its_own, a_neighbour_whose_name_goes_on, a_remote_whose_name_goes_on,
-    a_remote_of_another_host, one_that_points_to_it_without_proof, one_that_merged_it,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", APART, ids=lambda one: one.__name__)
-def test_a_look_alike_has_none_of_its_sessions(moves, case):
-    session, folder = case(moves)
-
-    listed, found = moves.sessions(folder)
-
-    assert session not in listed | found
 
 
 def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
