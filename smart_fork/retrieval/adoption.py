@@ -7,6 +7,7 @@ from indexer.project import Project, is_within, resolve
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.identity import AboutProject, described
 from smart_fork.retrieval.index_access import opened
+from smart_fork.text.advice import advice
 from smart_fork.text.snippets import shown
 
 
@@ -21,9 +22,15 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
     if not remove and (is_within(old, project.root) or is_within(project.root, old)):
         raise Usage(f"{shown(directory)} is a directory of this project", "Give the directory that the sessions name.")
     if remove and repositories.adopted().get(old) != project.root:
-        raise NotFound(f"{shown(directory)} was not adopted", "`smart-fork project` lists the adopted directories.")
+        raise NotFound(
+            f"{shown(directory)} was not adopted",
+            advice("`smart-fork project` lists the adopted directories.", tool="Tell the user."),
+        )
     with opened() as store:
         if not store.read_again(old) and not remove:
-            raise NotFound(f"No session worked in {shown(directory)}", "`smart-fork list --all-projects` lists all.")
+            raise NotFound(
+                f"No session worked in {shown(directory)}",
+                advice("`smart-fork list --all-projects` lists all.", tool="Tell the user."),
+            )
         repositories.adopt(old, None if remove else project.root)
     return described(project)

@@ -32,7 +32,7 @@ def by_code(
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
     if asked.project is None or asked.outside is not None:
-        raise Usage("lines are looked up in one repository, by the own index", "Ask without --all-projects and engine.")
+        raise Usage("lines can only be looked up in one repository, with the built-in engine", "Ask in one project.")
     folder = resolve(asked.request.project_path or Path.cwd())
     there = opened(folder, engine.processes)
     lines = lines_of(there, folder, asked.request.code)

@@ -19,6 +19,7 @@ from smart_fork.errors import Usage
 from smart_fork.retrieval.phrasings import check_also
 from smart_fork.retrieval.query import plain
 from smart_fork.system import permission
+from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable, quoted, shown
 
 #: Of a path that is no project's, how much is repeated.
@@ -127,15 +128,17 @@ def current_project(path: str | None) -> Project:
 
 def project_notice(project: Project | None) -> str:
     """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there."""
-    if project is None or not (project.doubt or project.maybe):
+    if project is None:
         return ""
-    if project.maybe:
-        directory = shlex.quote(printable(project.maybe[0]))
-        return (
-            ""
-            if permission.limited()
-            else (f"Sessions of {directory}, which is gone, may belong here: smart-fork project adopt {directory}")
+    if project.maybe and not permission.limited():
+        directory = printable(project.maybe[0])
+        there = f"Sessions of {directory}, which is gone, may belong here"
+        return advice(
+            f"{there}: smart-fork project adopt {shlex.quote(directory)}",
+            tool=f"{there}. Ask the user to adopt that directory.",
         )
+    if not project.doubt:
+        return ""
     why = "" if permission.limited() else f": {printable(project.doubt)}"
     return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from indexer.files import remove, replace_file
-from indexer.paths import private_dir
+from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.service.units.base import State
 from smart_fork.service.units.names import mark
-from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist
+from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label
 from smart_fork.service.units.unit_settings import Settings
 from smart_fork.system.processes import Completed, Processes
 
@@ -62,6 +62,7 @@ class Launchd:
         Raises:
             ProgramFailed: it could not be started.
         """
+        notes = [self._retire(label, path) for label, path in self._others()]
         self._stop(self._label)
         private_dir(self.path.parent)
         replace_file(self.path, [content])
@@ -70,7 +71,7 @@ class Launchd:
         if not (answer := self._launchctl("bootstrap", self._domain, str(self.path))).ok:
             step = "Console.app shows launchd's messages; `smart-fork service uninstall` undoes the installation."
             raise ProgramFailed(f"launchd did not start the service: {answer.complaint}", step)
-        return []
+        return notes
 
     def uninstall(self) -> None:
         """Stop the service and remove the file. Nothing installed is no error.
@@ -96,6 +97,22 @@ class Launchd:
             pid=int(pid) if pid.isdecimal() else None,
             ended="" if ended.startswith("(") else ended,  # "(never exited)"
         )
+
+    def _others(self) -> Iterator[tuple[str, Path]]:
+        """Agents under another label that run this home's service too: they would fight for its port."""
+        for path in sorted(self.path.parent.glob("*.plist")):
+            try:
+                label = other_label(path.read_bytes(), state_home(), self._label)
+            except OSError:
+                continue
+            if label:
+                yield label, path
+
+    def _retire(self, label: str, path: Path) -> str:
+        """Stop an agent for good, and leave its file to whoever wrote it."""
+        self._stop(label)
+        self._launchctl("disable", self._target(label))
+        return f"{label} also ran the service. It was stopped and disabled. Its file stays: {path}"
 
     def _stop(self, label: str) -> None:
         if not self._loaded(label):

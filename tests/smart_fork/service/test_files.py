@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from indexer.paths import state_home
 from smart_fork.errors import Usage
-from smart_fork.service.units.plist import LABEL, launchd_plist
+from smart_fork.service.units.plist import LABEL, launchd_plist, other_label
 from smart_fork.service.units.unit_file import systemd_unit
 from smart_fork.service.units.unit_settings import Settings, keep, kept
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
@@ -136,6 +136,36 @@ def test_damaged_settings_are_none(home, text):
     (state_home() / "service-settings.json").write_text(text)
     with pytest.raises(ValueError):
         kept()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"<plist>", b"\xff\xfe", b"bplist00", plistlib.dumps([1]), plistlib.dumps({"Label": LABEL}),
+        plistlib.dumps({"Label": LABEL, "ProgramArguments": [1, "serve"]}),
+        plistlib.dumps({"Label": LABEL, "ProgramArguments": ["/x", "serve"], "EnvironmentVariables": {"A": 1}}),
+        plistlib.dumps({"Label": 1, "ProgramArguments": ["/x", "serve"]}),
+        plistlib.dumps({"Label": LABEL, "ProgramArguments": ["/x"]}),
+    ],
+)  # fmt: skip
+def test_a_damaged_agent_is_not_ours(content):
+    assert "" == other_label(content, HOME)
+
+
+def test_another_agent_that_runs_the_service_is_recognised():
+    """F-202."""
+
+    def labelled(label: str, *words: str, **variables: str) -> str:
+        agent = {"Label": label, "ProgramArguments": list(words), "EnvironmentVariables": variables}
+        return other_label(plistlib.dumps(agent), state_home())
+
+    assert "old" == labelled("old", "/opt/bin/smart-fork", "serve")
+    assert "old" == labelled("old", "/usr/bin/env", "smart-fork", "-v", "serve", "--port", "1")
+    assert "" == labelled(LABEL, "/opt/bin/smart-fork", "serve")
+    assert "" == labelled("old", "/opt/bin/smart-fork", "index", "run")
+    assert "" == labelled("old", "/opt/bin/other", "serve")
+    assert "" == labelled("old", "/opt/bin/smart-fork", "serve", SMART_FORK_HOME="/other"), "another home's"
+    assert "old" == labelled("old", "/opt/bin/smart-fork", "serve", SMART_FORK_HOME=str(state_home()))
 
 
 @pytest.mark.parametrize("name", ["plain", *HOSTILE])

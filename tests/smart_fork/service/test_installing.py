@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import plistlib
 import signal
 import stat
 import subprocess
@@ -77,6 +78,26 @@ class TestLaunchd:
             install(keeper, settings(home))
         assert not keeper.path.exists()
         assert ["bootout"] == [one[0] for one in fake.changes]
+
+    def test_another_agent_for_the_same_service_is_stopped_and_its_file_kept(self, home, mac):
+        """F-202."""
+        fake = FakeLaunchd("com.old", "com.other")
+        keeper = launchd(fake)
+        keeper.path.parent.mkdir(parents=True)
+        old = keeper.path.with_name("com.old.plist")
+        old.write_bytes(plistlib.dumps({"Label": "com.old", "ProgramArguments": ["/usr/bin/smart-fork", "serve"]}))
+        other = keeper.path.with_name("com.other.plist")
+        other.write_bytes(plistlib.dumps({"Label": "com.other", "ProgramArguments": ["/usr/bin/other", "serve"]}))
+        keeper.path.with_name("broken.plist").write_bytes(b"<")
+        keeper.path.with_name("folder.plist").mkdir()
+        before = old.read_bytes()
+
+        notes = install(keeper, settings(home))
+
+        assert [("bootout", f"{ME}/com.old"), ("disable", f"{ME}/com.old")] == fake.changes[:2]
+        assert before == old.read_bytes()
+        assert {"com.other", LABEL} == fake.loaded
+        assert ["com.old" in note and str(old) in note for note in notes] == [True]
 
     def test_without_a_session_at_the_screen_nothing_is_changed(self, home, mac):
         fake = FakeLaunchd(fails={"print": "Could not find domain"})
