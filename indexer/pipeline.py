@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -286,7 +287,7 @@ def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
     if resolved is None:
         return "", Project("", "", git=False)
     project = project_of(resolved)
-    if not project.git and not resolved.exists():
+    if not project.git and not os.path.exists(resolved):  # noqa: PTH110 - also of one whose name is too long
         with suppress(OSError, ValueError):  # a home that may only be read
             repositories.note_recorded(resolved, session.remote, session.begun_at)
         before = project_of(repo_root) if repo_root else project

@@ -27,6 +27,8 @@ _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufs
 #: Read by an interpreter at its start.
 _AT_START = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
 _SIZE, _DESCRIPTORS = 8, 5
+#: Before any test has set a variable of its own.
+_BEGAN = {name: value for name, value in os.environ.items() if name.startswith(_AT_START)}
 
 
 def _at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -41,10 +43,13 @@ class _Parent:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.at_start = _at_start(os.environ)
+        self.at_start = _at_start(_BEGAN)
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | _BEGAN
         self._line, theirs = socket.socketpair()
         command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
         theirs.close()
         atexit.register(self._end)
 

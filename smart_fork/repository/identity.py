@@ -9,6 +9,7 @@ from pathlib import Path
 
 from indexer import repositories
 from indexer.checkout import top_of
+from indexer.objects import known
 from indexer.paths import state_home
 from indexer.project import Project, resolve
 from indexer.repositories import Repository
@@ -55,16 +56,25 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> Repository | None:
-    """Return the repository in the resolved directory `top`, with its root commits if git finds them."""
+    """Return the repository in the resolved directory `top`, with its root commits if git finds them.
+
+    They are looked for once: git walks through the whole history for them.
+    """
     before = repositories.noted().get(str(top))
     one = repositories.seen(top, before)
-    if one is None or one.shallow or (one.roots and before and before.head == one.head):
+    if one is None or one.shallow or (one.roots and before and known(Path(one.key), (before.head,))):
         return one
     return replace(one, roots=_roots(top, processes or SystemProcesses()))
 
 
 def recognized(project: Project) -> Project:
     """Return the project with the other places that its repository is in, or was in, and those that it was given."""
+    try:
+        if not repositories.noted().keys() - {project.root} and not repositories.adopted():
+            return project
+    except OSError as error:
+        log.info("the places of %s are not known: %s", project.root, error)
+        return project
     about = described(project)
     places = tuple(one.directory for one in about.places)
     return replace(project, places=places, maybe=about.maybe) if places or about.maybe else project

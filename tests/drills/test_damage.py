@@ -140,7 +140,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
             answer = find(FindRequest(word, agent_type="both", all_projects=True), Engine(words)).as_json()
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
-    assert noticed > 2  # much of the file is room for vectors
+    assert noticed > 1  # much of the file is room for vectors
 
 
 def test_the_service_notices_damage_says_so_and_builds_the_index_anew(indexed, tmp_path):

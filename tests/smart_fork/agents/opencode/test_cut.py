@@ -221,7 +221,8 @@ def traced(cursor, sql, bindings):
 class Connection(apsw.Connection):
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
-        self.exec_trace = traced
+        if "opencode" in self.filename:  # not our own state
+            self.exec_trace = traced
 
 apsw.Connection = Connection
 cut(Request(sys.argv[1], "3"))
