@@ -11,7 +11,7 @@ from tests.indexer.masking.invented import EVERY_TOKEN, KEY_BEGIN
 
 token_ids = [f"{kind}-{number}" for number, (kind, _) in enumerate(EVERY_TOKEN)]
 #: Characters of a text, and of one of a quarter of its length. `SMART_FORK_DRILLS=all` tries longer ones.
-LONG = drilled(100_000, 6_000)
+LONG = drilled(100_000, 12_000)
 SHORT = LONG // 4
 #: Four times the text may take this many times as long: 16 where time grows with the square of the length.
 MOST_TIMES = 10
