@@ -16,6 +16,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg import Connection as PsycopgConnection
+from psycopg import errors
 from psycopg.rows import DictRow, dict_row
 from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -30,6 +31,14 @@ SECONDS_FOR_A_CONNECTION = 10.0
 #: So long a question waits for the replica. One that does not answer is not asked again for a while.
 SECONDS_FOR_A_REPLICA, SECONDS_WITHOUT_REPLICA = 0.25, 10.0
 _AGAIN_SECONDS = 0.005
+#: Some databases that are run by others do not answer this.
+_WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS written"
+_NO_REPLICA = (
+    psycopg.OperationalError,
+    psycopg.NotSupportedError,
+    errors.InsufficientPrivilege,
+    errors.UndefinedFunction,
+)
 _CAUGHT_UP = "SELECT coalesce(pg_last_wal_replay_lsn() >= %s::pg_lsn, false) AS up"
 
 T = TypeVar("T")
@@ -73,14 +82,14 @@ class Database:
     def read(self, user: int, question: Callable[[Connection], T]) -> T:
         """Answer a question that changes nothing, from the replica if it is there and up to date."""
         if self._replica is not None and time.monotonic() >= self._replica_from:
-            with self.asked_by() as db:
-                row = db.execute("SELECT pg_current_wal_flush_lsn()::text AS written").fetchone()
             try:
+                with self.asked_by() as db:
+                    row = db.execute(_WRITTEN).fetchone()
                 with self._replica.connection(SECONDS_FOR_A_REPLICA) as copy, copy.transaction():
                     if _caught_up(copy, row["written"] if row else ""):
                         self._become(copy, user)
                         return question(copy)
-            except (psycopg.OperationalError, PoolTimeout) as error:
+            except (*_NO_REPLICA, PoolTimeout) as error:
                 self._replica_from = time.monotonic() + SECONDS_WITHOUT_REPLICA
                 log.warning("the replica does not answer; the primary does: %s", error)
         with self.asked_by(user) as db:

@@ -194,6 +194,16 @@ def test_a_replica_that_is_behind_is_not_asked(reading, replica, owner):
     assert (True, True) == reading.read(0, lambda db: (is_copy(db), key in keys(db)))
 
 
+@pytest.mark.parametrize(
+    "said", ["SELECT no_such_function() AS written", "SELECT pg_read_file('/etc/hosts') AS written"]
+)
+def test_a_database_that_does_not_say_what_it_has_written_answers_itself(reading, monkeypatch, said):
+    """As some do that are run by others."""
+    monkeypatch.setattr(databases, "_WRITTEN", said)
+
+    assert False is reading.read(0, is_copy)
+
+
 def test_a_replica_that_ends_while_it_is_asked_and_later_is_down_is_replaced_by_the_primary(
     reading, replica, monkeypatch
 ):
