@@ -9,7 +9,6 @@ import os
 from dataclasses import field, replace
 from pathlib import Path
 
-from indexer import repositories
 from indexer.checkout import Unproven, checkout, removed_worktrees, top_of
 from indexer.shapes import dataclass
 
@@ -88,6 +87,8 @@ def recorded(directory: str) -> Path | None:
     """
     if not Path(directory).is_absolute() or "\0" in directory:
         return None
+    from indexer import repositories  # a status line has no time for it
+
     try:
         there = Path(os.path.realpath(directory))
         return repositories.now_at(there) or there
