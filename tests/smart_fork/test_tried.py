@@ -48,8 +48,8 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
     }),
     "forked": ("started", {
-        "claude": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer",
-        "codex": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer",
+        "claude": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked",
+        "codex": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked",
         "qwen": "qwen: a_fork_knows_what_its_parent_knew",
         "opencode": "opencode: a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
@@ -58,7 +58,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
     "forked at a message, branched": ("branched", {
         "claude": "branching: a_branch_at_a_message_knows_nothing_of_what_came_later",
         "codex": "branching: a_branch_at_a_message_knows_nothing_of_what_came_later",
-        "qwen": "qwen: a_fork_at_an_earlier_message_knows_nothing_of_what_came_later",
+        "qwen": "qwen: a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_hooks_tell_what_it_does",
         "opencode": "opencode: a_fork_at_an_earlier_message_into_a_worktree_works_there_and_knows_nothing_of_what_came_later",
         "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
@@ -102,7 +102,7 @@ TRIED: dict[str, tuple[str, dict[str, str]]] = {
     "live status": ("tells", {
         "claude": "hooks: a_worker_that_asks_for_permission_waits_and_says_for_what",
         "codex": "hooks: a_worker_without_a_terminal_works_is_idle_and_ends",
-        "qwen": "qwen: its_hooks_tell_what_a_worker_does",
+        "qwen": "qwen: a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_hooks_tell_what_it_does",
         "opencode": "opencode: a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does",
         "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
         "copilot": "copilot: a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
