@@ -114,14 +114,18 @@ ADVERSARIAL = [
 ]
 
 
+def is_proportional(short: str, text: str) -> bool:
+    """Beside other work one measurement may take twice as long."""
+    (_, quarter), (once, whole) = masked_and_seconds(short), masked_and_seconds(text)
+    assert len(once) <= 20 * len(text)
+    return whole <= max(MEASURABLE_SECONDS, MOST_TIMES * quarter)
+
+
 @pytest.mark.parametrize("piece", ADVERSARIAL)
 def test_a_long_text_made_to_backtrack_takes_time_in_proportion_to_its_length(piece):
     for first, repeated, last in (("", piece, ""), (piece, "a1", ""), (piece, " ", ""), ("token", piece, "!")):
-        _, quarter = masked_and_seconds(first + filled(repeated, SHORT) + last)
-        text = first + filled(repeated) + last
-        once, seconds = masked_and_seconds(text)
-        assert len(once) <= 20 * len(text)
-        assert seconds <= max(MEASURABLE_SECONDS, MOST_TIMES * quarter)
+        short, text = (first + filled(repeated, length) + last for length in (SHORT, LONG))
+        assert any(is_proportional(short, text) for _ in range(3)), repeated
 
 
 @pytest.mark.parametrize("token", [token for _, token in EVERY_TOKEN], ids=token_ids)
