@@ -91,7 +91,7 @@ def why_same(old: Repository, new: Repository) -> str:
     if old.roots and new.roots and not old.roots & new.roots:
         return ""
     gone, remotes = not old.is_there, old.remote and new.remote
-    if gone and old.last and old.last in _digests(new.key):
+    if gone and old.last and old.last in _digests(new.key, _changed_at(Path(new.key, "logs/HEAD"))):
         return "reflog" if old.place == new.place or not remotes or old.remote == new.remote else ""
     if remotes and old.remote == new.remote:
         return "remote" if old.shallow or new.shallow or shares_history(old, new) else ""
@@ -185,17 +185,26 @@ def now_at(directory: Path) -> Path | None:
     old = "" if os.path.lexists(directory) else _nearest(directory, before)
     if not old or before[old].is_there:
         return None
-    return next((_below(directory, old, new.top) for new in _around(before) if why_same(before[old], new)), None)
+    here = ""
+    with suppress(OSError):  # the directory that this was started in is gone
+        here = str(Path.cwd())
+    new = _moved_to(old, here, *_stamp())
+    return _below(directory, old, new) if new else None
 
 
-def _around(before: dict[str, Repository]) -> Iterator[Repository]:
+@lru_cache(maxsize=512)
+def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
+    """Where the repository is now that was in `old`; empty if nobody knows. All sessions of a directory ask for it."""
+    before = noted()
+    return next((new.top for new in _around(here, before) if why_same(before[old], new)), "")
+
+
+def _around(here: str, before: Mapping[str, Repository]) -> Iterator[Repository]:
     """Repositories that are there, as they are now: first the one that somebody asks in."""
-    with suppress(OSError):
-        here = top_of(Path.cwd())
-        tops = dict.fromkeys([*([str(here)] if here else []), *sorted(before)])
-        for top in tops:
-            if new := seen(Path(top), before.get(top)):
-                yield new
+    top = top_of(Path(here)) if here else None
+    for one in dict.fromkeys([*([str(top)] if top else []), *sorted(before)]):
+        if new := seen(Path(one), before.get(one)):
+            yield new
 
 
 def remote_of(common: Path) -> str:
@@ -250,7 +259,7 @@ def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
 
 
 @lru_cache(maxsize=64)
-def _digests(key: str) -> frozenset[str]:
+def _digests(key: str, _changed: str) -> frozenset[str]:
     return frozenset(map(_digest, _reflog(Path(key))))
 
 
