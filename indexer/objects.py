@@ -14,6 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 
 NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+#: A name that git has shortened, to one that no other object of the repository begins with. Of SHA-1 alone.
+_SHORTENED = re.compile(r"[0-9a-f]{7,39}")
+_DIGEST_BYTES = 20
 _HEADER = b"\xfftOc\x00\x00\x00\x02"
 _FANOUT = 256
 #: Of one first byte; no repository has so many objects.
@@ -21,12 +24,12 @@ _MOST_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Those of the objects `names` that the store of `repository` (its resolved ``.git``) has itself."""
+    """Those of the objects `names`, whole or shortened, that the store of `repository` (its resolved ``.git``) has."""
     objects = repository / "objects"
-    wanted = frozenset(filter(NAME.fullmatch, names))
+    wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):
         return frozenset()
-    loose = frozenset(name for name in wanted if _is_own(objects / name[:2] / name[2:]))
+    loose = frozenset(name for name in wanted if _is_loose(objects / name[:2], name[2:]))
     packs = objects / "pack"
     if loose == wanted or not _is_own(packs):
         return loose
@@ -55,21 +58,29 @@ def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
                 return
             ends = (0, *struct.unpack(f">{_FANOUT}I", head[len(_HEADER) :]))
             for name in names:
-                digest = bytes.fromhex(name)
-                start, end = (ends[digest[0] + one] * len(digest) for one in (0, 1))
+                size = len(name) // 2 if NAME.fullmatch(name) else _DIGEST_BYTES
+                start, end = (ends[int(name[:2], 16) + one] * size for one in (0, 1))
                 if 0 < end - start <= _MOST_BYTES:
                     file.seek(len(head) + start)
-                    if _has(file.read(end - start), digest):
+                    if _has(file.read(end - start), name, size):
                         yield name
     except OSError:
         return
 
 
-def _has(table: bytes, digest: bytes) -> bool:
-    place = table.find(digest)
-    while place >= 0 and place % len(digest):
-        place = table.find(digest, place + 1)
+def _has(table: bytes, name: str, size: int) -> bool:
+    """Whether one of these digests of `size` bytes begins so."""
+    begins = bytes.fromhex(name[: len(name) // 2 * 2])
+    place = table.find(begins)
+    while place >= 0 and (place % size or not table[place : place + size].hex().startswith(name)):
+        place = table.find(begins, place + 1)
     return place >= 0
+
+
+def _is_loose(folder: Path, rest: str) -> bool:
+    if not _SHORTENED.fullmatch(folder.name + rest):
+        return _is_own(folder / rest)
+    return _is_own(folder) and folder.is_dir() and any(one.startswith(rest) for one in os.listdir(folder))  # noqa: PTH208 - as text
 
 
 def _is_own(path: Path) -> bool:

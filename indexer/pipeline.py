@@ -289,7 +289,7 @@ def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
     project = project_of(resolved)
     if not project.git and not os.path.exists(resolved):  # noqa: PTH110 - also of one whose name is too long
         with suppress(OSError, ValueError):  # a home that may only be read
-            repositories.note_recorded(resolved, session.remote, session.begun_at)
+            repositories.note_recorded(resolved, session.remote, session.begun_at, session.commits)
         before = project_of(repo_root) if repo_root else project
         project = before if before.git else project
     return str(resolved), project

@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from indexer.shapes import dataclass
 _LINE_BYTES, _REFLOG_BYTES = 1 << 16, 1 << 22
 #: Far more than a tick of a file system's clock.
 _TICK_NS = 100_000_000
-_COLUMNS = "top, key, roots, remote, head, last, place, shallow, config"
+_COLUMNS = "top, key, roots, remote, head, last, place, shallow, config, made"
+_PLACES = ", ".join("?" * len(_COLUMNS.split(", ")))
+#: So many commits of all sessions of a directory are kept.
+_MOST_MADE = 64
 _REFLOG_LINE = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\n]*")
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 #: ``user@host:path``, which is no URL; a Windows drive and a path with a colon in it are not meant.
@@ -38,7 +42,8 @@ class Repository:
 
     `key` is where git keeps it, empty if only a log tells of it. `roots` are its root commits, empty if they are not
     known, `remote` its normalized remote, `head` its last commit, `last` the digest of its reflog's last line,
-    `place` its device and inode, and `config` when its configuration was changed.
+    `place` its device and inode, and `config` when its configuration was changed. `made` are commits that sessions made
+    in it, as their logs shorten the names.
     """
 
     top: str
@@ -50,6 +55,7 @@ class Repository:
     place: str
     shallow: bool
     config: str = ""
+    made: frozenset[str] = frozenset()
 
     @property
     def is_there(self) -> bool:
@@ -95,23 +101,32 @@ def why_same(old: Repository, new: Repository) -> str:
         return "reflog" if old.place == new.place or not remotes or old.remote == new.remote else ""
     if remotes and old.remote == new.remote:
         return "remote" if old.shallow or new.shallow or shares_history(old, new) else ""
+    if not old.key and not remotes and known(Path(new.key), old.made):
+        return "commits"
     return "clone" if gone and new.remote == old.top and shares_history(old, new) else ""
 
 
 def shares_history(old: Repository, new: Repository) -> bool:
     """Whether they have a first commit in common, or `new` has the last one of `old`. Forks and templates do, too."""
-    return bool(old.roots & new.roots) or old.head in known(Path(new.key), (old.head,))
+    return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
-def note_recorded(directory: Path, remote: str, head: str) -> None:
-    """Keep what a log says of the repository of a directory that is not here, if nothing else is known of it.
+def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
+    """Keep what a log says of the repository of a directory that is not here, if git never told us of it.
 
     Raises:
         StateUnavailable: it cannot be kept.
     """
-    if not os.path.lexists(directory) and not _nearest(directory, noted()) and not top_of(directory):
-        url = normalized(remote, directory) if remote else ""
-        note(Repository(str(directory), "", frozenset(), url, head, "", "", shallow=False))
+    before = noted()
+    near = before.get(_nearest(directory, before))
+    if os.path.lexists(directory) or (near and near.key) or top_of(directory):
+        return
+    url = normalized(remote, directory) if remote else ""
+    one = Repository(str(directory), "", frozenset(), url, head, "", "", shallow=False, made=frozenset(made))
+    if near and near.top == one.top:
+        made = sorted(near.made | one.made)[:_MOST_MADE]
+        one = replace(one, remote=near.remote or url, head=near.head or head, made=frozenset(made))
+    note(one)
 
 
 def note(one: Repository) -> None:
@@ -121,7 +136,7 @@ def note(one: Repository) -> None:
         StateUnavailable: it cannot be kept.
     """
     if one != noted().get(one.top):
-        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *_row(one))  # noqa: S608
+        state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
 
 
 def noted() -> dict[str, Repository]:
@@ -174,6 +189,16 @@ def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
     return found, tuple(one for one in maybe if not _nearest(Path(one), given))
 
 
+def other_places(top: Path) -> tuple[str, ...]:
+    """The other directories that the repository in the resolved directory `top` is or was in, or was given."""
+    try:
+        one = seen(top, noted().get(str(top)))
+        given = (old for old, new in adopted().items() if new == str(top))
+        return (*given, *(places_of(one)[0] if one else ()))
+    except OSError:  # without these facts it is in one place
+        return ()
+
+
 def now_at(directory: Path) -> Path | None:
     """Where the work of a resolved directory is now; `None` if it is there itself, or nothing is known of it."""
     try:
@@ -189,7 +214,12 @@ def now_at(directory: Path) -> Path | None:
     with suppress(OSError):  # the directory that this was started in is gone
         here = str(Path.cwd())
     new = _moved_to(old, here, *_stamp())
-    return _below(directory, old, new) if new else None
+    if not new:
+        return None
+    if not before[old].key:  # a log tells where it worked, and not where its repository was
+        parts, name = directory.parts, Path(new).name
+        old = str(Path(*parts[: parts.index(name) + 1])) if name in parts else str(directory)
+    return _below(directory, old, new)
 
 
 @lru_cache(maxsize=512)
@@ -290,8 +320,10 @@ def _stamp() -> tuple[str, int]:
 def _noted(_path: str, _changed: int) -> dict[str, Repository]:
     rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
     return {
-        top: Repository(top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow), config)
-        for top, key, roots, remote, head, last, place, shallow, config in rows
+        top: Repository(
+            top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow), config, frozenset(made.split())
+        )
+        for top, key, roots, remote, head, last, place, shallow, config, made in rows
     }
 
 
@@ -302,4 +334,4 @@ def _adopted(_path: str, _changed: int) -> dict[str, str]:
 
 def _row(one: Repository) -> Iterator[str | int]:
     yield from (one.top, one.key, " ".join(sorted(one.roots)), one.remote, one.head, one.last, one.place)
-    yield from (one.shallow, one.config)
+    yield from (one.shallow, one.config, " ".join(sorted(one.made)))

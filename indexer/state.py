@@ -52,7 +52,7 @@ CREATE TABLE owed_erasures (id INTEGER PRIMARY KEY, pid INTEGER NOT NULL, facts 
 -- The repositories that sessions worked in, by directory; and directories whose sessions a person gave to another one.
 CREATE TABLE repositories (
     top TEXT PRIMARY KEY, key TEXT NOT NULL, roots TEXT NOT NULL, remote TEXT NOT NULL, head TEXT NOT NULL,
-    last TEXT NOT NULL, place TEXT NOT NULL, shallow INTEGER NOT NULL, config TEXT NOT NULL
+    last TEXT NOT NULL, place TEXT NOT NULL, shallow INTEGER NOT NULL, config TEXT NOT NULL, made TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE adopted (old TEXT PRIMARY KEY, top TEXT NOT NULL) WITHOUT ROWID;
 """

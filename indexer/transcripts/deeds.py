@@ -61,7 +61,10 @@ _GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-pa
 _PARTS = re.compile(r"&&|\|\||[|;&\n]")
 
 #: How git says that it has committed, and that there was nothing to commit.
-_COMMITTED = re.compile(r"^\[[^\]\n]{1,300} [0-9a-f]{7,64}\] ", re.MULTILINE)
+_COMMITTED = re.compile(r"^\[([^\]\n]{1,300}) ([0-9a-f]{7,64})\] ", re.MULTILINE)
+_FIRST_COMMIT = "(root-commit)"
+#: How it names the remote that it pushes to, before what it did with each branch.
+_PUSHED = re.compile(r"^To (\S{1,500})\n [ *+=!-] ", re.MULTILINE)
 _NOTHING_TO_COMMIT = re.compile(r"nothing (?:added )?to commit|no changes added to commit")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: How test programs sum up. Of what failed every summary speaks, and those of what passed count only without one.
@@ -151,6 +154,18 @@ def proof_of(deed: Deed, output: str, *, done: bool | None) -> Proof:
         return shown
     failed = done is False and not _NOTHING_TO_COMMIT.search(output)
     return Proof.FAILED if failed else Proof.NOTHING
+
+
+def commits_made(output: str) -> list[str]:
+    """The names of the commits that git has made, shortened. First commits are left out: templates share them."""
+    found = _COMMITTED.finditer(_COLOURS.sub("", output))
+    return [one[2] for one in found if not one[1].endswith(_FIRST_COMMIT)]
+
+
+def pushed_to(output: str) -> str:
+    """The URL of the remote that git has pushed to; empty if it has not pushed."""
+    found = _PUSHED.search(_COLOURS.sub("", output)) if "To " in output else None
+    return found[1] if found else ""
 
 
 def _summed_up(output: str) -> Proof:

@@ -10,11 +10,14 @@ from typing import Any, ClassVar
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, lines_by, read_by, writes
 from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.deeds import Deeds, commits_made, pushed_to
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Proof, ToolCall, ToolResult
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.symbols import Symbols
+
+#: So many of a session's last commits are enough to recognize its repository by.
+_MOST_COMMITS = 16
 
 
 class Doings:
@@ -36,11 +39,13 @@ class Doings:
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
         self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
+        self.commits: list[str] = facts.pop("commits", [])
+        self.remote: str = facts.pop("pushed_to", "")
 
     def kept(self) -> dict[str, Any]:
         """Return the facts from which a later reading continues."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
-        return known | {"deeds": self.deeds.kept()}
+        return known | {"deeds": self.deeds.kept(), "commits": self.commits, "pushed_to": self.remote}
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
         """Note these calls."""
@@ -90,4 +95,7 @@ class Doings:
             self.symbols.add(back.output)
             note = error_note(back.output) if back.failed else NOTHING
             proof = self.end(back)
+            if proof == Proof.COMMITTED:
+                self.commits = [*self.commits, *commits_made(back.output)][-_MOST_COMMITS:]
+            self.remote = pushed_to(back.output) or self.remote
         return ToolResult(identity, back.failed, note, proof)

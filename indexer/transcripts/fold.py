@@ -194,7 +194,8 @@ class Fold(ABC):
             inferred_from=inferred_from,
             head=head if not cwd or inferred_from == "commands" else "",
             begun_at=head,
-            remote=facts.get("remote", ""),
+            remote=facts.get("remote") or self.doings.remote,
+            commits=tuple(self.doings.commits),
             models=shown(facts.get("models", ())),
         ), ""
 

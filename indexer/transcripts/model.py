@@ -119,7 +119,8 @@ class Session:
     `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
-    the agent's commands tell. `begun_at` is that commit wherever the log records it, and `remote` the repository's URL.
+    the agent's commands tell. `begun_at` is that commit wherever the log records it, `remote` the repository's URL, and
+    `commits` are the last ones that it made, as git shortens their names.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
     Times are ISO 8601 in UTC with ``Z``, or empty.
@@ -150,6 +151,7 @@ class Session:
     head: str = ""
     begun_at: str = ""
     remote: str = ""
+    commits: tuple[str, ...] = ()
     models: tuple[Masked, ...] = ()
 
     def exchanges(self) -> tuple[Exchange, ...]:

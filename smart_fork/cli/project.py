@@ -22,6 +22,7 @@ _WHYS = {
     "reflog": "the repository was there before it moved",
     "remote": "a clone with the same remote and history",
     "clone": "this repository was cloned from it",
+    "commits": "its sessions made commits that are in this repository",
     "adopted": "adopted by you",
 }
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from indexer.checkout import listed_worktrees
 from indexer.outcome import Edits
 from indexer.project import is_within
+from indexer.repositories import other_places
 from smart_fork.repository.git import Repository
 
 #: For longer nobody waits: what has changed is then not known.
@@ -80,10 +81,11 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
 
 
 def tops(repository: Repository) -> list[str]:
-    """Where the files of the repository are or were: its working directories, the innermost first."""
+    """Where the files of the repository are or were: its working directories and former places, the innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
-    found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common))}
+    formerly = (one for top in (place.top, *main) for one in other_places(top))
+    found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common), *formerly)}
     return sorted(found, key=len, reverse=True)
 
 

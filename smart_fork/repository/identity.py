@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @value
 class Place(Value):
-    """Another directory of a project. `why`: worktree, reflog, remote, clone or adopted."""
+    """Another directory of a project. `why`: worktree, reflog, remote, clone, commits or adopted."""
 
     directory: str
     why: str

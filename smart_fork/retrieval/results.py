@@ -207,7 +207,7 @@ def _hit(
         title=title(row.title),
         working_directory=(directory := where_now(row.cwd)),
         project_inferred_from=row.inferred_from,
-        repo_root=row.repo_root or None,
+        repo_root=where_now(row.repo_root) or None,
         git_branch=printable(row.git_branch) or None,
         date=row.started,
         last_activity=row.last_activity,

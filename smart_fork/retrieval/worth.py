@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from indexer.outcome import Edits, Outcome
-from indexer.project import Project
+from indexer.project import Project, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
 from smart_fork.errors import SmartForkError
@@ -78,8 +78,8 @@ def worth_of(
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
     for row in rows:
-        if row.repo_root and row.row in edited and permission.permits(row.repo_root):
-            of_repository[row.repo_root][row.row] = edited[row.row]
+        if row.row in edited and (root := recorded(row.repo_root)) and permission.permits(str(root)):
+            of_repository[str(root)][row.row] = edited[row.row]
     drift: dict[int, Drift] = {}
     until = time.monotonic() + SECONDS
     for root, sessions in of_repository.items():

@@ -12,7 +12,7 @@ import pytest
 from smart_fork.repository import identity
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.session_list import list_recent
-from tests.smart_fork.world import git
+from tests.smart_fork.world import Did, git
 
 URL = "git@example.org:people/shop.git"
 
@@ -82,6 +82,16 @@ def from_another_machine(moves, url: str, commit: str, where: str = "/Users/ann/
     said = ("Why does the upload fail?", "The retry has no limit")
     facts = {"branch": "main", "commit_hash": commit, "repository_url": url}
     return moves.world.codex(where, *said, git=facts)
+
+
+def work_of_claude_on_another_machine(
+    moves: Moves, *, first: bool = False, output: str = "", where: str = "/Users/ann/code/shop"
+) -> str:
+    """A session that made the last commit of `shop`, which is its `first` one, and was told so."""
+    made = f"[main{' (root-commit)' if first else ''} {head_of(moves.home / 'shop')[:7]}] Add more.txt"
+    command = {"command": "git commit -m 'Add more.txt' && git push"}
+    did = Did("Bash", command, f"{made}\n 1 file changed, 1 insertion(+)\n{output}")
+    return moves.world.worked("claude", where, "> Why does the upload fail?", did, "The retry has no limit")
 
 
 def a_fork_on_a_hosting_site(moves):

@@ -15,8 +15,9 @@ from tests.smart_fork.moves import (
     from_another_machine,
     head_of,
     moves,
+    work_of_claude_on_another_machine,
 )
-from tests.smart_fork.world import git
+from tests.smart_fork.world import Did, git
 
 __all__ = ["moves"]
 
@@ -168,7 +169,34 @@ def another_machines_repository_of_its_remote(moves):
     return session, shop
 
 
+def another_machines_fork_with_the_commits_that_it_pushed(moves):
+    shop = moves.repository("shop")
+    commit(shop, "more.txt")
+    pushed = "To git@example.org:somebody/shop.git\n   1f0c1a2..83b1d5e  main -> main\n"
+    session = work_of_claude_on_another_machine(moves, output=pushed)
+    moves.read(shop)
+    return session, shop
+
+
+def another_machines_template(moves):
+    shop = moves.repository("shop", "")
+    session = work_of_claude_on_another_machine(moves, first=True)
+    moves.read(shop)
+    return session, shop
+
+
+def another_machine_that_read_of_its_commits(moves):
+    shop = moves.repository("shop", "")
+    commit(shop, "more.txt")
+    read = Did("Bash", {"command": "cat notes.txt"}, f"[main {head_of(shop)[:7]}] Add more.txt\n")
+    session = moves.world.worked("claude", "/Users/ann/code/shop", "> Why does the upload fail?", read, "No limit")
+    moves.read(shop)
+    return session, shop
+
+
 APART = [
+    another_machines_fork_with_the_commits_that_it_pushed, another_machines_template,
+    another_machine_that_read_of_its_commits,
     another_machines_fork, another_machines_repository_of_its_remote,
     a_folder_of_its_name, without_git, a_fork_on_a_hosting_site, a_fork_of_one_that_is_gone,
     a_fork_that_names_it_upstream, a_template_with_its_first_commit, a_template_cloned_without_remote,

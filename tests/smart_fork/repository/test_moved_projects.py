@@ -13,8 +13,16 @@ from smart_fork.repository.identity import Place
 from smart_fork.retrieval.adoption import adopt
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.session_list import list_recent
-from tests.smart_fork.moves import URL, a_fork_of_one_that_is_gone, commit, from_another_machine, head_of, moves
-from tests.smart_fork.world import git
+from tests.smart_fork.moves import (
+    URL,
+    a_fork_of_one_that_is_gone,
+    commit,
+    from_another_machine,
+    head_of,
+    moves,
+    work_of_claude_on_another_machine,
+)
+from tests.smart_fork.world import Did, git
 
 __all__ = ["moves"]
 
@@ -171,8 +179,35 @@ def another_machine(moves):
     return session, shop
 
 
+def another_machine_with_its_commits(moves):
+    shop = moves.repository("shop", "")
+    commit(shop, "more.txt")
+    session = work_of_claude_on_another_machine(moves, where="/Users/ann/code/trade/web")
+    moves.read(shop)
+    return session, shop
+
+
+def another_machine_that_pushed(moves):
+    shop = moves.repository("shop")
+    commit(shop, "more.txt")
+    said = "To https://somebody:secret@example.org/people/shop.git\n   1f0c1a2..83b1d5e  main -> main\n"
+    session = work_of_claude_on_another_machine(moves, output=said)
+    moves.read(shop)
+    return session, shop
+
+
+def another_machine_with_packed_commits(moves):
+    shop = moves.repository("shop", "")
+    commit(shop, "more.txt")
+    git(shop, "gc", "-q")
+    session = work_of_claude_on_another_machine(moves)
+    moves.read(shop)
+    return session, shop
+
+
 SAME = [value for name, value in sorted(globals().items()) if callable(value) and name in {
-    "another_machine", "renamed", "renamed_with_a_remote", "a_parent_renamed", "worked_in_a_folder_of_it", "renamed_twice",
+    "another_machine", "another_machine_with_its_commits", "another_machine_that_pushed",
+    "another_machine_with_packed_commits", "renamed", "renamed_with_a_remote", "a_parent_renamed", "worked_in_a_folder_of_it", "renamed_twice",
     "copied_to_another_disk", "committed_after_the_move", "cloned_again", "cloned_again_over_https",
     "cloned_again_with_little_history", "a_clone_beside_it", "work_not_pushed_before_cloning_again",
     "its_clone_from_its_directory", "a_worktree_moved", "a_worktree_of_one_that_moved",
@@ -199,6 +234,38 @@ def test_a_fork_works_where_the_repository_is_now(moves, programs):
     forked = fork_session(ForkRequest(session, dry_run=True))
 
     assert str(folder / "web") == forked.cwd
+
+
+def test_a_session_of_another_machine_is_gone_on_with_in_the_folder_that_it_worked_in(moves):
+    shop = moves.repository("shop")
+    (shop / "web").mkdir()
+    commit(shop, "more.txt")
+    work_of_claude_on_another_machine(moves, where="/Users/ann/code/shop/web")
+    moves.read(shop)
+
+    (hit,) = moves.world.find("why does the upload fail", shop)["results"]
+
+    assert str(shop / "web") == hit["working_directory"]
+
+
+def test_after_a_move_lines_and_files_are_those_of_the_old_path(moves):
+    shop = moves.repository("shop", "")
+    text = "def upload(path, retries=5):\n    return send_in_parts(path, retries)\n"
+    wrote = Did("Write", {"file_path": str(shop / "upload.py"), "content": text})
+    session = moves.world.worked("claude", shop, "> Why does the upload fail?", wrote, "The retry has no limit")
+    (shop / "upload.py").write_text(text)
+    git(shop, "add", ".")
+    git(shop, "commit", "-q", "-m", "Retry")
+    moves.read(shop)
+    new = shop.rename(moves.home / "shop2")
+    (new / "upload.py").write_text(text + "\n\ndef download(path):\n    pass\n")
+    git(new, "commit", "-q", "-a", "-m", "Download")
+
+    (by_line,) = moves.world.find("", new, lines=["upload.py:2"])["results"]
+    (hit,) = moves.world.find("why does the upload fail", new)["results"]
+
+    assert session == by_line["session_id"] == hit["session_id"]
+    assert {"files": 1, "changed": 1} == {name: hit["drift"][name] for name in ("files", "changed")}
 
 
 def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
