@@ -17,6 +17,7 @@ from tests.e2e.scenario import (
     ANSWER,
     BEGINNING,
     CONVERSATION,
+    EXCHANGES,
     assert_forked,
     assert_in,
     heard,
@@ -93,6 +94,22 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
         staged = equipped.folder_of_claude(worktree) / parent.path.name
         assert parent.path.read_bytes() == staged.read_bytes()
         assert staged.parent == log.path.parent
+
+
+def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(equipped: Machine, agent: Protocol, project: Path):
+    parent = equipped.session_of_before(agent, *EXCHANGES, cwd=project)
+    equipped.smart_fork("index", "run")
+    moved, before = project.rename(project.with_name(f"{project.name}-moved")), parent.sha256
+    equipped.trust(moved)
+
+    prompt = unlike_any_other(NEXT)
+    asked = ("fork", parent.session_id, "--in", "process", "--json", "--", prompt)
+    fork = json.loads(equipped.smart_fork(*asked, cwd=moved).stdout)
+
+    log = assert_forked(equipped, agent, parent, fork, prompt)
+    assert str(moved) == fork["cwd"]
+    assert_in(log, agent, moved, "main")
+    assert before == parent.sha256
 
 
 def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker_and_knows_nothing_of_what_came_after_its_message(
