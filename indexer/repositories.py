@@ -25,7 +25,7 @@ from indexer.shapes import dataclass
 _LINE_BYTES, _REFLOG_BYTES = 1 << 16, 1 << 22
 #: Far more than a tick of a file system's clock.
 _TICK_NS = 100_000_000
-_COLUMNS = "top, key, roots, remote, head, last, place, shallow, config, made"
+_COLUMNS = "top, key, remote, head, last, place, shallow, config, roots, made"
 _PLACES = ", ".join("?" * len(_COLUMNS.split(", ")))
 #: So many commits of all sessions of a directory are kept.
 _MOST_MADE = 64
@@ -48,13 +48,13 @@ class Repository:
 
     top: str
     key: str
-    roots: frozenset[str]
     remote: str
     head: str
     last: str
     place: str
     shallow: bool
     config: str = ""
+    roots: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
 
     @property
@@ -80,13 +80,13 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
     return Repository(
         str(top),
         str(found.key),
-        known_before.roots if known_before else frozenset(),
         known_before.remote if known_before and known_before.config == config else remote_of(found.common),
         said[1].decode() if said else "",
         _digest(lines[-1]) if lines else "",
         f"{info.st_dev}:{info.st_ino}",
         os.path.lexists(found.common / "shallow"),
         config,
+        known_before.roots if known_before else frozenset(),
     )
 
 
@@ -122,7 +122,7 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
     if os.path.lexists(directory) or (near and near.key) or top_of(directory):
         return
     url = normalized(remote, directory) if remote else ""
-    one = Repository(str(directory), "", frozenset(), url, head, "", "", shallow=False, made=frozenset(made))
+    one = Repository(str(directory), "", url, head, "", "", shallow=False, made=frozenset(made))
     if near and near.top == one.top:
         made = sorted(near.made | one.made)[:_MOST_MADE]
         one = replace(one, remote=near.remote or url, head=near.head or head, made=frozenset(made))
@@ -319,12 +319,8 @@ def _stamp() -> tuple[str, int]:
 @lru_cache(maxsize=2)
 def _noted(_path: str, _changed: int) -> dict[str, Repository]:
     rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
-    return {
-        top: Repository(
-            top, key, frozenset(roots.split()), remote, head, last, place, bool(shallow), config, frozenset(made.split())
-        )
-        for top, key, roots, remote, head, last, place, shallow, config, made in rows
-    }
+    found = (Repository(*one, *(frozenset(names.split()) for names in (roots, made))) for *one, roots, made in rows)
+    return {one.top: one for one in found}
 
 
 @lru_cache(maxsize=2)
@@ -333,5 +329,5 @@ def _adopted(_path: str, _changed: int) -> dict[str, str]:
 
 
 def _row(one: Repository) -> Iterator[str | int]:
-    yield from (one.top, one.key, " ".join(sorted(one.roots)), one.remote, one.head, one.last, one.place)
-    yield from (one.shallow, one.config, " ".join(sorted(one.made)))
+    yield from (one.top, one.key, one.remote, one.head, one.last, one.place, one.shallow, one.config)
+    yield from (" ".join(sorted(names)) for names in (one.roots, one.made))

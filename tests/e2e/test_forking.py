@@ -96,7 +96,9 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
         assert staged.parent == log.path.parent
 
 
-def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(equipped: Machine, agent: Protocol, project: Path):
+def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(
+    equipped: Machine, agent: Protocol, project: Path
+):
     parent = equipped.session_of_before(agent, *EXCHANGES, cwd=project)
     equipped.smart_fork("index", "run")
     moved, before = project.rename(project.with_name(f"{project.name}-moved")), parent.sha256
