@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
-from smart_fork.conversation import Conversation, Exported, Message
+from smart_fork.conversation import CommitsMade, Conversation, Exported, Message
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage, joined
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -208,10 +208,26 @@ def as_markdown(read: Conversation) -> str:
         f"# {read.title}",
         "",
         f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
+        *(_commits_in_words(read.commits) if read.commits else ()),
     ]
     for one in read.messages:
         lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
+
+
+def _commits_in_words(made: CommitsMade) -> Iterator[str]:
+    if made.count:
+        yield from ("", f"Commits: {made.count}", "")
+    for one in made.commits:
+        wrote = f"{one.lines} of {one.of} lines" if one.lines else "its message names this session"
+        yield f"- {one.date[:10]} {one.commit[:8]} {one.subject} ({wrote})"
+    if more := made.count - len(made.commits):
+        yield f"- {more} more"
+    if made.count:
+        where = f": {', '.join(made.places)}" if made.places else ""
+        yield from ("", f"Lines of these in HEAD now: {made.lines_today}{where}")
+    if made.notice:
+        yield from ("", made.notice)
 
 
 @dataclass(frozen=True, slots=True)

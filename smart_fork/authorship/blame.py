@@ -13,7 +13,7 @@ from typing import NamedTuple
 from indexer.patterns import late
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, Usage
-from smart_fork.repository.git import Repository
+from smart_fork.repository.git import GIT_SECONDS, Repository
 from smart_fork.text.snippets import printable, shown
 
 #: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
@@ -59,7 +59,7 @@ class Range:
     last: int = 0
 
 
-def blamed(there: Repository, wanted: Range, commit: str = "") -> list[Line]:
+def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[Line]:
     """The lines of a range and some around it, as they are in the working directory or in `commit`.
 
     Raises:
@@ -68,7 +68,7 @@ def blamed(there: Repository, wanted: Range, commit: str = "") -> list[Line]:
     """
     first = max(1, wanted.first - AROUND)
     where = f"-L{first},{wanted.last + AROUND if wanted.last else ''}"
-    done = there.git(*_BLAME, where, *([commit] if commit else []), "--", wanted.name)
+    done = there.git(*_BLAME, where, *([commit] if commit else []), "--", wanted.name, seconds=seconds)
     if not done.ok:
         raise NotFound(
             f"git cannot blame {shown(wanted.name)}: {printable(done.complaint)}",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from indexer.outcome import Authored
 from indexer.shapes import dataclass
 from indexer.store.base import Scope, Store
 from smart_fork.authorship.blame import Line
@@ -33,7 +35,7 @@ def writers_of(
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
-    edits = store.authored({line.name.rpartition("/")[2] for line in lines}, scope)
+    edits = _own(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
     named: dict[str, tuple[int, ...]] = {}
     if trailers and edits:
         commits = {line.commit for line in lines} - {""}
@@ -41,6 +43,26 @@ def writers_of(
             rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
             named[commit] = tuple(row.row for row in rows if row.part in scope.parts)
     return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named)
+
+
+def _own(edits: Mapping[int, Sequence[Authored]], store: Store) -> Mapping[int, Sequence[Authored]]:
+    """The edits of each session without those that it has from the session that it was forked from."""
+    rows = store.sessions(edits)
+    parents = {(row.agent, row.session_id): (row.agent, row.parent_id) for row in rows.values()}
+
+    def depth(row: int) -> int:
+        above, number = parents[rows[row].agent, rows[row].session_id], 0
+        while above in parents and number < len(parents):  # a log may name itself
+            above, number = parents[above], number + 1
+        return number
+
+    seen: set[Authored] = set()
+    found = {}
+    for row in sorted(edits, key=depth):
+        alike = [replace(edit, exchange=0, turn=0) for edit in edits[row]]
+        found[row] = [edit for edit, same in zip(edits[row], alike, strict=True) if same not in seen]
+        seen.update(alike)
+    return found
 
 
 def sessions_of(lines: Sequence[Line], found: Sequence[Writer | None]) -> list[Wrote]:

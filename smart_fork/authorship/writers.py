@@ -14,6 +14,7 @@ from indexer.outcome import Authored
 from indexer.shapes import dataclass
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from smart_fork.authorship.blame import AROUND, Line
+from smart_fork.repository.git import FOLDER
 
 #: Clocks differ: an edit may be so much later than the commit that has it, in seconds.
 SLACK = 60
@@ -63,7 +64,7 @@ def _named_one(
     if len(rows) != 1:
         return None
     (row,) = rows
-    several = [(_relative(edit.file, tops), _seconds(edit.moment), Writer(row, edit)) for edit in edits.get(row, ())]
+    several = [(relative(edit.file, tops), seconds(edit.moment), Writer(row, edit)) for edit in edits.get(row, ())]
     able = [writer for exact, writer in _able(line, several, rows) if exact]
     return max(able, key=lambda one: one.edit.moment, default=None)
 
@@ -77,7 +78,7 @@ def _by_line(
         for edit in several:
             blob = edit.lines
             if has := wanted & {blob[at : at + SIZE] for at in range(0, len(blob), SIZE)}:
-                one = (_relative(edit.file, tops), _seconds(edit.moment), Writer(session, edit))
+                one = (relative(edit.file, tops), seconds(edit.moment), Writer(session, edit))
                 for digest in has:
                     found[digest].append(one)
     return found
@@ -139,13 +140,18 @@ def _with_short_ones(
     return result
 
 
-def _relative(file: str, tops: Collection[str]) -> str:
-    """A file relative to the directory of the repository that it is in; as it is where that is no longer known."""
+def relative(file: str, tops: Collection[str]) -> str:
+    """A file relative to the directory of the repository that it is in; as it is where that is no longer known.
+
+    A worker's worktree may be gone: its files are those of the repository around it.
+    """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
-    return file if top is None else file[len(top.rstrip("/")) + 1 :]
+    name = file if top is None else file[len(top.rstrip("/")) + 1 :]
+    return name.split("/", 2)[-1] if name.startswith(f"{FOLDER}/") else name
 
 
-def _seconds(moment: str) -> float:
+def seconds(moment: str) -> float:
+    """A time as logs have it, in seconds; infinity for what is none."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except (ValueError, OverflowError):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
+#: Commits that are named one by one.
+COMMITS = 3
 
 SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
@@ -186,6 +188,11 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
         lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
     if one.merged_from:
         lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
+    if made := one.commits:
+        named = ", ".join(commit.commit[:8] for commit in made.commits[:COMMITS])
+        more = f" and {left} more" if (left := made.count - COMMITS) > 0 else ""
+        told = f"commits: {named}{more}; lines of these in HEAD now: {made.lines_today}" if made.count else ""
+        lines.append("; ".join(filter(None, (told, made.notice))))
     if running := one.running:
         lines.append(f"{running.status}: worker {running.worker_id}  {_one_line(running.attach)}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")

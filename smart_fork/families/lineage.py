@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import shorten
@@ -29,6 +30,7 @@ from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.retrieval.commits_made import commits_made
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
@@ -60,7 +62,10 @@ def lineage(reference: str) -> Family:
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
-    return _lineage(sessions.read(sessions.locate(reference)))
+    asked = sessions.read(sessions.locate(reference))
+    family = _lineage(asked)
+    made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
+    return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
 
 
 def forks_of(session: Session) -> tuple[Relative, ...]:

@@ -8,6 +8,7 @@ from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.budget.selection import Selection
+from smart_fork.conversation import CommitsMade
 from smart_fork.forking.started import Forked
 
 #: Of a session of a family, the keys that come first on the command line.
@@ -92,6 +93,7 @@ class Relative(Value):
     resume_command: str | None
     started_by: str | None
     running: Running | None
+    commits: CommitsMade | None = rare()
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""

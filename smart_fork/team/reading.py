@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import beginning
@@ -32,4 +33,11 @@ def conversation(
         text = sessions.exported(located)
         text = beginning(text, reading.characters) if reading.characters else text
         return sessions.told_export(located, text, notice=notice)
-    return sessions.told(sessions.look_into(located), reading, notice=notice, resolved=here(session_id).by)
+    from smart_fork.retrieval.commits_made import commits_made
+
+    session = sessions.look_into(located)
+    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by)
+    if reading.at is not None:  # they were told with the first message
+        return told
+    made = commits_made([(session.agent, session.session_id)], session.cwd)
+    return replace(told, commits=made.get(session.session_id))

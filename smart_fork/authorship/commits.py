@@ -1,0 +1,167 @@
+"""The commits that came of sessions, and the lines of theirs that are in HEAD now: by the edits, and by trailers."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import groupby
+
+from indexer.shapes import dataclass
+from indexer.store.base import Scope, SessionRow, Store
+from smart_fork.authorship.blame import Line, Range, blamed, committed
+from smart_fork.authorship.sessions import writers_of
+from smart_fork.authorship.trailers import sessions_named
+from smart_fork.authorship.writers import SLACK, relative, seconds
+from smart_fork.errors import NotFound, ProgramFailed
+from smart_fork.repository.drift import tops
+from smart_fork.repository.git import Repository
+
+#: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.
+MOST_COMMITS, MOST_FILES = 200, 30
+#: How long git may look for the commits, and for the lines that are still there.
+FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
+#: Git reads a smaller number of seconds as something else than a time.
+_FIRST = 100_000_000
+_WALK = (
+    "--literal-pathspecs", "log", "--no-merges", "--no-notes", "--no-show-signature", "--no-color", "--format=%H %ct",
+    "--branches", "--remotes", "HEAD",
+)  # fmt: skip
+_RENAMES = ("diff", "--name-status", "-z", "-M", "--diff-filter=R", "--no-ext-diff", "--no-relative")
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A commit, when it was made in seconds, and how many of the lines that it adds are the session's.
+
+    Without lines its message names the session.
+    """
+
+    commit: str
+    committed: float
+    subject: str
+    lines: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A session's commits, the newest first, and its lines in HEAD: how many, and where."""
+
+    commits: tuple[Landed, ...]
+    today: int
+    places: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """What came of each session of which commits are known; how many later commits and files were not looked at."""
+
+    of: Mapping[int, Work]
+    commits_left: int = 0
+    files_left: int = 0
+
+
+def commits_of(rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository) -> Works:
+    """What came of these sessions. Commits of all branches count, merges do not.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`; git takes longer than `FIND_SECONDS`.
+    """
+    names, left = _candidates(rows, store, there)
+    if not names:
+        return Works({})
+    lines = committed(there, names)
+    ids = {row.session_id: row.row for row in rows}
+    trailers = sessions_named(there, names)
+    landed: defaultdict[int, list[Landed]] = defaultdict(list)
+    files: dict[str, str] = {}
+    made = zip(lines, writers_of(lines, store, scope, there), strict=True)
+    for commit, several in groupby(made, key=lambda one: one[0].commit):
+        added = list(several)
+        wrote = [(line, writer.session) for line, writer in added if writer and line.text.strip()]
+        counts, line = Counter(session for _, session in wrote), added[0][0]
+        of = sum(bool(one.text.strip()) for one, _ in added)
+        named = {ids[one] for one in trailers.get(commit, ()) if one in ids}
+        for session in ids.values():
+            if session in counts or session in named:
+                landed[session].append(Landed(commit, line.committed, line.subject, counts[session], of))
+        files |= {line.name: commit for line, session in wrote if session in landed}
+    today, files_left = _today(files, landed, store, scope, there)
+    return Works({row: _work(commits, today[row]) for row, commits in landed.items()}, left, files_left)
+
+
+def _work(commits: Sequence[Landed], today: Sequence[tuple[str, Line]]) -> Work:
+    newest = sorted(commits, key=lambda one: -one.committed)
+    return Work(tuple(newest), sum(bool(line.text.strip()) for _, line in today), tuple(_ranges(today)))
+
+
+def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
+    """The commits that can have come of these sessions, the oldest first, and how many more there are."""
+    if not rows:
+        return [], 0
+    edited, within = store.edits([row.row for row in rows]), tops(there)
+    files = {relative(file, within) for one in edited.values() for file in one.files}
+    inside = sorted(file for file in files if file[:1] != "/" and os.path.normpath(file) == file and file.isprintable())
+    first = min(seconds(row.started) for row in rows) - SLACK
+    since = f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
+    found = dict(_walked(there, since, "--fixed-strings", *(f"--grep={row.session_id}" for row in rows), "--"))
+    if inside:
+        found |= dict(_walked(there, since, "--stdin", given=os.fsencode("\n".join(("--", *inside, "")))))
+    oldest = sorted(found, key=lambda name: found[name])
+    return oldest[:MOST_COMMITS], max(0, len(oldest) - MOST_COMMITS)
+
+
+def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
+    """The commits that git lists, and when they were made; none where nothing is committed yet."""
+    done = there.git(*_WALK, *how, given=given, seconds=FIND_SECONDS)
+    for line in done.stdout.decode("ascii", "replace").splitlines() if done.ok else ():
+        name, _, moment = line.partition(" ")
+        yield name, int(moment)
+
+
+def _today(
+    files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
+) -> tuple[Mapping[int, list[tuple[str, Line]]], int]:
+    """The lines of sessions in HEAD, each with its file, and how many files were not looked at.
+
+    `files` are the names in commits, each with the last of these.
+    """
+    until = time.monotonic() + BLAME_SECONDS
+    names = list(dict.fromkeys(_names_now(there, files, until)))
+    found, left = list[tuple[str, Line]](), len(names)
+    for name in names[:MOST_FILES]:
+        if (wait := until - time.monotonic()) <= 0:
+            break
+        with suppress(NotFound):  # it is no longer there
+            try:
+                found += ((name, line) for line in blamed(there, Range(name), "HEAD", seconds=wait))
+            except ProgramFailed:  # it took too long
+                break
+        left -= 1
+    today: defaultdict[int, list[tuple[str, Line]]] = defaultdict(list)
+    for one, writer in zip(found, writers_of([line for _, line in found], store, scope, there), strict=True):
+        if writer and writer.session in sessions:
+            today[writer.session].append(one)
+    return today, left
+
+
+def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
+    """What files are called in HEAD that a commit had by these names."""
+    renamed: dict[tuple[str, str], str] = {}
+    for commit in dict.fromkeys(files.values()):
+        if (wait := until - time.monotonic()) > 0:
+            with suppress(ProgramFailed):  # it took too long
+                fields = iter(os.fsdecode(there.git(*_RENAMES, commit, "HEAD", "--", seconds=wait).stdout).split("\0"))
+                renamed |= {(commit, before): after for _, before, after in zip(fields, fields, fields, strict=False)}
+    return (renamed.get((commit, name), name) for name, commit in files.items())
+
+
+def _ranges(lines: Sequence[tuple[str, Line]]) -> Iterator[Range]:
+    """Lines that follow each other, as ranges."""
+    for (name, _), several in groupby(enumerate(lines), key=lambda one: (one[1][0], one[1][1].number - one[0])):
+        numbers = [line.number for _, (_, line) in several]
+        yield Range(name, numbers[0], numbers[-1])
