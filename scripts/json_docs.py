@@ -73,6 +73,8 @@ TABLES: Mapping[str, Table] = {
     "sessions": _of(answer.RecentSession),
     "show and read_session": _of(conversation.Conversation, conversation.Exported),
     "messages": _of(conversation.Message),
+    "made commits": _of(conversation.CommitsMade),
+    "made commit": _of(conversation.MadeCommit),
     "export": _of(export.SessionFile),
     "active and list_workers": _of(state.Workers, rare="notice"),
     "workers": _of(state.WorkerState),

@@ -11,6 +11,7 @@ from pathlib import Path
 from indexer.freshness import read_changed
 from indexer.paths import index_db
 from indexer.project import project_of
+from indexer.store.base import Store
 from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
@@ -41,13 +42,9 @@ def commits_made(
     try:
         there = repository_at(folder, processes or SystemProcesses())
         with opened() as store:
-            if not is_off("SMART_FORK_INDEXING", os.environ):
-                logs = [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)]
-                try:
-                    read_changed(store, READERS, logs)
-                except (IndexBusyError, OSError) as error:
-                    log.info("the index is used as it is: %s", error)
-            rows = [row for agent, id_ in sessions if (row := store.session(agent, id_))]
+            known = [(agent, id_) for agent, id_ in sessions if store.session(agent, id_)]
+            _look_again(store, known)
+            rows = [row for agent, id_ in known if (row := store.session(agent, id_))]
             scope = store.scope(recognized(project_of(folder)), READERS.names, automated=True)
             try:
                 works = commits_of(rows, store, scope, there)
@@ -60,6 +57,16 @@ def commits_made(
     none = Work((), 0, ())
     told = {row.session_id: _told(works.of.get(row.row, none), works) for row in rows}
     return {id_: one for id_, one in told.items() if one.count or one.notice}
+
+
+def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
+    """Read what these sessions have done since they were indexed."""
+    if is_off("SMART_FORK_INDEXING", os.environ):
+        return
+    try:
+        read_changed(store, READERS, [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)])
+    except (IndexBusyError, OSError) as error:
+        log.info("the index is used as it is: %s", error)
 
 
 def _told(work: Work, works: Works) -> CommitsMade:
