@@ -39,7 +39,7 @@ from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, SegmentBody
 from smart_fork.team import replay
 from smart_fork.team.outgoing import Outgoing, Since, prepare
-from smart_fork.team.secrets import MaskedSecrets, Secrets
+from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch

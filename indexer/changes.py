@@ -9,6 +9,7 @@ from dataclasses import field
 
 from indexer import versions
 from indexer.markdown import export_names, export_path
+from indexer.paths import checkpoints_dir
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile
@@ -93,7 +94,12 @@ def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> 
     """These logs have gone. What an older version has made of one is made again (`remembering.renew`)."""
     if any(seen[path].version != versions.VERSION for path in gone):
         store.set_meta(RENEWED, "")
+    borrowed = store.log_rows(path for path in gone if path.startswith(f"{checkpoints_dir()}/"))
     store.forget_files(gone)
+    for one in store.sessions(row for row in borrowed.values() if row is not None).values():
+        if not one.path:  # it was a repository's: what that has no more is gone
+            store.forget_session(one.agent, one.session_id)
+            export_path(one.agent, one.session_id).unlink(missing_ok=True)
 
 
 def _without_export(store: Store) -> set[str]:

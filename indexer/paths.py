@@ -40,6 +40,11 @@ def index_root() -> Path:
     return state_home() / "index"
 
 
+def checkpoints_dir() -> Path:
+    """The folder of the lists of sessions that repositories keep themselves. They can always be made again."""
+    return state_home() / "checkpoints"
+
+
 def index_db() -> Path:
     """The search index. It can always be rebuilt from the logs."""
     return state_home() / "index.db"

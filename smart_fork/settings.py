@@ -51,6 +51,7 @@ VARIABLES = (
         "as chosen in setup",
     ),
     Variable("SMART_FORK_KEEP_MEGABYTES", "Most space for kept copies, in megabytes.", str(DEFAULT_MEGABYTES)),
+    Variable("SMART_FORK_CHECKPOINTS", "false: do not read sessions that repositories keep.", "true"),
     Variable("SMART_FORK_PRELOAD", "false: keep no processes waiting for the next command. Linux only.", "true"),
     Variable("SMART_FORK_SERVICE", "false: do not use a running service.", "true"),
     Variable("SMART_FORK_PORT", "Port of the service.", "the installed port, else 8766"),

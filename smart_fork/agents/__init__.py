@@ -39,7 +39,8 @@ def __getattr__(name: str) -> Agents:
     if name != "READERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from indexer.transcripts.base import Agents
+    from smart_fork.agents.checkpoint_log import with_checkpoints
 
-    readers = Agents(*(agent.reader for agent in AGENTS if agent.reader))
+    readers = Agents(*(with_checkpoints(agent.reader, agent) for agent in AGENTS if agent.reader))
     globals()[name] = readers
     return readers

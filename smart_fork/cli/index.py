@@ -98,11 +98,14 @@ def run(
 
 def _project(folder: Path | None) -> Project | None:
     from indexer.project import project_of
+    from smart_fork.agents import checkpoints
 
     try:
-        return project_of(folder or Path.cwd())
+        project = project_of(folder or Path.cwd())
     except OSError:  # the directory that this was started in is gone
         return None
+    checkpoints.note(Path(project.root))
+    return project
 
 
 class _Following:

@@ -203,6 +203,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             plain(one.title),
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
+            *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
         )
 
 
@@ -325,6 +326,7 @@ def _about(hit: Hit) -> list[str]:
         *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),
         *([f"{family} in its family"] if family > 1 else []),
         *filter(None, [inferred(hit.project_inferred_from)]),
+        *([f"shared by {hit.author}"] if hit.author else []),
         *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),
     ]
 

@@ -10,16 +10,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import orjson
+
 from indexer import kept_logs
 from indexer.compressed import Compressed, pieces
 from indexer.failures import what_failed
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
-from smart_fork.agents import READERS
+from smart_fork import foreign_sessions
+from smart_fork.agents import READERS, checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.facets import heads_of, storage_of, title_of
+from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
+from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.text.advice import advice
 
 
@@ -32,7 +36,10 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
         ForkRefused: another file of that name is there.
     """
     copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
-    if copy is None:
+    if is_borrowed(located):
+        with _borrowed(located) as there:
+            yield there
+    elif copy is None:
         yield located
     elif dry_run:
         with ExitStack() as stack:
@@ -49,6 +56,30 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
             for made in reversed(created):
                 remove(made)
             raise
+
+
+def is_borrowed(located: Located) -> bool:
+    """Whether a session is one that a repository keeps: its agent has no log of it, and what is forked is a copy."""
+    return located.path is not None and checkpoints.is_within(str(located.path))
+
+
+@contextmanager
+def _borrowed(located: Located) -> Iterator[Located]:
+    """`located` with a log for as long as it is forked: without secrets, and known as somebody else's from now on."""
+    reader, forms, secrets = READERS[located.agent], forms_of(located.agent), Secrets()
+    try:
+        stack = ExitStack()
+        path = stack.enter_context(reader.as_file(located.path or Path()))
+    except OSError as error:
+        raise NotFound(f"{located.session_id} cannot be read: {what_failed(error)}") from error
+    with stack:
+        records = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+        secrets.learn(records)
+        masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
+        path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
+        session = reader.read(path).session
+        foreign_sessions.remember(located.session_id, (turn.id for turn in session.turns) if session else ())
+        yield dataclasses.replace(located, path=path)
 
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:

@@ -15,11 +15,11 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
-from smart_fork.copies.session_copy import Branch, Point, point_at
+from smart_fork.copies.session_copy import Branch, Point, last_branch_point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.attempt import undone
-from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.bringing_back import brought_back, is_borrowed
 from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.request import ForkRequest
@@ -43,11 +43,15 @@ def fork_session(request: ForkRequest) -> Forked:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
     budget, dry_run = request.budget, request.dry_run
-    with brought_back(sessions.locate(request.session), dry_run=dry_run) as located:
+    found = sessions.locate(request.session)
+    with brought_back(found, dry_run=dry_run) as located:
         session = sessions.read(located)
         check_forkable(session, request.cwd)
         matched = request.through is not None
         point, note = _point_at(session, request.at) if request.through is None else _end_of(session, request.through)
+        if point is None and is_borrowed(found):
+            end = last_branch_point(session)
+            point = Point(end, session.turns[end].id)
         spec = WorkerSpec(
             "fork",
             session.agent if request.as_agent is None else named(request.as_agent),

@@ -156,9 +156,9 @@ def _telling(engine: Engine) -> Progress:
 
 def _own(answer: Answer, engine: Engine) -> Answer:
     """What may be forked without being chosen: a teammate's session only where the person has settled that."""
-    if not isinstance(answer, Found) or engine.elsewhere is None or engine.elsewhere.auto_fork:
+    if not isinstance(answer, Found) or (engine.elsewhere is not None and engine.elsewhere.auto_fork):
         return answer
-    return replace(answer, results=tuple(hit for hit in answer.results if hit.origin is None))
+    return replace(answer, results=tuple(hit for hit in answer.results if hit.origin is None and not hit.author))
 
 
 @contextmanager

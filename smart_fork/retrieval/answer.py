@@ -145,6 +145,7 @@ class Hit(Value):
     fork_command: str = ""
     origin: Origin | None = rare()
     also_remote: Origin | None = rare()
+    author: str = rare("")
     wrote: WroteLines | None = rare()
 
     def as_json(self) -> dict[str, Any]:
@@ -227,6 +228,7 @@ class RecentSession(Value):
     last_modified: str
     source_path: str | None = None
     jsonl_path: str
+    author: str = rare("")
 
 
 @value

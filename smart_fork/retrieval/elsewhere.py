@@ -188,8 +188,8 @@ def alone(
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:
     """The notice, which says whose words are quoted where they are teammates'."""
-    owners = sorted({hit.origin.owner for hit in hits if hit.origin is not None})
-    return written_by(owners, notice, "Results with an origin were") if owners else notice
+    owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
+    return written_by(owners, notice, "Results with an origin or an author were") if owners else notice
 
 
 def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:

@@ -19,6 +19,7 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import changed_at
 from indexer.transcripts.model import AgentName, Origin, Session
 from indexer.versions import VERSION
+from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.index_access import opened
@@ -126,8 +127,9 @@ def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
         if not index_db().exists():
             return {}
         with opened() as store:
-            seen = store.seen([file.location for file in files if not file.within])
-            same = [file.location for file in files if seen.get(file.location) == (*file.stamp, VERSION)]
+            kept = [file for file in files if not file.within or is_within(file.location)]
+            seen = store.seen([file.location for file in kept])
+            same = [file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)]
             rows = store.log_rows(same)
             sessions = store.sessions(row for row in rows.values() if row is not None)
     except (IndexUnavailable, OSError) as error:
@@ -147,7 +149,7 @@ def _session(row: SessionRow, file: LogFile) -> Session:
         Masked(row.git_branch),
         Masked(row.title),
         started=row.started,
-        last_activity=changed_at(file.path),
+        last_activity=row.last_activity if file.within else changed_at(file.path),
         origin=cast("Origin", row.origin),
         parent_id=row.parent_id,
         root_id=row.root_id,

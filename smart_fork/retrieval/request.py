@@ -11,6 +11,7 @@ from pathlib import Path
 from indexer.project import Project, project_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
 from smart_fork.agents.selection import choices, first, one_of, selected
 from smart_fork.authorship.asked import Code
@@ -123,7 +124,9 @@ def current_project(path: str | None) -> Project:
         raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
     from smart_fork.repository.identity import recognized  # what checks a request alone needs no git
 
-    return recognized(project_of(directory))
+    project = project_of(directory)
+    checkpoints.note(Path(project.root))
+    return recognized(project)
 
 
 def project_notice(project: Project | None) -> str:

@@ -15,6 +15,7 @@ from indexer.store.base import Counts, SessionRow
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
+from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import ABILITIES
@@ -111,6 +112,7 @@ def recent_session(session: Session) -> RecentSession:
         last_modified=session.last_activity,
         source_path=str(export) if export.is_file() else None,
         jsonl_path=str(session.source_path),
+        author=author_of(str(session.source_path)),
     )
 
 
@@ -227,8 +229,11 @@ def _hit(
         warning="; ".join(warnings),
         fork_command=fork_command(row.agent, row.session_id, directory, of_others=of_others),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
+        author=(author := author_of(row.path)),
         wrote=one.wrote,
     )
+    if author:
+        hit = replace(hit, fork_command=shlex.join(("smart-fork", "fork", row.session_id)))
     if suggested_at(hit) is None and suggested_budget(hit) is None:
         return hit
     return replace(hit, fork_command=f"cd {shlex.quote(directory)} && {suggested_fork(hit)}")

@@ -32,8 +32,8 @@ from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Recor
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, START, state_after, written
+from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
-from smart_fork.team.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing, settings
 from smart_fork.text.snippets import printable
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from indexer.masking import beginning
 from smart_fork import sessions
+from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.references import here
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import Ambiguous, NotFound, Usage
+from smart_fork.retrieval.elsewhere import written_by
+from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.team.login import is_known
 
 
@@ -35,8 +38,10 @@ def conversation(
         return sessions.told_export(located, text, notice=notice)
     from smart_fork.retrieval.commits_made import commits_made
 
+    author = author_of(str(located.path or ""))
+    notice = written_by([author], notice or UNTRUSTED) if author else notice
     session = sessions.look_into(located)
-    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by)
+    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
     if reading.at is not None:  # they were told with the first message
         return told
     made = commits_made([(session.agent, session.session_id)], session.cwd)

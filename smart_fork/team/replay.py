@@ -23,8 +23,8 @@ from smart_fork.excise.closure import dangling
 from smart_fork.excise.soundness import broken_links
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.replay import replayed
+from smart_fork.sharing.secrets import LOOSE, MaskedSecrets
 from smart_fork.team.outgoing import Outgoing
-from smart_fork.team.secrets import LOOSE, MaskedSecrets
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
 _ANYWHERE: Record = {"cwd": ""}

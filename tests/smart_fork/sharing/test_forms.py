@@ -15,7 +15,7 @@ from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Ide
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
 from smart_fork.team.outgoing import _Steps
-from smart_fork.team.secrets import Secrets
+from smart_fork.sharing.secrets import Secrets
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,

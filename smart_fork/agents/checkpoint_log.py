@@ -1,0 +1,192 @@
+"""Reads sessions that repositories keep (`smart_fork.agents.checkpoints`) as logs of their agent.
+
+What is read is what a teammate's shared session becomes here: only fields that may be shared, without thoughts bound to
+an account, under this clone's paths. Nothing of it names a file that is opened.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+
+from indexer.masking import Masked
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.model import Session
+from smart_fork.agents import checkpoints
+from smart_fork.agents.checkpoints import Listed, Stored
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, forms_of, starter_of
+from smart_fork.agents.forms import Becomes, HomePlace, Record
+from smart_fork.errors import SmartForkError
+
+if TYPE_CHECKING:
+    from smart_fork.agents.agent import Agent
+
+_NOTHING = Checkpoint(0, 0, "", b"")
+_HOME = re.compile(r"/(?:Users|home)/[^/]+|/root(?=/|$)")
+#: What an odd transcript may raise in what converts records.
+_ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+
+
+def with_checkpoints(reader: AgentAdapter, agent: Agent) -> AgentAdapter:
+    """Return a reader that reads an agent's sessions in repositories as well, if these can be converted."""
+    return cast("AgentAdapter", WithCheckpoints(reader)) if agent.has("forms") else reader
+
+
+class _Odd(OSError):
+    """A transcript that cannot be read."""
+
+
+class WithCheckpoints:
+    """An agent's adapter that finds and reads its sessions in repositories as well. The rest is the agent's own."""
+
+    def __init__(self, own: AgentAdapter) -> None:
+        self.own = own
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "own":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.own, name)
+
+    def discover(self) -> Iterator[LogFile]:
+        """Yield the agent's own logs, then those in repositories that are no session of this machine."""
+        theirs = checkpoints.logs(self.own.name)
+        if not theirs:
+            return self.own.discover()
+        return self._both(theirs)
+
+    def _both(self, theirs: list[LogFile]) -> Iterator[LogFile]:
+        ids = set[str]()
+        for file in self.own.discover():
+            ids.add(self.own.id_of(file.path))
+            yield file
+        yield from (one for one in theirs if one.path.name not in ids)
+
+    def log_at(self, location: str) -> LogFile | None:
+        """See `AgentAdapter.log_at`."""
+        return checkpoints.log_at(location) if checkpoints.is_within(location) else self.own.log_at(location)
+
+    def logs_of(self, changed: str) -> Any:
+        """See `AgentAdapter.logs_of`."""
+        if not checkpoints.is_within(changed):
+            return self.own.logs_of(changed)
+        found = self.log_at(changed)
+        return () if found is None or found.agent != self.own.name else (found,)
+
+    def has_lost(self, location: str) -> bool:
+        """Tell if the repository has it no more, or the same session is among the agent's own."""
+        if not checkpoints.is_within(location):
+            return self.own.has_lost(location)
+        found = checkpoints.find(location)
+        return found is None or (found[1].agent == self.own.name and bool(self.own.locate(found[1].session_id)))
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        """See `AgentAdapter.locate`."""
+        if found := self.own.locate(session_id):
+            return found
+        theirs = [one for one in checkpoints.logs(self.own.name) if one.path.name == session_id]
+        return tuple(one.path for one in sorted(theirs, key=lambda one: -one.mtime_ns))
+
+    def id_of(self, path: Path) -> str:
+        """See `AgentAdapter.id_of`."""
+        return path.name if checkpoints.is_within(str(path)) else self.own.id_of(path)
+
+    def is_copy(self, path: Path) -> bool:
+        """See `AgentAdapter.is_copy`."""
+        return checkpoints.is_within(str(path)) or self.own.is_copy(path)
+
+    def as_file(self, path: Path) -> AbstractContextManager[Path]:
+        """See `AgentAdapter.as_file`."""
+        return self._file(path) if checkpoints.is_within(str(path)) else self.own.as_file(path)
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        """See `AgentAdapter.read`."""
+        if not checkpoints.is_within(str(path)):
+            return self.own.read(path, checkpoint, keep_raw=keep_raw)
+        try:
+            with self._file(path) as file:
+                result = self.own.read(file, keep_raw=keep_raw)
+        except _Odd as error:
+            return ReadResult(None, str(error), _NOTHING, (), 0)
+        session = result.session and replace(result.session, source_path=path)
+        return replace(result, session=session, checkpoint=_NOTHING)
+
+    def glance(self, path: Path) -> Session | None:
+        """Return what the list says of it: nothing of the transcript is read."""
+        if not checkpoints.is_within(str(path)):
+            return self.own.glance(path)
+        found = checkpoints.find(str(path))
+        if found is None:
+            return None
+        known, one = found
+        at = datetime.fromtimestamp(one.at / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return Session(
+            one.agent, one.session_id, path, (), known.top, Masked(one.branch),
+            Masked(one.title), started=at, last_activity=at,
+        )  # fmt: skip
+
+    @contextmanager
+    def _file(self, path: Path) -> Iterator[Path]:
+        """The session as a log of this machine, in a private file that is gone afterwards.
+
+        Raises:
+            OSError: the repository does not have it any more, or it is no conversation of its agent.
+        """
+        found = checkpoints.find(str(path))
+        if found is None:
+            raise FileNotFoundError(f"No repository has {path.name} any more")
+        with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
+            try:
+                here = self._written(Path(folder), *found)
+            except _ODD as error:
+                raise _Odd("not a conversation of its agent") from error
+            yield here
+
+    def _written(self, folder: Path, known: Listed, one: Stored) -> Path:
+        there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
+        there.write_bytes(checkpoints.transcript(known, one))
+        session = self.own.read(there, keep_raw=True).session
+        if session is None or not starter_of(one.agent).ids.fullmatch(one.session_id):
+            raise ValueError("no conversation")
+        with here.open("wb") as file:
+            file.writelines(orjson.dumps(record) + b"\n" for record in _converted(session, known, one))
+        return here
+
+    def _placed(self, folder: Path, one: Stored) -> Path:
+        """Where a log of this agent is, as its name has to be, in a new folder."""
+        folder.mkdir()
+        name = copier(one.agent).place(folder / "log", NewSession(one.session_id, None, datetime.now(UTC))).name
+        return folder / name
+
+
+def _converted(session: Session, known: Listed, one: Stored) -> Iterator[Record]:
+    """The records of somebody else's session as they are written here."""
+    forms = forms_of(one.agent)
+    theirs, ours = _place_there(session, known, one), HomePlace(known.top, str(Path.home()).rstrip("/"))
+    sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
+    return forms.anew((record for record in sent if record is not None), Becomes(one.session_id, ours))
+
+
+def _place_there(session: Session, known: Listed, one: Stored) -> HomePlace:
+    """Where its author had the project, as its edits show, or its directory; only to find the same text in it."""
+    cwd = session.cwd.rstrip("/")
+    if not cwd.startswith("/"):
+        raise ValueError("it does not say where it worked")
+    touched, roots = checkpoints.files_touched(known, one), Counter[str]()
+    for path in {path for turn in session.turns for call in turn.tool_calls for path in call.edits}:
+        at = len(path)
+        while touched and (at := path.rfind("/", 0, at)) > 0:
+            if path[at + 1 :] in touched:
+                roots[path[:at]] += 1
+    root = next((root for root, _ in roots.most_common() if f"{cwd}/".startswith(f"{root}/")), cwd)
+    home = _HOME.match(cwd)
+    return HomePlace(root, home[0] if home and home[0] != root else "")
