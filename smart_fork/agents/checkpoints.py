@@ -193,10 +193,8 @@ def _load(file: Path) -> Listed | None:
 def _loaded(file: Path, *_state: int) -> Listed | None:
     try:
         said = orjson.loads(file.read_bytes())
-        sessions = {
-            one[1]: Stored(**dict(zip(Stored._fields, one, strict=True)) | {"parts": tuple(one[-1])})
-            for one in said["sessions"]
-        }
+        stored = [dict(zip(Stored._fields, one, strict=True)) for one in said["sessions"]]
+        sessions = {one["session_id"]: Stored(**one | {"parts": tuple(one["parts"])}) for one in stored}
         return Listed(said["common"], said["top"], said["stamp"], said["refs"], sessions)
     except (ValueError, KeyError, TypeError, IndexError):
         return None
@@ -242,6 +240,8 @@ def _loose(common: str) -> Iterator[str]:
     yield f"{common}/refs/heads/entire/checkpoints/v1"
     for name in _names(f"{common}/refs/remotes"):
         yield f"{common}/refs/remotes/{name}/entire/checkpoints/v1"
+    for name in _names(f"{common}/refs/entire/remotes"):
+        yield f"{common}/refs/entire/remotes/{name}/checkpoints/v1.1"
     own = f"{common}/refs/entire/checkpoints"
     yield from (own, f"{own}/v1.1")
     yield from (f"{own}/{name}" for name in _names(own) if len(name) == 2)
