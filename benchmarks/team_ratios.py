@@ -35,11 +35,11 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import state_after, state_of, written
+from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, SegmentBody
 from smart_fork.team import replay
 from smart_fork.team.outgoing import Outgoing, Since, prepare
-from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch

@@ -14,8 +14,8 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
-from smart_fork.team.outgoing import _Steps
 from smart_fork.sharing.secrets import Secrets
+from smart_fork.team.outgoing import _Steps
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
