@@ -133,7 +133,7 @@ def opened_to_look_back(folder: Path, processes: Processes) -> Repository:
         ProgramFailed: there is none, or its `.git` is not believed.
     """
     place = _proven(folder)
-    return Repository(place, _environment(place) | _configured(_SETTINGS), processes)
+    return Repository(place, _environment(place) | configured(_SETTINGS), processes)
 
 
 def opened_worktree(worktree: Path, processes: Processes) -> Repository:
@@ -188,7 +188,7 @@ def _described(place: Checkout, processes: Processes) -> Repository:
     values = dict(_values(said.stdout))
     if place.common == place.own and values.get("core.bare", "false").lower() in ("", "true", "yes", "on", "1"):
         del clean["GIT_WORK_TREE"]  # there is no working directory, only others' beside it
-    return Repository(place, clean | _configured(_SETTINGS | dict(_silenced(values))), processes)
+    return Repository(place, clean | configured(_SETTINGS | dict(_silenced(values))), processes)
 
 
 def _of_git(name: str) -> bool:
@@ -209,7 +209,7 @@ def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
                 yield name, nothing
 
 
-def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+def configured(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings as git takes them from the environment, whatever their names are, and hands them on to what it runs."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (name, value) in enumerate(settings.items()):

@@ -114,8 +114,9 @@ def take_over_of(path: Path, agent: AgentName) -> None:
     known = pulled.find(path, agent)
     if known is None:
         return
-    with suppress(NotAuthenticated):
-        away.within(login.account(known.server), learn, "ask for withdrawals")
+    if known.server:
+        with suppress(NotAuthenticated):
+            away.within(login.account(known.server), learn, "ask for withdrawals")
     settle()
     refuse_owing(READERS[agent].id_of(path))
 

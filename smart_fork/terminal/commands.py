@@ -58,6 +58,7 @@ COMMANDS = {
     "worktrees": CommandEntry(
         "worktrees.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
     ),
+    "sync": CommandEntry("sync.app", "Move your sessions between your machines over a git remote.", _TEAM),
     "team": CommandEntry("team.app", "Share sessions with a team, and fork the sessions of others.", _TEAM),
     "status": CommandEntry(
         "overview.status", "Show index, service, workers and the last error on one screen.", _SERVICE

@@ -1,0 +1,136 @@
+"""``sync``: one's own sessions on several machines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.command import Commands
+from smart_fork.cli.options import with_options
+from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.search import ProjectOption
+from smart_fork.errors import joined
+
+if TYPE_CHECKING:
+    from smart_fork.sync.run import Moved, Synced
+
+app = Commands(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Change nothing.")]
+
+
+@app.callback()
+@with_options
+def sync(
+    ctx: typer.Context,
+    dry_run: DryRunOption = False,
+    older: Annotated[
+        bool, typer.Option("--accept-older", help="Go on from a remote that has less than before.")
+    ] = False,
+) -> None:
+    """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
+    if ctx.invoked_subcommand is None:
+        from smart_fork.sync.run import sync as run
+
+        with progress_bar() as progress:
+            done = run(dry_run=dry_run, older=older, progress=progress)
+        _print(done)
+
+
+@app.command("setup")
+def setup(
+    remote: Annotated[str, typer.Argument(metavar="REMOTE", help="A git remote that only you use: URL or directory.")],
+    key: Annotated[bool, typer.Option("--key", help="Read the key of your other machine from stdin.")] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Choose the remote, make or read the key, and let this repository take part."""
+    from smart_fork.sync.setup import set_up
+
+    done = set_up(remote, _given() if key else None, str(project) if project else None)
+    if printed_as_json(done):
+        return
+    out.print(plain(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}"))
+    say("Next: smart-fork sync. On the other machine: smart-fork sync setup --key REMOTE.")
+    if not key:
+        say("`smart-fork sync key` prints the key for it. Keep a copy: without it nobody can read the remote.")
+
+
+def _given() -> str:
+    """The key, typed unseen or from another program."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Key", hide_input=True, err=True))
+    return sys.stdin.readline(1_000)
+
+
+@app.command("key", json=False)
+def show_key() -> None:
+    """Print the key for another machine. Who has it can read all synced sessions."""
+    from smart_fork.sync.key import known
+
+    out.print(plain(known().words()))
+
+
+@app.command("add")
+def add(project: ProjectOption = None) -> None:
+    """Let this repository's sessions take part."""
+    from smart_fork.sync.setup import add as add_it
+
+    done = add_it(str(project) if project else None)
+    if not printed_as_json(done):
+        out.print(plain("\n".join(done.directories)))
+
+
+@app.command("remove")
+def remove(project: ProjectOption = None) -> None:
+    """Send nothing more of this repository. What was sent stays until you withdraw it."""
+    from smart_fork.sync.setup import remove as remove_it
+
+    done = remove_it(str(project) if project else None)
+    if not printed_as_json(done):
+        out.print(plain("\n".join(done.directories) or "No repository takes part."))
+
+
+@app.command("leave")
+def leave() -> None:
+    """Delete the key and all settings of sync from this machine. Sessions stay."""
+    from smart_fork.sync.setup import leave as leave_it
+
+    done = leave_it()
+    if not printed_as_json(done):
+        out.print(plain(f"This machine no longer syncs with {done.remote}."))
+
+
+@app.command("withdraw")
+def withdraw(
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Session id, 8 characters or more.")],
+) -> None:
+    """Remove a session from the remote and from your other machines, for good. Its own log stays."""
+    from smart_fork.sync.setup import withdraw as withdraw_it
+
+    with progress_bar() as progress:
+        done = withdraw_it(session, progress=progress)
+    _print(done)
+
+
+def _print(done: Synced) -> None:
+    if printed_as_json(done):
+        return
+    for what, moved in (("sent", done.sent), ("received", done.received), ("withdrawn", done.withdrawn)):
+        for one in moved:
+            out.print(plain(f"  {what:<9}  {_line(one)}"))
+    for there in done.waiting:
+        many = f"{there.sessions} session{'s' * (there.sessions != 1)}"
+        say(f"Waiting: {many} of {there.remote or there.directory} on {there.machine}. In a clone: smart-fork sync add")
+    for left in done.failed:
+        say(joined(f"Not moved: {left.session_id}: {left.error}", left.hint))
+    counts = f"{len(done.sent)} sent, {len(done.received)} received, {len(done.withdrawn)} withdrawn"
+    out.print(plain(f"{counts}. Nothing was changed." if done.dry_run else f"{counts}."))
+    if done.failed:
+        raise typer.Exit(1)
+
+
+def _line(one: Moved) -> str:
+    return f"{one.session_id[:13]}  {one.title or 'untitled'}{f' (from {one.machine})' if one.machine else ''}"

@@ -1,0 +1,169 @@
+"""Sessions of the other machines become sessions of this one, and what was withdrawn goes from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from indexer import repositories
+from indexer.project import project_of
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import files_of, starter_of
+from smart_fork.errors import SmartForkError
+from smart_fork.repository.identity import look
+from smart_fork.sharing.canonical import decode
+from smart_fork.sync.manifest import Entry
+from smart_fork.sync.settled import Copy, copies, keep_copy
+from smart_fork.team import changes, pulled, unfinished
+from smart_fork.team.local import Local, local, read_log
+from smart_fork.team.materialise import materialise
+from smart_fork.team.pulled import Written
+from smart_fork.team.tracking import ProjectFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A session as it is here now; `new` is whether it was not here before."""
+
+    session_id: str
+    path: Path
+    new: bool
+
+
+def is_own(entry: Entry) -> bool:
+    """Whether this machine has the log that a session of the list was sent from."""
+    return bool(READERS[entry.agent].locate(entry.session_id))
+
+
+def is_read(entry: Entry) -> bool:
+    """Whether this version knows the agent, and how its sessions are shared."""
+    return entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
+
+
+def root_of(entry: Entry, directories: Sequence[str]) -> Path | None:
+    """The directory here of the repository that a session worked in, of those that take part."""
+    given = repositories.adopted().get(entry.directory)
+    there = repositories.Repository(
+        f"{entry.machine}:{entry.directory}", "", frozenset(entry.roots), entry.remote, entry.head, "", "",
+        shallow=not entry.roots,
+    )  # fmt: skip
+    for directory in directories:
+        root = Path(project_of(directory).root)
+        if given == str(root):
+            return root
+        here = look(root) if root.is_dir() else None
+        if here is not None and repositories.why_same(there, here):
+            return root
+    return None
+
+
+def all_copies() -> list[Written]:
+    """The sessions that were written here from the remote's."""
+    return [one for one in pulled.all_written() if not one.server]
+
+
+def copies_of(source: str) -> list[Written]:
+    """The sessions that were written here from one of the remote's."""
+    return [one for one in all_copies() if source in one.sessions]
+
+
+def is_current(source: str, entry: Entry) -> bool:
+    """Whether a copy was written here of all that is on the remote. One that was deleted since does not come back."""
+    return any(_has(one, entry) for one in copies_of(source))
+
+
+def withdraw(source: str) -> bool:
+    """Write down that all copies of a session are to go. Return whether there are any."""
+    there = copies_of(source)
+    for one in there:
+        if any(one.digests):
+            one.owe(dict.fromkeys(one.digests))
+    return bool(there)
+
+
+def forget_gone() -> None:
+    """Keep nothing of copies whose logs are gone."""
+    known = {one.id for one in all_copies()}
+    for session_id in copies().keys() - known:
+        keep_copy(session_id, None)
+
+
+def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Received | None:
+    """Bring what is here of a session to what is on the remote. Return nothing where an agent has it open.
+
+    What was cut out of it there is cut out of every copy, also of one that was continued here; such a one keeps what it
+    has beyond, and the session is written a second time.
+
+    Raises:
+        SmartForkError: it cannot be written here.
+        OSError: the same.
+    """
+    here, untouched = copies(), list[str]()
+    for one in copies_of(source):
+        if (known := here.get(one.id)) and (now := _local(one)) and _is_as_written(now, known):
+            untouched.append(one.id)
+        _take_out(one, records)
+    changes.settle()
+    for one in copies_of(source):
+        if one.owed():
+            return None
+        if one.id in untouched and (now := _local(one)):
+            keep_copy(one.id, Copy(source, len(now.records), now.digest(len(now.records))))
+        if _has(one, entry):
+            return Received(one.id, one.path, new=False)
+    before = next((one for one in copies_of(source) if one.id in untouched), None)
+    if before is not None:
+        files_of(before.agent).remove(before.path)
+    path = _written(source, entry, records, root, before.id if before else starter_of(entry.agent).new_id())
+    return Received(READERS[entry.agent].id_of(path), path, new=before is None)
+
+
+def _written(source: str, entry: Entry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
+    """Write a session; who is killed meanwhile leaves nothing that the next command does not take away."""
+    place = ProjectFolder(root, entry.remote)
+    with unfinished.copy(entry.agent, session_id, place):
+        made = materialise(
+            records, entry.agent, root, source_id=source, others=False, title=entry.title, new_session_id=session_id
+        )
+        try:
+            here = Written(made.path, made.agent, root, "", entry.remote, (), (source,))
+            pulled.remember(here, records, others=False)
+            count = len(made.local.records)
+            keep_copy(READERS[made.agent].id_of(made.path), Copy(source, count, made.local.digest(count)))
+        except BaseException:
+            made.undo()
+            here.forget()
+            raise
+    return made.path
+
+
+def _take_out(one: Written, records: Sequence[bytes]) -> None:
+    """Write down what a copy has that the session has no longer, and what takes its place."""
+    digests = {sha256(record).hexdigest() for record in records}
+    gone = [(digest, key) for digest, key in one.records if digest not in digests]
+    if gone:
+        known = {pulled.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
+        one.owe({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
+
+
+def _has(one: Written, entry: Entry) -> bool:
+    return len(one.records) == entry.records and one.digest(entry.records) == entry.digest
+
+
+def _is_as_written(now: Local, known: Copy) -> bool:
+    return len(now.records) == known.count and now.digest(known.count) == known.digest
+
+
+def _local(one: Written) -> Local | None:
+    """The log of a copy; nothing where it is gone."""
+    try:
+        return local(read_log(one.path, one.agent, one.root), one.root)
+    except SmartForkError:
+        return None
+
+
+def pending() -> Iterator[Written]:
+    """Copies of which something is still to be taken out, since an agent has them open."""
+    return (one for one in all_copies() if one.owed())

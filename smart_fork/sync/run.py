@@ -1,0 +1,276 @@
+"""One synchronization: fetch, take out what was withdrawn, receive, send; again where another machine was faster."""
+
+from __future__ import annotations
+
+import fcntl
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from indexer.failures import what_failed
+from indexer.forgotten import forgotten
+from indexer.locks import held
+from indexer.values import Value, rare, record, value
+from smart_fork.errors import Conflict, SmartForkError
+from smart_fork.sync import manifest as lists
+from smart_fork.sync.key import Key, folder, known
+from smart_fork.sync.manifest import Entry, Manifest
+from smart_fork.sync.receiving import (
+    all_copies,
+    copies_of,
+    forget_gone,
+    is_current,
+    is_own,
+    is_read,
+    pending,
+    receive,
+    root_of,
+    withdraw,
+)
+from smart_fork.sync.ref import Fetched, Ref
+from smart_fork.sync.sending import Kept, Progress, Ready, ready, source_id
+from smart_fork.sync.settled import Settled, copies, settled
+from smart_fork.team import changes
+
+#: So often another machine may be faster.
+_TRIES = 10
+_STILL = "Withdrawn text is still in it."
+
+
+@value
+class Moved(Value):
+    """A session that was sent, received or withdrawn. `session_id` is this machine's, where it has it."""
+
+    session_id: str
+    agent_type: str = ""
+    title: str = ""
+    machine: str = rare("")
+    path: str | None = rare()
+
+
+@value
+class Waiting(Value):
+    """Sessions of a repository that takes part on another machine, and not here."""
+
+    directory: str
+    machine: str
+    remote: str
+    sessions: int
+
+
+@value
+class NotMoved(Value):
+    """A session that was not sent or received, with the reason."""
+
+    session_id: str
+    error: str
+    hint: str = ""
+
+
+@record
+class Synced(Value):
+    """What a synchronization did, or with `dry_run` would do."""
+
+    remote: str
+    sent: tuple[Moved, ...] = ()
+    received: tuple[Moved, ...] = ()
+    withdrawn: tuple[Moved, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    failed: tuple[NotMoved, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class _Done:
+    sent: dict[str, Moved] = field(default_factory=dict)
+    received: dict[str, Moved] = field(default_factory=dict)
+    withdrawn: dict[str, Moved] = field(default_factory=dict)
+    failed: dict[str, NotMoved] = field(default_factory=dict)
+
+
+def sync(*, dry_run: bool = False, older: bool = False, progress: Progress | None = None) -> Synced:
+    """Send what is new here, receive what is new there, and take out on both sides what was withdrawn.
+
+    `older` accepts a remote that has less than was seen there before.
+
+    Raises:
+        NotFound: this machine is not set up.
+        Conflict: the remote has an older list than before.
+        SmartForkError: the remote does not answer, or has what no machine with this key has put there.
+    """
+    with held(folder(), fcntl.LOCK_EX):
+        run = _Run(settled(), known(), dry_run=dry_run, progress=progress or (lambda *_: None))
+        return run.all(older=older)
+
+
+def withdraw_session(source: str) -> None:
+    """Have a session withdrawn by the next synchronization."""
+    with held(folder(), fcntl.LOCK_EX):
+        now = settled()
+        replace(now, withdrawn={**now.withdrawn, source: _now()}).keep()
+
+
+class _Run:
+    def __init__(self, now: Settled, key: Key, *, dry_run: bool, progress: Progress) -> None:
+        self._settled, self._key, self._dry = now, key, dry_run
+        self._progress = progress
+        self._ref = Ref(now.remote)
+        self._done = _Done()
+        self._prepared: dict[str, Ready | Kept] | None = None
+        self._withdrawn_there: dict[str, str] = {}
+
+    def all(self, *, older: bool) -> Synced:
+        for _ in range(_TRIES):
+            fetched = self._ref.fetch()
+            there = self._read(fetched, older=older)
+            there = self._withdrawn(there)
+            waiting = self._received(there, fetched)
+            if self._sent(there, fetched):
+                done = self._done
+                return Synced(
+                    remote=self._settled.remote,
+                    sent=tuple(done.sent.values()),
+                    received=tuple(done.received.values()),
+                    withdrawn=tuple(done.withdrawn.values()),
+                    waiting=waiting,
+                    failed=tuple(done.failed.values()),
+                    dry_run=self._dry,
+                )
+        raise Conflict("Other machines changed the remote all the time.", "Try again.")
+
+    def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
+        """The list on the remote, which must not be older than the one that was seen last."""
+        now, blob = self._settled, fetched.files.get(lists.NAME, "")
+        there = lists.opened(self._ref.read(blob), self._key) if blob else Manifest()
+        self._withdrawn_there = dict(there.withdrawn)
+        if older or there.number > now.number or (there.number == now.number and blob == now.blob):
+            return there
+        raise Conflict(
+            f"The remote has an older list than before: {there.number}, not {now.number}.",
+            "Somebody restored or replaced it. smart-fork sync --accept-older goes on from it.",
+        )
+
+    def _withdrawn(self, there: Manifest) -> Manifest:
+        """The list without what was withdrawn on any machine, which goes from this one as well."""
+        here = copies()
+        gone = {**self._settled.withdrawn, **there.withdrawn}
+        for agent, session_id in forgotten():
+            copy = here.get(session_id)
+            source = copy.source if copy else source_id(self._key, agent, session_id)
+            if source in there.sessions:
+                gone.setdefault(source, _now())
+        for source in gone:
+            entry = there.sessions.get(source)
+            is_here = bool(copies_of(source)) if self._dry else withdraw(source)
+            if entry is not None or is_here:
+                self._note_withdrawn(source, entry)
+        if not self._dry:
+            changes.settle()
+            self._settled = replace(self._settled, withdrawn=gone)
+        left = {source: entry for source, entry in there.sessions.items() if source not in gone}
+        return there.model_copy(update={"sessions": left, "withdrawn": gone})
+
+    def _note_withdrawn(self, source: str, entry: Entry | None) -> None:
+        here = next((one.id for one in copies_of(source)), "")
+        said = Moved(
+            here or (entry.session_id if entry else source), entry.agent if entry else "", entry.title if entry else ""
+        )
+        self._done.withdrawn.setdefault(source, said)
+
+    def _received(self, there: Manifest, fetched: Fetched) -> tuple[Waiting, ...]:
+        waiting: dict[tuple[str, str, str], int] = {}
+        for number, (source, entry) in enumerate(there.sessions.items()):
+            self._progress("receiving", number, len(there.sessions))
+            ours = source in self._settled.stamps or not is_read(entry) or is_own(entry)
+            if ours or is_current(source, entry):
+                continue
+            root = root_of(entry, self._settled.directories)
+            if root is None:
+                place = (entry.directory, entry.machine, entry.remote)
+                waiting[place] = waiting.get(place, 0) + 1
+                continue
+            self._done.failed.pop(source, None)
+            try:
+                self._receive(source, entry, fetched, root)
+            except SmartForkError as error:
+                self._done.failed[source] = NotMoved(entry.session_id, error.message, error.hint)
+            except OSError as error:
+                self._done.failed[source] = NotMoved(entry.session_id, f"It cannot be written: {what_failed(error)}")
+        self._progress("receiving", len(there.sessions), len(there.sessions))
+        if not self._dry:
+            for one in pending():
+                self._done.failed[one.id] = NotMoved(
+                    one.id, "Withdrawn text is still in it.", "End the agent that has it open."
+                )
+            forget_gone()
+        return tuple(Waiting(*place, number) for place, number in waiting.items())
+
+    def _receive(self, source: str, entry: Entry, fetched: Fetched, root: Path) -> None:
+        if self._dry:
+            self._done.received[source] = Moved(entry.session_id, entry.agent, entry.title, entry.machine)
+            return
+        data = self._ref.read(fetched.files[name]) if (name := self._key.name(source)) in fetched.files else b""
+        records = lists.opened_records(source, entry, data, self._key)
+        if (got := receive(source, entry, records, root)) is not None:
+            self._done.received[source] = Moved(got.session_id, entry.agent, entry.title, entry.machine, str(got.path))
+
+    def _sent(self, there: Manifest, fetched: Fetched) -> bool:
+        """Put this machine's sessions there. Return whether nobody was faster."""
+        sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
+        if self._prepared is None:
+            now = replace(self._settled, stamps=before)
+            self._prepared = {one.id: one for one in ready(now, self._key, withdrawn, copies(), self._progress)}
+        stamps, blobs = dict(before), dict[str, str]()
+        for source, one in self._prepared.items():
+            if isinstance(one, Kept):
+                if one.excluded and source in sessions:
+                    withdrawn[source] = _now()
+                    self._note_withdrawn(source, sessions.pop(source))
+                elif not one.excluded:
+                    self._done.failed[source] = NotMoved(one.session_id, one.error, one.hint)
+                continue
+            if source in withdrawn:
+                continue
+            stamps[source] = one.stamp
+            if one.entry is None or not self._is_news(source, one.entry, sessions.get(source)):
+                continue
+            self._done.sent[source] = Moved(one.entry.session_id, one.entry.agent, one.entry.title)
+            if not self._dry:
+                data = lists.sealed_records(source, one.records, self._key)
+                blobs[self._key.name(source)] = self._ref.add(data)
+                sessions[source] = one.entry.model_copy(update={"sealed": sha256(data).hexdigest()})
+        if self._dry:
+            return True
+        after = there.model_copy(update={"sessions": sessions, "withdrawn": withdrawn})
+        return self._pushed(fetched, after, stamps, blobs)
+
+    def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
+        """How the logs were of what the remote still has, and of copies, of which it has the original."""
+        own = {one for one in there.sessions if self._key.name(one) in fetched.files}
+        copied = {source_id(self._key, one.agent, one.id) for one in all_copies()}
+        return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
+
+    def _is_news(self, source: str, entry: Entry, there: Entry | None) -> bool:
+        """Whether a session is to be sent; of one whose log is on two machines, the later one stays."""
+        if there is None or source in self._settled.stamps:
+            return there is None or there.digest != entry.digest
+        return there.digest != entry.digest and entry.last_activity >= there.last_activity
+
+    def _pushed(self, fetched: Fetched, after: Manifest, stamps: dict[str, str], blobs: dict[str, str]) -> bool:
+        names = {self._key.name(source) for source in after.sessions}
+        files = {name: blob for name, blob in (dict(fetched.files) | blobs).items() if name in names}
+        blob, number = fetched.files.get(lists.NAME, ""), after.number
+        others = fetched.files.keys() - {lists.NAME}
+        if not blob or blobs or files.keys() != others or after.withdrawn != self._withdrawn_there:
+            number = max(number, self._settled.number) + 1
+            blob = self._ref.add(lists.sealed(after.model_copy(update={"number": number}), self._key))
+            if not self._ref.push({**files, lists.NAME: blob}, fetched):
+                return False
+        withdrawn = after.withdrawn
+        replace(self._settled, number=number, blob=blob, withdrawn=withdrawn, stamps=stamps).keep()
+        return True
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

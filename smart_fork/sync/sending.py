@@ -1,0 +1,128 @@
+"""Which sessions of this machine go to the remote, and what of them: as `team push` would share them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from indexer.failures import what_failed
+from indexer.project import project_of
+from indexer.transcripts.model import Session
+from indexer.versions import VERSION
+from smart_fork import foreign_sessions
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.errors import SmartForkError
+from smart_fork.foreign_sessions import refuse_owing
+from smart_fork.repository.identity import look
+from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.limits import TEXT
+from smart_fork.sync.key import Key
+from smart_fork.sync.manifest import Entry
+from smart_fork.sync.settled import Copy, Settled
+from smart_fork.team import replay
+from smart_fork.team.ignored import NAME as IGNORED
+from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare
+from smart_fork.team.settings import settings
+from smart_fork.text.snippets import printable
+
+#: More sessions than a project has.
+_ALL = 100_000
+#: Takes a stage, how much of it is done, and of how much.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A session that can be sent, as its log was; without an entry it is a copy that was not continued here.
+
+    What `sealed` of the entry says is known when it is sealed.
+    """
+
+    id: str
+    stamp: str
+    entry: Entry | None = None
+    records: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A session that is not sent. `excluded` is whether nothing of it may be on the remote either."""
+
+    id: str
+    session_id: str
+    error: str
+    hint: str = ""
+    excluded: bool = False
+
+
+def source_id(key: Key, agent: str, session_id: str) -> str:
+    """What the remote knows a session of that machine by which has its log."""
+    return key.id(f"{agent}:{session_id}")
+
+
+def ready(
+    known: Settled, key: Key, withdrawn: Container[str], copies: Mapping[str, Copy], progress: Progress
+) -> Iterator[Ready | Kept]:
+    """Prepare each session that has changed since it was sent, and was not withdrawn."""
+    readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
+    logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
+    projects = [project_of(one) for one in known.directories]
+    found = [
+        (one, Path(project.root)) for project in projects for one in recent_sessions(readers, project, _ALL).sessions
+    ]
+    for number, (session, root) in enumerate(found):
+        progress("sending", number, len(found))
+        name = source_id(key, session.agent, session.session_id)
+        stamp = _stamp(session, logs, root)
+        if name in withdrawn or known.stamps.get(name) == stamp:
+            continue
+        try:
+            yield _prepared(session, root, name, stamp, copies.get(session.session_id))
+        except NothingToPush:
+            continue
+        except SmartForkError as error:
+            yield Kept(name, session.session_id, error.message, error.hint, isinstance(error, NotSent))
+        except OSError as error:
+            yield Kept(name, session.session_id, f"Its log cannot be read: {what_failed(error)}")
+    progress("sending", len(found), len(found))
+
+
+def _prepared(session: Session, root: Path, name: str, stamp: str, copy: Copy | None) -> Ready:
+    refuse_owing(session.session_id)
+    out = prepare(session.source_path, session.agent, root)
+    if copy is not None and (out.local.count, out.local.digest) == (copy.count, copy.digest):
+        return Ready(name, stamp)
+    if foreign_sessions.among((session.session_id, *(turn.id for turn in out.session.turns))):
+        raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
+    replay.check(out)
+    return Ready(name, stamp, _entry(out, root), out.records)
+
+
+def _entry(out: Outgoing, root: Path) -> Entry:
+    session, repository = out.session, look(root)
+    return Entry(
+        agent=session.agent,
+        session_id=session.session_id,
+        title=printable(out.title)[:TEXT],
+        machine=printable(socket.gethostname())[:TEXT],
+        last_activity=session.last_activity or "",
+        directory=str(root),
+        remote=repository.remote if repository else "",
+        roots=tuple(sorted(repository.roots)) if repository else (),
+        head=repository.head if repository else "",
+        records=len(out.records),
+        digest=digest_of(out.records),
+        sealed="0" * 64,
+    )
+
+
+def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], root: Path) -> str:
+    """Changes with the log, and with all that decides what of it is sent."""
+    ignored = root / IGNORED
+    hidden = ignored.read_bytes() if ignored.is_file() else b""
+    about = (logs.get(str(session.source_path)), session.last_activity, VERSION, settings(), hidden)
+    return sha256(repr(about).encode()).hexdigest()

@@ -1,0 +1,116 @@
+"""The verbs of a person: setting a machine up, which repositories take part, and withdrawing."""
+
+from __future__ import annotations
+
+import shutil
+
+from indexer.values import Value, value
+from smart_fork import sessions
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.repository.identity import note
+from smart_fork.retrieval.request import current_project
+from smart_fork.sync import key as keys
+from smart_fork.sync import manifest as lists
+from smart_fork.sync.ref import Ref, checked
+from smart_fork.sync.run import Synced, sync, withdraw_session
+from smart_fork.sync.sending import Progress, source_id
+from smart_fork.sync.settled import Settled, copies, forget, is_settled, settled
+from smart_fork.text.snippets import quoted
+
+
+@value
+class TakingPart(Value):
+    """The remote, and the directories of the repositories that take part."""
+
+    remote: str
+    directories: tuple[str, ...]
+
+
+def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
+    """Set this machine up: with the key of another one, or with a new one where the remote has nothing yet.
+
+    Raises:
+        Usage: the address or the key is none, or the machine has another.
+        WrongKey: the remote has sessions that this key does not open.
+        ProgramFailed: the remote does not answer.
+    """
+    there, given = checked(remote), None if words is None else keys.read(words)
+    if is_settled() and settled().remote != there:
+        raise Usage(f"This machine syncs with {settled().remote} already.", "smart-fork sync leave ends that.")
+    if given is not None and keys.is_known() and keys.known() != given:
+        raise Usage("This machine has another key.", "smart-fork sync leave deletes it.")
+    fetched = Ref(there).fetch()
+    if blob := fetched.files.get(lists.NAME):
+        if given is None and not keys.is_known():
+            raise Usage(
+                "The remote has synced sessions already.",
+                "Print their key with `smart-fork sync key` on the other machine, and give it to `sync setup --key`.",
+            )
+        lists.opened(Ref(there).read(blob), given or keys.known())
+    if not keys.is_known():
+        keys.keep(given) if given is not None else keys.made()
+    known = settled() if is_settled() else Settled(there)
+    return _kept(known.with_directory(_directory(project)))
+
+
+def add(project: str | None) -> TakingPart:
+    """Let a repository take part.
+
+    Raises:
+        NotFound: this machine is not set up.
+    """
+    return _kept(settled().with_directory(_directory(project)))
+
+
+def remove(project: str | None) -> TakingPart:
+    """Let a repository take part no longer.
+
+    Raises:
+        NotFound: this machine is not set up, or the repository does not take part.
+    """
+    now, directory = settled(), current_project(project).root
+    if directory not in now.directories:
+        raise NotFound(f"{directory} does not take part.", "Those that do: " + (", ".join(now.directories) or "none"))
+    return _kept(now.without(directory))
+
+
+def leave() -> TakingPart:
+    """Delete the key, what was fetched, and what is settled; sessions stay where they are.
+
+    Raises:
+        NotFound: this machine is not set up.
+    """
+    now = settled()
+    forget()
+    keys.forget()
+    shutil.rmtree(keys.folder(), ignore_errors=True)
+    return TakingPart(now.remote, now.directories)
+
+
+def withdraw(reference: str, *, progress: Progress | None = None) -> Synced:
+    """Withdraw a session everywhere, and synchronize.
+
+    Raises:
+        NotFound: there is no such session, or this machine is not set up.
+    """
+    settled()
+    one = sessions.locate(reference)
+    copy = copies().get(one.session_id)
+    withdraw_session(copy.source if copy else source_id(keys.known(), one.agent, one.session_id))
+    return sync(progress=progress)
+
+
+def _directory(project: str | None) -> str:
+    found = current_project(project)
+    if not found.git:
+        raise SmartForkError(
+            f"{quoted(found.root)} is in no git repository.",
+            "Only repositories take part: the other machine knows them by their history.",
+        )
+    note((found.root,))
+    return found.root
+
+
+def _kept(now: Settled) -> TakingPart:
+    now.keep()
+    return TakingPart(now.remote, now.directories)
