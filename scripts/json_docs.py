@@ -24,6 +24,8 @@ from smart_fork.retrieval import answer
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import setup_answer as setting_up
+from smart_fork.sync import run as sync_run
+from smart_fork.sync import setup as sync_setup
 from smart_fork.workers import compared, state, worktrees
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
@@ -90,6 +92,11 @@ TABLES: Mapping[str, Table] = {
     "compare and compare_workers": _of(compared.Comparison),
     "compared": _of(compared.Compared, rare="diff"),
     "project": _of(identity.AboutProject),
+    "sync": _of(sync_run.Synced),
+    "moved": _of(sync_run.Moved),
+    "waiting": _of(sync_run.Waiting),
+    "not moved": _of(sync_run.NotMoved),
+    "sync setup": _of(sync_setup.TakingPart),
     "places": _of(identity.Place),
     "worktrees": _of(worktrees.WorkersTrees),
     "trees": _of(worktrees.WorkersTree),
