@@ -28,7 +28,7 @@ def sync(
     ctx: typer.Context,
     dry_run: DryRunOption = False,
     older: Annotated[
-        bool, typer.Option("--accept-older", help="Go on from a remote that has less than before.")
+        bool, typer.Option("--accept-older", help="Accept a remote with an older state.")
     ] = False,
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
@@ -46,7 +46,7 @@ def setup(
     key: Annotated[bool, typer.Option("--key", help="Read the key of your other machine from stdin.")] = False,
     project: ProjectOption = None,
 ) -> None:
-    """Choose the remote, make or read the key, and let this repository take part."""
+    """Choose the remote and the key, and add this repository."""
     from smart_fork.sync.setup import set_up
 
     done = set_up(remote, _given() if key else None, str(project) if project else None)
@@ -55,7 +55,7 @@ def setup(
     out.print(plain(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}"))
     say("Next: smart-fork sync. On the other machine: smart-fork sync setup --key REMOTE.")
     if not key:
-        say("`smart-fork sync key` prints the key for it. Keep a copy: without it nobody can read the remote.")
+        say("`smart-fork sync key` prints the key for it. Keep a copy: only the key opens the remote.")
 
 
 def _given() -> str:
@@ -75,7 +75,7 @@ def show_key() -> None:
 
 @app.command("add")
 def add(project: ProjectOption = None) -> None:
-    """Let this repository's sessions take part."""
+    """Add this repository: its sessions are sent and received."""
     from smart_fork.sync.setup import add as add_it
 
     done = add_it(str(project) if project else None)
@@ -85,7 +85,7 @@ def add(project: ProjectOption = None) -> None:
 
 @app.command("remove")
 def remove(project: ProjectOption = None) -> None:
-    """Send nothing more of this repository. What was sent stays until you withdraw it."""
+    """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
     from smart_fork.sync.setup import remove as remove_it
 
     done = remove_it(str(project) if project else None)
@@ -107,7 +107,10 @@ def leave() -> None:
 def withdraw(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="Session id, 8 characters or more.")],
 ) -> None:
-    """Remove a session from the remote and from your other machines, for good. Its own log stays."""
+    """Remove a session from the remote and your other machines for good.
+
+    The original log stays.
+    """
     from smart_fork.sync.setup import withdraw as withdraw_it
 
     with progress_bar() as progress:

@@ -63,8 +63,8 @@ class Key:
             except InvalidTag:
                 pass
         raise WrongKey(
-            "This machine's key does not open what is on the remote.",
-            "`smart-fork sync key` on the other machine prints the right key. Or the remote has changed something.",
+            "The remote's data does not open with this machine's key.",
+            "`smart-fork sync key` on the other machine prints the right key. If the keys are equal, the remote changed the data.",
         )
 
     def name(self, what: str) -> str:

@@ -74,7 +74,7 @@ def opened(data: bytes, key: Key) -> Manifest:
         return Manifest.model_validate_json(plain)
     except ValidationError as error:
         raise SmartForkError(
-            "Another version of smart-fork wrote what is on the remote.", "Install the same version on all machines."
+            "Another version of smart-fork wrote the remote's data.", "Install the same version on all machines."
         ) from error
 
 
@@ -94,7 +94,7 @@ def opened_records(session_id: str, entry: Entry, data: bytes, key: Key) -> tupl
         raise Unshareable("The remote has changed the records of a session. They are not used.")
     records = tuple(one.encode() for one in orjson.loads(_unpacked(key.open(session_id, data))))
     if len(records) != entry.records or digest_of(records) != entry.digest:
-        raise Unshareable("The records of a session are not those of the list.")
+        raise Unshareable("A session's records do not match the list.")
     return records
 
 

@@ -137,7 +137,7 @@ class _Run:
                     failed=tuple(done.failed.values()),
                     dry_run=self._dry,
                 )
-        raise Conflict("Other machines changed the remote all the time.", "Try again.")
+        raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
         """The list on the remote, which must not be older than the one that was seen last."""
@@ -148,7 +148,7 @@ class _Run:
             return there
         raise Conflict(
             f"The remote has an older list than before: {there.number}, not {now.number}.",
-            "Somebody restored or replaced it. smart-fork sync --accept-older goes on from it.",
+            "If you restored the remote, run: smart-fork sync --accept-older",
         )
 
     def _withdrawn(self, there: Manifest) -> Manifest:
