@@ -64,7 +64,7 @@ class Key:
                 pass
         raise WrongKey(
             "The remote's data does not open with this machine's key.",
-            "`smart-fork sync key` on the other machine prints the right key. If the keys are equal, the remote changed the data.",
+            "`smart-fork sync key` on the other machine prints its key. With equal keys, the remote changed the data.",
         )
 
     def name(self, what: str) -> str:

@@ -46,8 +46,8 @@ def root_of(entry: Entry, directories: Sequence[str]) -> Path | None:
     """The directory here of the repository that a session worked in, of those that take part."""
     given = repositories.adopted().get(entry.directory)
     there = repositories.Repository(
-        f"{entry.machine}:{entry.directory}", "", frozenset(entry.roots), entry.remote, entry.head, "", "",
-        shallow=not entry.roots,
+        top=f"{entry.machine}:{entry.directory}", key="", roots=frozenset(entry.roots), remote=entry.remote,
+        head=entry.head, last="", place="", shallow=not entry.roots,
     )  # fmt: skip
     for directory in directories:
         root = Path(project_of(directory).root)
