@@ -27,9 +27,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 def sync(
     ctx: typer.Context,
     dry_run: DryRunOption = False,
-    older: Annotated[
-        bool, typer.Option("--accept-older", help="Accept a remote with an older state.")
-    ] = False,
+    older: Annotated[bool, typer.Option("--accept-older", help="Accept a remote with an older state.")] = False,
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
     if ctx.invoked_subcommand is None:
