@@ -128,6 +128,16 @@ def keep(name: str, value: Any) -> None:
         change("DELETE FROM facts WHERE name = ?", name)
 
 
+def damage() -> str:
+    """What is damaged in it, as SQLite says it; empty where nothing is.
+
+    Raises:
+        StateUnavailable: it cannot be read at all.
+    """
+    said = [str(one) for (one,) in rows("PRAGMA integrity_check(1)")]
+    return "" if said in ([], ["ok"]) else said[0]
+
+
 def path() -> Path:
     """Where it is."""
     return state_home() / "state.db"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer import absent_model
+from indexer import absent_model, state
 from indexer.checkout import bare_at
 from indexer.damage import kept
 from indexer.embedder import Embedder, has_frameworks
@@ -75,6 +75,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
     embedder, processes = embedder or configured_embedder(), processes or SystemProcesses()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
+        "state database": _facts,
         "project": _project,
         "logs": _logs,
         "deleted logs": _deleted_logs,
@@ -140,6 +141,14 @@ def _state() -> Iterator[Check]:
         return
     release = found.version if (found := installed()) else "not installed"
     yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {release}")
+
+
+def _facts() -> Iterator[Check]:
+    """What cannot be made again from logs."""
+    file, damaged = state.path(), state.damage()
+    step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
+    detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
+    yield Check("state database", ok=not damaged, detail=printable(detail), next_step=step if damaged else "")
 
 
 def _project() -> Iterator[Check]:

@@ -28,31 +28,28 @@ def create(db: Connection) -> None:
     Raises:
         SmartForkError: Another version has made them.
     """
-    db.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-    try:
-        with db.transaction():  # who may serve need not be who may make tables
-            if not _one(db, "SELECT to_regclass('form') IS NOT NULL"):
-                db.execute(_TABLES.read_bytes())
-                db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (FORM, OLDEST))
-            made, oldest = _form(db)
-            for number in range(made + 1, FORM + 1):
-                if number not in STEPS:
-                    break
-                db.execute(STEPS[number].encode())
-                db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (number, OLDEST))
-                made = number
-        if oldest > FORM:
-            raise SmartForkError(
-                f"A newer version of smart-fork made this database (form {made}); this version serves form {FORM}.",
-                "Install the newer version again, or restore a backup from before its installation.",
-            )
-        if made < FORM:
-            raise SmartForkError(
-                f"Another version of smart-fork has made this database (form {made}, known {FORM}).",
-                "Serve it with that version",
-            )
-    finally:
-        db.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+    with db.transaction():  # who may serve need not be who may make tables
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        if not _one(db, "SELECT to_regclass('form') IS NOT NULL"):
+            db.execute(_TABLES.read_bytes())
+            db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (FORM, OLDEST))
+        made, oldest = _form(db)
+        for number in range(made + 1, FORM + 1):
+            if number not in STEPS:
+                break
+            db.execute(STEPS[number].encode())
+            db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (number, OLDEST))
+            made = number
+    if oldest > FORM:
+        raise SmartForkError(
+            f"A newer version of smart-fork made this database (form {made}); this version serves form {FORM}.",
+            "Install the newer version again, or restore a backup from before its installation.",
+        )
+    if made < FORM:
+        raise SmartForkError(
+            f"Another version of smart-fork has made this database (form {made}, known {FORM}).",
+            "Serve it with that version",
+        )
 
 
 def _form(db: Connection) -> tuple[int, int]:
