@@ -62,6 +62,7 @@ TABLES: Mapping[str, Table] = {
     "match": _of(answer.Match),
     "explain": _of(answer.Explanation),
     "phrasings": _of(answer.ToldBy),
+    "cache": _of(answer.CacheUse),
     "lineage": _of(answer.Lineage),
     "index": _of(answer.IndexState),
     "forked_session": _of(started.Forked),

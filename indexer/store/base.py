@@ -80,7 +80,7 @@ class SeenFile(NamedTuple):
 class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
 
-    The last fields are as in `Document`.
+    The last fields are as in `Document` and `Cache`.
     """
 
     row: int
@@ -110,6 +110,8 @@ class SessionRow(NamedTuple):
     head: str
     outcome: Outcome
     answered: int | None = None
+    cache_seconds: int = 0
+    cache_used: str = ""
 
     @property
     def only_asked(self) -> bool:

@@ -37,7 +37,7 @@ from indexer.transcripts.model import AgentName
 _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, also_called, version, "
     "started, last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions, until, acted, "
-    "inferred_from, head, outcome, answered"
+    "inferred_from, head, outcome, answered, cache_seconds, cache_used"
 )
 _PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"
 #: Sessions at or below a resolved directory; `0` is the character after `/`.
@@ -292,7 +292,7 @@ class StoreReading:
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
         rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
-        return [SessionRow._make((*row[:-2], Outcome(row[-2]), row[-1])) for row in rows]
+        return [(row := SessionRow._make(one))._replace(outcome=Outcome(row.outcome)) for one in rows]
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({_numbers(sessions)})")  # noqa: S608

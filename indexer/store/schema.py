@@ -9,7 +9,7 @@ from indexer.errors import IndexerError
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Changes with the tables. An index of another form is not read.
-FORM = 13
+FORM = 14
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -39,6 +39,7 @@ CREATE TABLE sessions(
     head TEXT NOT NULL DEFAULT '',           -- the commit that it began at
     also_called TEXT NOT NULL DEFAULT '',    -- other names of it, a name a line
     answered INTEGER,                        -- the last exchange that came to something, where later ones did not
+    cache_seconds INTEGER NOT NULL DEFAULT 0, cache_used TEXT NOT NULL DEFAULT '', -- as in `Cache`
     UNIQUE(agent, session_id)
 );
 CREATE INDEX sessions_family ON sessions(root_id);

@@ -29,6 +29,7 @@ _SESSION_COLUMNS = (
     "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "also_called", "version", "started",
     "last_activity", "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted",
     "export", "outcome", "inferred_from", "head", "answered",
+    "cache_seconds", "cache_used",
 )  # fmt: skip
 
 
@@ -229,7 +230,7 @@ class SqliteStore(StoreReading):
             session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, document.export, document.outcome, session.inferred_from, session.head,
-            document.answered,
+            document.answered, *session.cache(),
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from indexer.masking import NOTHING, Masked
 from indexer.shapes import dataclass
@@ -60,13 +60,24 @@ class ToolResult:
     proof: Proof = Proof.NOTHING
 
 
+class Cache(NamedTuple):
+    """How many seconds the model's cache lives, as the log says, and the time of the last request that used it.
+
+    Without `seconds` the log does not say it.
+    """
+
+    seconds: int = 0
+    used: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One record of a session.
 
     `text` is what was said, without injected boilerplate. `prompt` is true for a person's own words. `token_est` is
     about characters / 4. `loaded` is how many tokens the agent says it had in its context after this turn, 0
-    where it says nothing. Records of one message of the model share `group`. `raw` is the verbatim line without its
+    where it says nothing. `cached_for` is how many seconds the cache lives that its request wrote or read, 0 where the
+    log does not say it. Records of one message of the model share `group`. `raw` is the verbatim line without its
     newline, only where the reader was asked to keep it.
     """
 
@@ -82,6 +93,7 @@ class Turn:
     group: str = ""
     raw: bytes = b""
     loaded: int = 0
+    cached_for: int = 0
 
     @property
     def speaks(self) -> bool:
@@ -174,6 +186,18 @@ class Session:
         """For each turn, about how many tokens going on after it loads: as last recorded, and what came since."""
         total = 0
         return tuple(total := turn.loaded or total + turn.token_est for turn in self.turns)
+
+    def cache(self, end: int | None = None) -> Cache:
+        """Return what the log says of the cache of the whole session, or of its turns up to `end`.
+
+        A request is sent when the turn before its answer is there: the answer itself may take minutes.
+        """
+        turns = self.turns if end is None else self.turns[: end + 1]
+        last = next((turn for turn in reversed(turns) if turn.loaded), None)
+        if last is None or not last.cached_for:
+            return Cache()
+        first = next(i for i, turn in enumerate(turns) if turn is last or (last.group and turn.group == last.group))
+        return Cache(last.cached_for, (turns[first - 1].timestamp if first else "") or last.timestamp)
 
     @property
     def unfinished(self) -> bool:

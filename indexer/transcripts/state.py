@@ -75,7 +75,7 @@ def turn_to_row(turn: Turn) -> list[Any]:
             for call in turn.tool_calls
         ],
         [[result.tool_use_id, result.is_error, result.note, result.proof] for result in turn.tool_results],
-        turn.prompt, turn.group, turn.loaded,
+        turn.prompt, turn.group, turn.loaded, turn.cached_for,
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def turn_from_row(row: list[Any]) -> Turn:
 
     Ids and names come up again and again: one copy of each is kept.
     """
-    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded = row
+    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(
@@ -94,7 +94,7 @@ def turn_from_row(row: list[Any]) -> Turn:
             for call, name, action, asks, edits, reads, lines in calls
         ),
         tuple(ToolResult(intern(call), failed, Masked(note), Proof(proof)) for call, failed, note, proof in results),
-        prompt, intern(group), loaded=loaded,
+        prompt, intern(group), loaded=loaded, cached_for=cached,
     )  # fmt: skip
 
 

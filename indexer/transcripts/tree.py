@@ -132,14 +132,14 @@ class Tree(LineFold):
     def make(
         self, record: Record, identity: str, line: Line, role: Role, text: str, *,
         calls: Sequence[UsedTool] = (), results: Sequence[GivenBack] = (), prompt: bool = False, group: str = "",
-        loaded: int = 0,
+        loaded: int = 0, cached_for: int = 0,
     ) -> Turn:  # fmt: skip
         """A turn that says, calls or answers this."""
         return Turn(
             id=identity, parent_id=parent_of(record), role=role,
             timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
             tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
-            group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded,
+            group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded, cached_for=cached_for,
         )  # fmt: skip
 
     def excluded(self) -> str:

@@ -61,17 +61,18 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    from smart_fork.forking.ways import cache_in_words, parts_in_words
+    from smart_fork.forking.ways import parts_in_words, use_in_words
 
     yield from parts_in_words(ways)
     yield "Tokens that each way to fork loads, with instructions and tools:"
 
     for one in ways:
-        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {cache_in_words(one)}"
+        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {use_in_words(one)}"
 
 
 def price_in_words(price: ForkPrice) -> str:
     """What a fork loads, for a person."""
+    from smart_fork.retrieval.cache import cache_in_words
+
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
-    cache = "which may still be cached" if price.cached else "probably no longer cached"
-    return f"It loads about {price.tokens:,}{of} tokens, {cache}"
+    return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cache_in_words(price.cached_until))))

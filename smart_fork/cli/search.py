@@ -22,7 +22,7 @@ from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
-    from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
+    from smart_fork.retrieval.answer import Answer, CacheUse, Explanation, Found, Hit, IndexState
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -308,6 +308,8 @@ def _print_hit(hit: Hit) -> None:
         out.print(plain(f"{_INDENT}{_in_words(why)}", "magenta"))
         for one in why.phrasings:
             out.print(plain(f"{_INDENT}  {_given(one.points)} of it from: {quoted(one.text, 120)}", "magenta"))
+        if why.cache:
+            out.print(plain(f"{_INDENT}{_cache_use(why.cache)}", "magenta"))
     if hit.explain or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
         place = passage_place(hit)
         out.print(plain(f"{_INDENT}{hit.session_id}{f'  {place}' if place else ''}", "dim"))
@@ -315,13 +317,14 @@ def _print_hit(hit: Hit) -> None:
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
+    from smart_fork.retrieval.cache import cache_in_words
     from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget
     from smart_fork.terminal.words import short
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
         *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit))),
-        f"{hit.price.tokens:,} tokens{' (maybe still cached)' if hit.price.cached else ''}",
+        f"{hit.price.tokens:,} tokens{f' ({cached})' if (cached := cache_in_words(hit.price.cached_until)) else ''}",
         *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
         *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),
         *([f"{family} in its family"] if family > 1 else []),
@@ -346,6 +349,13 @@ def _exit_code(answer: Answer) -> int:
 def _in_words(why: Explanation) -> str:
     reranked = f"; the reranker makes it {why.reranked:.2f}" if why.reranked is not None else ""
     return f"{_given(why.points)} for it, {why.against:.1f} against it: {why.score:.2f}{reranked}"
+
+
+def _cache_use(cache: CacheUse) -> str:
+    from smart_fork.retrieval.cache import age_of, ago
+
+    used = f"{ago(age)} ago" if (age := age_of(cache.last_request)) is not None else "unknown"
+    return f"Its log says that the cache lives {ago(cache.seconds)}; last request: {used}"
 
 
 def _given(points: Mapping[str, float]) -> str:

@@ -13,7 +13,7 @@ from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.started import ForkPrice
-from smart_fork.retrieval.cache import may_be_cached
+from smart_fork.retrieval.cache import cached_until, is_cached
 
 
 def price_of(
@@ -28,8 +28,8 @@ def price_of(
     if within is not None:
         return ForkPrice(within, whole)
     tokens = loads[point.index] if point is not None else whole
-    used = session.turns[point.index].timestamp if point is not None else session.last_activity
-    return ForkPrice(tokens, whole, cached=may_be_cached(used))
+    until = cached_until(session.cache(point.index if point is not None else None))
+    return ForkPrice(tokens, whole, is_cached(until), until)
 
 
 def loads_of(session: Session) -> Sequence[int]:

@@ -15,12 +15,14 @@ from smart_fork.budget.selection import Selection
 class ForkPrice(Value):
     """About how many tokens a fork loads, and how many all of its session would.
 
-    `cached` says that its model may still have them in its cache, where reading them costs a fraction.
+    `cached` says that its model still has them in its cache, where reading them costs a fraction, and `cached_until`
+    until when; without it the log does not say it.
     """
 
     tokens: int
     whole_tokens: int
     cached: bool = False
+    cached_until: str = rare("")
 
 
 @value
@@ -28,7 +30,7 @@ class Way(Value):
     """A way to fork a session: its option (empty for all of it), and about how many tokens that loads.
 
     Of all of it, `conversation` are the conversation; the rest is instructions and tools. Its model was last sent these
-    at `used_at`; what has another form than before was never sent. `cached` says that it may still have them.
+    at `used_at`; what has another form than before was never sent. `cached` and `cached_until` are as in `ForkPrice`.
     """
 
     option: str
@@ -36,6 +38,7 @@ class Way(Value):
     cached: bool = False
     used_at: str = rare("")
     conversation: int = rare(0)
+    cached_until: str = rare("")
 
 
 @value

@@ -1,4 +1,4 @@
-"""The ways to fork a session, side by side: what each loads, and what of that its model may still have in its cache."""
+"""The ways to fork a session, side by side: what each loads, and what of that its model still has in its cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.forking.floor import fits
 from smart_fork.forking.price import beside, loaded_within, loads_of, price_of
 from smart_fork.forking.started import Way
-from smart_fork.retrieval.cache import age_of
+from smart_fork.retrieval.cache import age_of, ago, cache_in_words
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
@@ -77,26 +77,18 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
             )
 
 
-def cache_in_words(way: Way) -> str:
-    """Whether what a way loads may be in its model's cache, for a person."""
+def use_in_words(way: Way) -> str:
+    """When what a way loads was used, and whether it is in its model's cache, for a person."""
     age = age_of(way.used_at)
     if age is None:
         return "last use unknown" if way.used_at else "another form, not cached"
-    kept = "may still be in its model's cache" if way.cached else "probably no longer cached"
-    return f"used {_ago(int(age))} ago, {kept}"
-
-
-def _ago(seconds: int) -> str:
-    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= least:
-            return f"{seconds // least} {unit}"
-    return f"{seconds} s"
+    return ", ".join(filter(None, (f"used {ago(age)} ago", cache_in_words(way.cached_until))))
 
 
 def _up_to(session: Session, point: Point | None, option: str, loads: Sequence[int]) -> Way:
     price = price_of(session, point, loads=loads)
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
-    return Way(option, price.tokens, cached=price.cached, used_at=used)
+    return Way(option, price.tokens, price.cached, used, cached_until=price.cached_until)
 
 
 def _counted(session: Session) -> Costs | None:

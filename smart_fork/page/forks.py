@@ -54,7 +54,7 @@ class PreviewPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class ShownWay:
-    """A way to fork a session in words: what it keeps, the option that asks for it, and what of it may be cached."""
+    """A way to fork a session in words: what it keeps, the option that asks for it, and whether it is cached."""
 
     keeps: str
     option: str
@@ -77,11 +77,11 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     Raises:
         SmartForkError: it could not be started either.
     """
-    from smart_fork.forking.ways import cache_in_words, parts_in_words
+    from smart_fork.forking.ways import parts_in_words, use_in_words
 
     form = _in_way(form)
     would = _fork(form, engine, dry_run=True)
-    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, cache_in_words(way)) for way in would.ways)
+    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, use_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
     parts = " ".join(parts_in_words(would.ways))

@@ -18,6 +18,7 @@ from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
 from smart_fork.page import diffs, evidence, phrases, prose, statics
 from smart_fork.retrieval import chances
+from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import counted, facts
@@ -149,6 +150,7 @@ _environment.filters |= {
     "safe_title": title,
     "soon": phrases.soon,
     "tokens": phrases.tokens,
+    "cached": cache_in_words,
     "tokens_about": phrases.tokens_about,
     "why": evidence.why,
 }

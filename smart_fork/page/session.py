@@ -12,7 +12,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.since import Since, looked_at, mark_in, mark_of, since
-from smart_fork.retrieval.cache import may_be_cached
+from smart_fork.retrieval.cache import cache_in_words, cached_until
 from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SessionPage(PageValues):
     at: int | None = None
     fork: int | None = None
     tokens: int = 0
-    cached: bool = False
+    cached: str = ""
     log_gone: bool = False
     cut: Cut | None = None
     command: str = ""
@@ -120,7 +120,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         at=at,
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
-        cached=may_be_cached(session.last_activity),
+        cached=cache_in_words(cached_until(session.cache())),
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(

@@ -12,7 +12,6 @@ from smart_fork.page.reading import reading
 from smart_fork.page.scope import folder
 from smart_fork.page.session import AddressedSession, SessionPage, SincePage, number
 from smart_fork.page.since import Since, mark_in, mark_of, since
-from smart_fork.retrieval.cache import may_be_cached
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
@@ -43,7 +42,6 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
         at=at,
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
-        cached=may_be_cached(session.last_activity),
         command=shlex.join(("smart-fork", "fork", one.session_id)),
         kind="shared",
         owner=there.owner,

@@ -61,10 +61,19 @@ class ToldBy(Value):
 
 
 @value
+class CacheUse(Value):
+    """How long the model's cache lives, as the log says, and when the last request used it."""
+
+    seconds: int
+    last_request: str
+
+
+@value
 class Explanation(Value):
     """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
 
-    `phrasings` says what each phrasing of the question has found, where there are several.
+    `phrasings` says what each phrasing of the question has found, where there are several; `cache` why the session is
+    still cached, or not.
     """
 
     points: Mapping[str, float]
@@ -72,6 +81,7 @@ class Explanation(Value):
     score: float
     reranked: float | None = rare()
     phrasings: tuple[ToldBy, ...] = rare(())
+    cache: CacheUse | None = rare()
 
 
 @value
@@ -85,11 +95,12 @@ class Changed(Value):
 
 @value
 class Price(Value):
-    """What a fork loads, and whether the session's model may still have that in its cache."""
+    """What a fork loads, and until when the session's model has that in its cache, if the log says it."""
 
     tokens: int
     tokens_at_match: int | None = None
     cached: bool = rare(default=False)
+    cached_until: str = rare("")
 
 
 @value

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
-#: For so long after its last use providers keep what they have read, at least by what they say.
-KEPT_SECONDS = 300.0
-
-
-def may_be_cached(last_used: str, now: float | None = None) -> bool:
-    """Whether what was sent at that time may still be there. A time ahead of the clock is no time."""
-    age = age_of(last_used, now)
-    return age is not None and age < KEPT_SECONDS
+from indexer.transcripts.model import Cache
 
 
-def age_of(moment: str, now: float | None = None) -> float | None:
+def cached_until(cache: Cache) -> str:
+    """Return until when a cache lives; empty where the log does not say it. A time ahead of the clock is no time."""
+    if not cache.seconds or age_of(cache.used) is None:
+        return ""
+    until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
+    return until.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_cached(until: str) -> bool:
+    """Whether a cache that lives until then is still there."""
+    return (_left(until) or 0) > 0
+
+
+def cache_in_words(until: str) -> str:
+    """How long a cache still lives, for a person; empty where the log does not say it."""
+    left = _left(until)
+    if left is None or left <= 0:
+        return "" if left is None else "no longer cached"
+    minutes = round(left / 60)
+    return f"still cached for about {minutes} minute{'s' * (minutes > 1)}" if minutes else "still cached for seconds"
+
+
+def age_of(moment: str) -> float | None:
     """How many seconds ago that was; `None` for what is no time, or is yet to come."""
+    left = _left(moment)
+    return -left if left is not None and left <= 0 else None
+
+
+def ago(seconds: float) -> str:
+    """An age for a person."""
+    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= least:
+            return f"{int(seconds // least)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def _left(moment: str) -> float | None:
     try:
-        age = (time.time() if now is None else now) - datetime.fromisoformat(moment).timestamp()
+        return datetime.fromisoformat(moment).timestamp() - time.time()
     except (ValueError, OverflowError):
         return None
-    return age if age >= 0 else None

@@ -12,7 +12,7 @@ from indexer.markdown import export_path
 from indexer.masking import Masked, mask
 from indexer.outcome import Outcome
 from indexer.store.base import Counts, SessionRow
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName, Cache, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
@@ -21,6 +21,7 @@ from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import ABILITIES
 from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
+    CacheUse,
     Changed,
     Covered,
     Explanation,
@@ -32,7 +33,7 @@ from smart_fork.retrieval.answer import (
     RecentSession,
     ToldBy,
 )
-from smart_fork.retrieval.cache import may_be_cached
+from smart_fork.retrieval.cache import cached_until, is_cached
 from smart_fork.retrieval.found import Candidate, Candidates
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import words_of
@@ -201,6 +202,7 @@ def _hit(
     of_others: bool,
 ) -> Hit:  # fmt: skip
     row = one.session
+    until = cached_until(Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank,
         score=round(one.score, 4),
@@ -220,7 +222,7 @@ def _hit(
         token_estimate=row.tokens,
         outcome=worth.outcome.value,
         drift=_changed(worth.drift),
-        price=Price(row.tokens, one.place.tokens if one.place else None, cached=may_be_cached(row.last_activity)),
+        price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until),
         lineage=_lineage(row, one.family),
         source_path=str(export_path(row.agent, row.session_id)),
         lines=one.lines,
@@ -277,6 +279,7 @@ def _explain(one: Candidate, why: Score) -> Explanation:
         score=round(why.chance, 4),
         reranked=round(one.score, 4) if one.score != why.chance else None,
         phrasings=each if len(each) > 1 else (),
+        cache=CacheUse(used.cache_seconds, used.cache_used) if (used := one.session).cache_seconds else None,
     )
 
 

@@ -56,8 +56,7 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
     kept["match"] = _only(hit["match"], _MATCH)
     if hit["drift"]:
         kept["drift"] = _only(hit["drift"], ("files", "changed"))
-    if hit["price"].get("cached"):
-        kept["cached"] = True
+    kept |= {key: hit["price"][key] for key in ("cached", "cached_until") if hit["price"].get("cached")}
     if (size := hit["lineage"]["family_size"]) > 1:
         kept["lineage"] = hit["lineage"] if places else {"family_size": size}
     return kept

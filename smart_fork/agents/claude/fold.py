@@ -18,6 +18,8 @@ from smart_fork.agents.claude.slugs import slug, unslugged
 from smart_fork.agents.codec import text_of
 
 _USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+#: How many seconds a cache lives whose tokens a field counts.
+_LIFETIMES = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 3600}
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
 #: How the answer of a call begins that was not carried out.
@@ -73,7 +75,10 @@ class ClaudeTree(Tree):
             text = "" if message.get("model") == "<synthetic>" else strip_recall(item.text)
             self.note_model(message.get("model"))
             group, loaded = str(message.get("id") or ""), loaded_after(message)
-            return self.make(record, identity, line, "assistant", text, calls=item.calls, group=group, loaded=loaded)
+            return self.make(
+                record, identity, line, "assistant", text, calls=item.calls, group=group, loaded=loaded,
+                cached_for=self._cached_for(message),
+            )  # fmt: skip
         if kind == "user" and isinstance(message, dict):
             return self._user(record, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
@@ -84,6 +89,19 @@ class ClaudeTree(Tree):
         if kind == "system" and record.get("subtype") == "compact_boundary":
             self.note_compaction()
         return None
+
+    def _cached_for(self, message: Record) -> int:
+        """The lifetime of the cache that a request wrote, the shorter one of two. One that only reads prolongs it."""
+        if not (usage := usage_of(message)):
+            return 0
+        given = usage.get("cache_creation")
+        written = given if isinstance(given, dict) else {}
+        if named := [seconds for field, seconds in _LIFETIMES.items() if count(written.get(field))]:
+            self.facts["cached_for"] = min(named)
+        elif count(usage.get("cache_creation_input_tokens")) or not count(usage.get("cache_read_input_tokens")):
+            self.facts["cached_for"] = 0
+        known: int = self.facts.get("cached_for", 0)
+        return known
 
     def _user(self, record: Record, identity: str, line: Line) -> Turn:
         said, _, results, *_ = CODEC.decode(record)
@@ -176,7 +194,10 @@ def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
 
 def loaded_after(message: Record) -> int:
     """What the model had in its context when it had said this."""
+    return sum(map(count, map(usage_of(message).get, _USAGE)))
+
+
+def usage_of(message: Record) -> Record:
+    """What the log says of the tokens of a request; nothing where the agent itself wrote the message."""
     usage = message.get("usage")
-    if not isinstance(usage, dict) or message.get("model") == "<synthetic>":
-        return 0
-    return sum(map(count, map(usage.get, _USAGE)))
+    return usage if isinstance(usage, dict) and message.get("model") != "<synthetic>" else {}

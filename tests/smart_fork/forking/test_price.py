@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.model import Cache, Session, Turn
 from smart_fork.agents import READERS
 from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import Wanted
@@ -18,32 +18,38 @@ from smart_fork.forking.price import beside, loaded_within, price_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
-from smart_fork.retrieval.cache import KEPT_SECONDS, may_be_cached
+from smart_fork.retrieval.cache import age_of, cache_in_words, cached_until, is_cached
 from tests.smart_fork.world import Did
 
 
 def ago(seconds: float) -> str:
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
-def session(earlier: float, last: float) -> Session:
+def session(earlier: float, last: float, cached_for: int = 300) -> Session:
     turns = tuple(
-        Turn(f"t{number}", None, "assistant", ago(age), loaded=loaded)
+        Turn(f"t{number}", None, "assistant", ago(age), loaded=loaded, cached_for=cached_for)
         for number, (age, loaded) in enumerate(((earlier, 4_000), (last, 90_000)))
     )
     return Session("claude", "s", Path("log"), turns, last_activity=ago(last))
 
 
 @pytest.mark.parametrize(
-    ("earlier", "last", "whole", "at", "within"),
-    [(9_000, 10, True, False, False), (60, 10, True, True, False), (9_000, 8_000, False, False, False)],
+    ("seconds", "whole", "at"),
+    [(300, True, False), (3_600, True, True), (5, False, False), (0, False, False)],
 )
-def test_a_fork_loads_what_it_knows_and_its_model_may_still_have_what_was_just_sent(earlier, last, whole, at, within):
-    one = session(earlier, last)
+def test_a_fork_loads_what_it_knows_and_its_model_still_has_what_was_sent_within_the_lifetime(seconds, whole, at):
+    one = session(1_200, 10, seconds)
 
-    assert price_of(one, None) == ForkPrice(90_000, 90_000, cached=whole)
-    assert price_of(one, Point(0, "t0")) == ForkPrice(4_000, 90_000, cached=at)
-    assert price_of(one, Point(0, "t0"), 1_000) == ForkPrice(1_000, 90_000, cached=within)
+    def until(turn: Turn) -> str:
+        return cached_until(Cache(seconds, turn.timestamp)) if seconds else ""
+
+    # The last request was sent when the first answer was there.
+    first = replace(one, turns=(one.turns[0], replace(one.turns[0], id="t", timestamp=ago(10)), one.turns[1]))
+
+    assert price_of(first, None) == ForkPrice(90_000, 90_000, whole, until(first.turns[1]))
+    assert price_of(first, Point(0, "t0")) == ForkPrice(4_000, 90_000, at, until(one.turns[0]))
+    assert price_of(first, Point(0, "t0"), 1_000) == ForkPrice(1_000, 90_000)
 
 
 def test_what_is_kept_of_a_conversation_is_loaded_after_what_its_agent_says_itself():
@@ -76,16 +82,15 @@ def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):
 
 
 def test_a_price_is_said_in_words():
-    assert price_in_words(ForkPrice(90_000, 90_000, cached=True)) == (
-        "It loads about 90,000 tokens, which may still be cached"
-    )
-    assert (
-        price_in_words(ForkPrice(4_000, 90_000)) == "It loads about 4,000 of 90,000 tokens, probably no longer cached"
-    )
+    cached = ForkPrice(90_000, 90_000, cached=True, cached_until=ago(-23 * 60 - 5))
+
+    assert "It loads about 90,000 tokens, still cached for about 23 minutes" == price_in_words(cached)
+    assert "It loads about 9 tokens, no longer cached" == price_in_words(ForkPrice(9, 9, cached_until=ago(5)))
+    assert "It loads about 4,000 of 90,000 tokens" == price_in_words(ForkPrice(4_000, 90_000))
 
 
 def test_the_ways_that_need_no_search_are_compared_without_one():
-    one = session(9_000, 10)
+    one = session(60, 10)
     nothing = Spending(Wanted("match"))
 
     assert [("", 90_000, True)] == [(way.option, way.tokens, way.cached) for way in ways(one, None, None)]
@@ -109,28 +114,34 @@ def test_one_session_has_one_figure_with_its_parts(world, shop):
 
 def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     compared = (
-        Way("", 90_000, cached=True, used_at=ago(130)), Way("--at 4", 4_000, used_at=ago(7_300)),
+        Way("", 90_000, True, ago(130), cached_until=ago(-170)),
+        Way("--at 4", 4_000, used_at=ago(7_300), cached_until=ago(3_700)),
         Way("--at match", 2_000, used_at=ago(200_000)), Way("--at 1", 900, used_at="?"), Way("--budget match", 900),
     )  # fmt: skip
 
     assert [
-        "  whole session              90,000 tokens  used 2 min ago, may still be in its model's cache",
-        "  --at 4                      4,000 tokens  used 2 h ago, probably no longer cached",
-        "  --at match                  2,000 tokens  used 2 d ago, probably no longer cached",
+        "  whole session              90,000 tokens  used 2 min ago, still cached for about 3 minutes",
+        "  --at 4                      4,000 tokens  used 2 h ago, no longer cached",
+        "  --at match                  2,000 tokens  used 2 d ago",
         "  --at 1                        900 tokens  last use unknown",
         "  --budget match                900 tokens  another form, not cached",
     ] == [*ways_in_words(compared)][1:]
 
 
-@pytest.mark.parametrize("moment", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00Z"])
-def test_a_time_that_is_none_says_nothing_of_a_cache(moment):
-    assert not may_be_cached(moment)
+@pytest.mark.parametrize("moment", ["", "yesterday", "9999-99-99", ago(-9_000)])
+def test_a_time_that_is_none_or_yet_to_come_says_nothing_of_a_cache(moment):
+    assert "" == cached_until(Cache(300, moment))
+    assert age_of(moment) is None
 
 
-def test_a_cache_keeps_for_a_while_and_nothing_that_is_yet_to_come():
-    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+def test_a_cache_lives_as_long_as_the_log_says_and_of_other_logs_nothing_is_said():
+    used = ago(600)
 
-    def cached(seconds: float) -> bool:
-        return may_be_cached((now - timedelta(seconds=seconds)).isoformat(), now.timestamp())
-
-    assert [cached(one) for one in (-1, 0, KEPT_SECONDS - 1, KEPT_SECONDS)] == [False, True, True, False]
+    assert [False, True] == [is_cached(cached_until(Cache(seconds, used))) for seconds in (300, 3600)]
+    assert ["no longer cached", "still cached for about 50 minutes", ""] == [
+        cache_in_words(cached_until(Cache(seconds, used))) for seconds in (300, 3600, 0)
+    ]
+    assert ["still cached for about 1 minute", "still cached for seconds"] == [
+        cache_in_words(ago(-left)) for left in (62, 9)
+    ]
+    assert not is_cached("")

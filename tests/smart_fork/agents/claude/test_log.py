@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from indexer.transcripts.model import Cache
 from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.transcripts.records import (
     CWD,
@@ -149,6 +150,58 @@ def test_the_tokens_of_a_split_message_count_once(home):
         part["message"]["usage"] = usage
 
     assert read_claude(claude_log(home, user("u1", None, "one"), *parts)).token_estimate == 1035
+
+
+HOUR, MINUTES = {"ephemeral_1h_input_tokens": 9}, {"ephemeral_5m_input_tokens": 9}
+READ = {"cache_read_input_tokens": 1000}
+
+
+@pytest.mark.parametrize(
+    ("usages", "seconds"),
+    [
+        ([READ | {"cache_creation": HOUR}], 3600),
+        ([READ | {"cache_creation": MINUTES}], 300),
+        ([READ | {"cache_creation": HOUR | MINUTES}], 300),
+        ([{"cache_creation": HOUR}, READ], 3600),
+        ([{"cache_creation": HOUR}, READ | {"cache_creation": MINUTES}], 300),
+        ([{"cache_creation": HOUR}, {"input_tokens": 9}], 0),
+        ([{"cache_creation": HOUR}, READ | {"cache_creation_input_tokens": 9}], 0),
+        ([READ], 0),
+        ([READ | {"cache_creation": {"ephemeral_1h_input_tokens": "9", "ephemeral_5m_input_tokens": -1}}], 0),
+        ([READ | {"cache_creation": 9}], 0),
+    ],
+)
+def test_the_log_says_how_long_a_cache_lives_after_the_last_request_that_used_it(home, usages, seconds):
+    records = [user("u0", None, "one")]
+    for number, usage in enumerate(usages):
+        answer = assistant(f"a{number}", f"u{number}", "said", message=f"m{number}")
+        answer["message"]["usage"] = usage
+        records += [answer, user(f"u{number + 1}", f"a{number}", "more")]
+    session = read_claude(claude_log(home, *records))
+
+    sent = session.turns[2 * len(usages) - 2].timestamp
+
+    assert Cache(*((seconds, sent) if seconds else ())) == session.cache()
+    assert Cache() == session.cache(0)
+
+
+def test_a_request_is_as_old_as_what_it_sent_and_not_as_its_answer(home):
+    parts = [assistant("a1", "u1", "a", message="m"), assistant("a2", "a1", "b", message="m")]
+    for number, part in enumerate(parts):
+        part["message"]["usage"] = READ | {"cache_creation": HOUR}
+        part["timestamp"] = f"2026-07-01T10:0{number + 1}:00.000Z"
+    session = read_claude(claude_log(home, user("u1", None, "one"), *parts))
+
+    assert len({turn.timestamp for turn in session.turns}) == 3
+    assert Cache(3600, session.turns[0].timestamp) == session.cache()
+
+
+def test_after_a_compaction_nothing_of_what_is_left_was_sent(home):
+    answer = assistant("a1", "u1", "a")
+    answer["message"]["usage"] = READ | {"cache_creation": HOUR}
+    summary = user("s1", "a1", "This session is being continued from a previous conversation", isCompactSummary=True)
+
+    assert Cache() == read_claude(claude_log(home, user("u1", None, "one"), answer, summary)).cache()
 
 
 @pytest.mark.parametrize("number", [True, -7, 2**63, 2**64 - 1, "9", None])
