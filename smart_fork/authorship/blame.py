@@ -28,6 +28,7 @@ _HUNK = late(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _ESCAPED = late(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _SIGNS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
 _NOBODY = "0"
+_LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +217,18 @@ def _named(said: bytes) -> str:
     return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
 
 
+def names_lines(said: str) -> bool:
+    """Whether a text is PATH:FIRST-LAST, and not the path of a whole file."""
+    return _LINES.fullmatch(said) is not None
+
+
 def parsed(said: str) -> tuple[str, int, int]:
     """A path and its lines, as ``src/a.py:42`` or ``src/a.py:42-60``.
 
     Raises:
         Usage: it has another form.
     """
-    found = re.fullmatch(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", said, re.DOTALL)
+    found = _LINES.fullmatch(said)
     first, last = (int(found[2]), int(found[3] or found[2])) if found else (0, 0)
     if found is None or not 0 < first <= last:
         raise Usage(f"no line of a file: {shown(said)}", "Write PATH:LINE or PATH:FIRST-LAST, such as src/a.py:42-60.")

@@ -108,6 +108,6 @@ class SearchViews:
     def _found(self, request: Request, scope: Scope) -> _Found:
         also = searches.lines(request.query_params.getlist("also"))
         found = searches.found({**request.query_params, "project": scope.project}, also, self.engine())
-        if found.q or found.problem:
+        if found.q or found.code or found.problem:
             return _Found(found, HomePage(), BoardPage(BoardView()))
         return _Found(found, home(found.recent), BoardPage(self.desk.board.view()))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from indexer.shapes import dataclass
+from smart_fork.authorship.blame import names_lines
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.page.evidence import SpokenPart, spoken
 from smart_fork.page.facets import Facet, chosen, facets, narrowed
@@ -27,6 +28,7 @@ WORTH = 0.05
 class SearchPage(PageValues):
     """A question, and what it found. `also` are the question in other words; `recent` is without a question.
 
+    `code` are the fields that ask who wrote code: a line or file, a commit, the uncommitted changes.
     `by` is what it is narrowed by, `offered` what it can be; `exchanges` are by session what was asked and answered.
     `fits` is false where every result is unlikely. `new` is the command that starts a new session instead.
     """
@@ -38,6 +40,7 @@ class SearchPage(PageValues):
     project: str
     agent: str
     limit: int
+    code: Mapping[str, str]
     most: int = MORE
     worth: float = WORTH
     answer: Answer | None = None
@@ -63,9 +66,12 @@ def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> Sear
     `also` are lines of a field, each the question in other words.
     """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
-    search = SearchPage(q=intent, also=also, project=project, agent=agent, limit=MORE if asked.get("n") else RESULTS)
+    code = {name: value for name in ("line", "commit", "changes") if (value := asked.get(name, "").strip())}
+    search = SearchPage(
+        q=intent, also=also, project=project, agent=agent, limit=MORE if asked.get("n") else RESULTS, code=code
+    )
     try:
-        if intent:
+        if intent or code:
             return _answered(search, chosen(asked), engine)
         return replace(search, recent=_recent(project, agent))
     except SmartForkError as error:
@@ -89,7 +95,7 @@ def _answered(search: SearchPage, by: Mapping[str, str], engine: Engine) -> Sear
     return replace(
         search,
         answer=answer,
-        fits=fits(answer),
+        fits=fits(answer) or bool(search.code and hits),
         new=_new(search),
         offered=facets(hits, by),
         exchanges=spoken(hits),
@@ -106,8 +112,11 @@ def _search(search: SearchPage, engine: Engine) -> Answer:
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.request import FindRequest
 
+    if search.code and not search.project and len(known := projects()) == 1:
+        search = replace(search, project=known[0])
     if search.project:
         engine = replace(engine, elsewhere=beside())
+    line = search.code.get("line", "")
     question = FindRequest(
         search.q,
         agent_type=search.agent or "all",
@@ -116,6 +125,10 @@ def _search(search: SearchPage, engine: Engine) -> Answer:
         all_projects=not search.project,
         also=search.also,
         explain=True,
+        lines=(line,) if names_lines(line) else (),
+        files=(line,) if line and not names_lines(line) else (),
+        commit=search.code.get("commit"),
+        changes=bool(search.code.get("changes")),
     )
     return find(question, engine)
 

@@ -21,6 +21,7 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.forking.started import Forked
 from smart_fork.page import forks, statics
 from smart_fork.page.board import WorkerBoard
+from smart_fork.page.commits import commits
 from smart_fork.page.delegated import delegated
 from smart_fork.page.desk import Desk, given, in_thread
 from smart_fork.page.entry import CODE_SECONDS, Entries
@@ -92,6 +93,7 @@ class Page:
             Route("/session/{agent}/{session_id}/since", self._since),
             Route("/session/{agent}/{session_id}/agents/{name}", subagent),
             Route("/session/{agent}/{session_id}/agents/{name}/output/{turn}/{call}", printed),
+            Route("/session/{agent}/{session_id}/commits", self.desk.page("commits.html", commits)),
             Route("/family/{agent}/{session_id}", self.desk.page("family.html", related)),
             Route("/fork", self.desk.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),

@@ -129,7 +129,7 @@ def test_everything_is_reached_by_keys(opened):
         order.append(focused(page))
         style = "e => { const s = getComputedStyle(e); return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2; }"
         assert page.evaluate(f"({style})(document.activeElement)"), order
-    assert ["Find", "Other phrasings", "project", "agent"] == order[:4]
+    assert ["Find", "Other phrasings", "Who wrote this code?", "project", "agent"] == order[:5]
     assert ANSWER in order, "behind what narrows the results"
     page.fill("#q", "/")
     assert "/" == page.input_value("#q")

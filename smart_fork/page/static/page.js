@@ -115,6 +115,7 @@ function search() {
 function fill(query) {
   for (const input of form.elements) {
     if (input.id === "project" && !query.has("project")) input.value = input.dataset.remembered || EVERYWHERE;
+    else if (input.type === "checkbox") input.checked = query.has(input.name);
     else if (input.name) input.value = query.getAll(input.name).join("\n");
   }
 }

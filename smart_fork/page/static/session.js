@@ -138,6 +138,19 @@ if (since) {
   document.addEventListener("visibilitychange", askAgain);
 }
 
+// Its commits are asked for once the session can be read: git takes a moment.
+const commits = document.querySelector("#commits a");
+
+async function fillCommits() {
+  const answer = await fetch(commits.href);
+  if (!answer.ok) return;
+  const there = new DOMParser().parseFromString(await answer.text(), "text/html"); // rendered and escaped by the service
+  const made = there.getElementById("made");
+  if (made?.querySelector("li")) commits.parentElement.replaceWith(document.adoptNode(made));
+}
+
+if (commits) fillCommits().catch(() => {}); // the service is away: the link stays
+
 const KEYS = {
   "[": () => step(-1),
   "]": () => step(1),
