@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -117,20 +118,25 @@ def withdraw(
 
 
 def _print(done: Synced) -> None:
-    if printed_as_json(done):
-        return
-    for what, moved in (("sent", done.sent), ("received", done.received), ("withdrawn", done.withdrawn)):
-        for one in moved:
-            out.print(plain(f"  {what:<9}  {_line(one)}"))
-    for there in done.waiting:
-        many = f"{there.sessions} session{'s' * (there.sessions != 1)}"
-        say(f"Waiting: {many} of {there.remote or there.directory} on {there.machine}. In a clone: smart-fork sync add")
-    for left in done.failed:
-        say(joined(f"Not moved: {left.session_id}: {left.error}", left.hint))
-    counts = f"{len(done.sent)} sent, {len(done.received)} received, {len(done.withdrawn)} withdrawn"
-    out.print(plain(f"{counts}. Nothing was changed." if done.dry_run else f"{counts}."))
+    """Print what was done. Exit with 1 if something could not be."""
+    if not printed_as_json(done):
+        for line in _lines(done):
+            out.print(plain(line))
+        for left in done.failed:
+            say(joined(f"Not moved: {left.session_id}: {left.error}", left.hint))
     if done.failed:
         raise typer.Exit(1)
+
+
+def _lines(done: Synced) -> Iterator[str]:
+    for what, moved in (("sent", done.sent), ("received", done.received), ("withdrawn", done.withdrawn)):
+        yield from (f"  {what:<9}  {_line(one)}" for one in moved)
+    for one in done.waiting:
+        many = f"{one.sessions} session{'s' * (one.sessions != 1)}"
+        where = f"{one.remote or one.directory} (from {one.machine})"
+        yield f"  waiting    {many} of {where}. In a clone: smart-fork sync add"
+    counts = f"{len(done.sent)} sent, {len(done.received)} received, {len(done.withdrawn)} withdrawn"
+    yield f"{counts}. Nothing was changed." if done.dry_run else f"{counts}."
 
 
 def _line(one: Moved) -> str:

@@ -27,7 +27,7 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
             advice("`smart-fork project` lists the adopted directories.", tool="Tell the user."),
         )
     with opened() as store:
-        if not store.read_again(old) and not remove:
+        if not store.read_again(old) and old not in repositories.noted() and not remove:
             raise NotFound(
                 f"No session worked in {shown(directory)}",
                 advice("`smart-fork list --all-projects` lists all.", tool="Tell the user."),

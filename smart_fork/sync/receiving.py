@@ -44,19 +44,33 @@ def is_read(entry: Entry) -> bool:
 
 def root_of(entry: Entry, directories: Sequence[str]) -> Path | None:
     """The directory here of the repository that a session worked in, of those that take part."""
-    given = repositories.adopted().get(entry.directory)
-    there = repositories.Repository(
-        top=f"{entry.machine}:{entry.directory}", key="", roots=frozenset(entry.roots), remote=entry.remote,
-        head=entry.head, last="", place="", shallow=not entry.roots,
-    )  # fmt: skip
+    given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
         root = Path(project_of(directory).root)
         if given == str(root):
             return root
         here = look(root) if root.is_dir() else None
-        if here is not None and repositories.why_same(there, here):
+        if here is not None and (repositories.why_same(there, here) or _is_alike(there, here)):
             return root
     return None
+
+
+def _is_alike(there: repositories.Repository, here: repositories.Repository) -> bool:
+    """Whether neither has a remote, and both have the same directory and history: a person cannot adopt that one."""
+    return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
+
+
+def note(entry: Entry) -> None:
+    """Note the repository of a session that waits: `project` names its directory where it may be the same."""
+    if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
+        repositories.note(_repository(entry))
+
+
+def _repository(entry: Entry) -> repositories.Repository:
+    return repositories.Repository(
+        top=entry.directory, key="", roots=frozenset(entry.roots), remote=entry.remote, head=entry.head, last="",
+        place="", shallow=not entry.roots,
+    )  # fmt: skip
 
 
 def all_copies() -> list[Written]:

@@ -49,7 +49,7 @@ _SETTINGS = {
 #: A repository on this machine or a disk runs none of its own hooks.
 _THERE = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=false -c core.fsmonitor=false -c gc.auto=0"
 _URL = re.compile(r"(https|ssh|file)://([^/\s]*)/\S+", re.IGNORECASE)
-_SCP = re.compile(r"(?:[A-Za-z0-9_.~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]+:(?!:)[^\s:][^\s]*")
+_SCP = re.compile(r"(?:[A-Za-z0-9_.~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]+:(?!:|//)\S+")
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _AUTHOR = {
     f"GIT_{who}_{what}": value

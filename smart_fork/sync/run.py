@@ -23,6 +23,7 @@ from smart_fork.sync.receiving import (
     is_current,
     is_own,
     is_read,
+    note,
     pending,
     receive,
     root_of,
@@ -189,6 +190,8 @@ class _Run:
             if root is None:
                 place = (entry.directory, entry.machine, entry.remote)
                 waiting[place] = waiting.get(place, 0) + 1
+                if not self._dry:
+                    note(entry)
                 continue
             self._done.failed.pop(source, None)
             try:
@@ -233,7 +236,8 @@ class _Run:
             if source in withdrawn:
                 continue
             stamps[source] = one.stamp
-            if one.entry is None or not self._is_news(source, one.entry, sessions.get(source)):
+            old = sessions.get(source) if self._key.name(source) in fetched.files else None
+            if one.entry is None or not self._is_news(source, one.entry, old):
                 continue
             self._done.sent[source] = Moved(one.entry.session_id, one.entry.agent, one.entry.title)
             if not self._dry:
