@@ -41,10 +41,6 @@ _SETTINGS = {
     "submodule.recurse": "false",
     "fetch.unpackLimit": "1000000",  # single objects, which can be deleted here when they are not needed any more
     "transfer.fsckObjects": "true",
-    "protocol.allow": "never",
-    "protocol.file.allow": "always",
-    "protocol.https.allow": "always",
-    "protocol.ssh.allow": "always",
 }
 #: A repository on this machine or a disk runs none of its own hooks.
 _THERE = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=false -c core.fsmonitor=false -c gc.auto=0"
