@@ -85,18 +85,18 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name in _EDITS and arguments.get("command") != "view":
         path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
         return (path,) if path else ()
-    patch = _patch_in(name, arguments)
+    patch = patch_in(name, arguments)
     folder = _first(arguments, "workdir")
     return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
 
 
 def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]:
     """The hashes of the lines that a call adds to each of the files that it edits, in the order of `edited_by`."""
-    patch = "" if name in _EDITS and not isinstance(arguments, str) else _patch_in(name, arguments)
+    patch = "" if name in _EDITS and not isinstance(arguments, str) else patch_in(name, arguments)
     return added(arguments, patch, _patched(patch) if patch else ("",))
 
 
-def _patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
+def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
     """What a call was given that can be a patch."""
     if isinstance(arguments, str):
         return arguments

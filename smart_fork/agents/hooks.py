@@ -31,6 +31,8 @@ class Hooks(ABC):
     agent: AgentName
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
+    #: The tools that edit files, as a pattern of the agent's, if the model gets what our command prints before them.
+    edits: str = ""
     #: `True` if the model gets what our command prints at a prompt, in Claude Code's form.
     recalls: bool = True
     #: The most processes of the agent, each started by the other. A script installed by npm is one.

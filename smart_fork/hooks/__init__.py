@@ -5,6 +5,8 @@ Imports nothing: each hook of each session of a person begins here, and is to co
 
 #: In the state folder: a file for each agent whose first prompts are asked about, and below ``asked`` one a session.
 RECALL, ASKED = "recall", "asked"
+#: Below it, a file for each session whose edits were asked about: a line for each exchange that was told.
+EDITS = "edits"
 #: What stands in that file where the answer came too late: less than the id of a session.
 LATE = b"-"
 #: What the agents run, and what tells our handlers from those of others.

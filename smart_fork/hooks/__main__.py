@@ -2,7 +2,7 @@
 
 Whatever happens it ends with 0 and does not keep the agent waiting: an agent that a hook fails for stops or complains.
 What it hears is written straight into the registry, so nobody has to be up. It says nothing, but for the one line about
-a first prompt that a person may have switched on.
+a first prompt or an edit that a person may have switched on.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from smart_fork.hooks import RECALL
 MAX_BYTES = 16 << 20
 #: How long another process that writes is waited for.
 PATIENCE_MILLISECONDS = 1_000
+#: Each call that replaces text has one of these; a command of a shell has none.
+_EDITS = (b"*** Begin Patch", b'"old_str', b'"oldString"', b'"oldText"')
 _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents"  # noqa: PTH100, PTH120 - see below
 
 
 def main(agent: str) -> None:
-    """Answer the event, if it can be a first prompt, and hand it on, if it can be a worker's. Does not return."""
+    """Answer what can be a first prompt or an edit, and hand on what can be a worker's. Does not return."""
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -48,7 +50,8 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 def _tell(agent: str, body: bytes) -> None:
     """Only where a person has switched it on, and only of a session that he has begun himself."""
-    if b"UserPromptSubmit" not in body or os.environ.get("SMART_FORK_WORKER_ID"):
+    before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
+    if not (before_an_edit or b"UserPromptSubmit" in body) or os.environ.get("SMART_FORK_WORKER_ID"):
         return
     state = os.path.expanduser(os.environ.get("SMART_FORK_HOME") or "~/.smart-fork")  # noqa: PTH111 - as above
     if agent and os.path.isfile(f"{state}/{RECALL}/{agent}"):  # noqa: PTH113 - as above

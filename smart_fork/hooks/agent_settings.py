@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
-from smart_fork.hooks import MODULE, entries, own_file
+from smart_fork.hooks import MODULE, entries, own_file, switch
+from smart_fork.hooks.recall import BEFORE_A_TOOL
 
 _IN_SILENCE = "2>/dev/null || :"
 
@@ -44,7 +46,11 @@ def wanted(agent: AgentName) -> dict[str, Any]:
     """All that we install: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
     hooks = hooks_of(agent)
     content = _content(hooks)
-    said = {"content": content} if content is not None else {"hooks": entries.groups(_handlers(hooks))}
+    said = (
+        {"content": content}
+        if content is not None
+        else {"hooks": {event: [group] for event, group in _groups(hooks).items()}}
+    )
     return {"path": str(hooks.path()), **said}
 
 
@@ -59,8 +65,18 @@ def install(agent: AgentName) -> Change:
     if content is not None:
         changed, text = own_file.install(path, content), content
     else:
-        changed, text = entries.install(path, _handlers(hooks))
+        changed, text = entries.install(path, _groups(hooks))
     return Change(agent, path, changed, installed=True, notes=tuple(hooks.notes(text)))
+
+
+def follow_recall(agent: AgentName) -> Sequence[str]:
+    """Put in what recall needs or take it out, if our hooks are there; return what a person should know about it.
+
+    Raises:
+        SmartForkError: as `install`.
+    """
+    hooks = hooks_of(agent)
+    return install(agent).notes if hooks.edits and entries.any_in(hooks.path()) else ()
 
 
 def remove(agent: AgentName) -> Change:
@@ -83,7 +99,7 @@ def is_installed(agent: AgentName) -> bool:
     """
     hooks = hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
-    return own_file.is_there(path, content) if content is not None else entries.are_in(path, _handlers(hooks))
+    return own_file.is_there(path, content) if content is not None else entries.are_in(path, _groups(hooks))
 
 
 def _words(agent: AgentName) -> list[str]:
@@ -95,5 +111,9 @@ def _content(hooks: Hooks) -> str | None:
     return hooks.content(_words(hooks.agent))
 
 
-def _handlers(hooks: Hooks) -> entries.Handlers:
-    return dict.fromkeys(hooks.events, hooks.handler(command(hooks.agent)))
+def _groups(hooks: Hooks) -> entries.Groups:
+    ours = [hooks.handler(command(hooks.agent))]
+    groups: dict[str, dict[str, Any]] = {event: {"hooks": ours} for event in hooks.events}
+    if hooks.edits and switch.is_on(hooks.agent):  # each edit waits for it
+        groups[BEFORE_A_TOOL] = {"matcher": hooks.edits, "hooks": ours}
+    return groups

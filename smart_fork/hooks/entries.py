@@ -22,16 +22,11 @@ from smart_fork.hooks import MODULE
 from smart_fork.system import foreign_files
 from smart_fork.text import json_text
 
-#: What is to be run at each event.
-Handlers = Mapping[str, Mapping[str, Any]]
+#: For each event the group that is to be there, with one handler.
+Groups = Mapping[str, Mapping[str, Any]]
 
 
-def groups(handlers: Handlers) -> dict[str, Any]:
-    """All that we install, as the settings have it."""
-    return {event: [_group(handler)] for event, handler in handlers.items()}
-
-
-def install(path: Path, handlers: Handlers) -> tuple[bool, str]:
+def install(path: Path, wanted: Groups) -> tuple[bool, str]:
     """Put them in; twice is once, and older ones of ours are replaced. Whether that changed anything, and the text now.
 
     Raises:
@@ -42,9 +37,9 @@ def install(path: Path, handlers: Handlers) -> tuple[bool, str]:
     spaces = _Spaces(path)
     if not any(list(_ours(text, event)) for event in _events(text)):
         spaces.forget()
-    for event, handler in handlers.items():
-        text = _with_ours(text, event, handler, spaces)
-    for event in [one for one in _events(text) if one not in handlers]:
+    for event, group in wanted.items():
+        text = _with_ours(text, event, group, spaces)
+    for event in [one for one in _events(text) if one not in wanted]:
         text = _without_ours(text, event, spaces)
     if text != before:
         spaces.save(created=before is None)
@@ -71,7 +66,17 @@ def remove(path: Path) -> bool:
     return text != before
 
 
-def are_in(path: Path, handlers: Handlers) -> bool:
+def any_in(path: Path) -> bool:
+    """Whether there is any of ours, also an older one.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    text = _read(path) or ""
+    return any(list(_ours(text, event)) for event in _events(text)) if text else False
+
+
+def are_in(path: Path, wanted: Groups) -> bool:
     """Whether they are in the settings as we would install them.
 
     Raises:
@@ -81,12 +86,8 @@ def are_in(path: Path, handlers: Handlers) -> bool:
     if text is None:
         return False
     return all(
-        [handler] == [_value(text, one.handler) for one in _ours(text, event)] for event, handler in handlers.items()
+        group["hooks"] == [_value(text, one.handler) for one in _ours(text, event)] for event, group in wanted.items()
     )
-
-
-def _group(handler: Mapping[str, Any]) -> dict[str, Any]:
-    return {"hooks": [handler]}
 
 
 def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces) -> str:
@@ -94,9 +95,9 @@ def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces
         text = _without(text, event, found[-1], spaces)
     if not found:
         spaces.empty |= json_text.empty_on(text, ("hooks", event))
-        return json_text.insert(text, ("hooks", event), _group(wanted))
-    handler = found[0].handler
-    return text if _value(text, handler) == wanted else json_text.replace(text, handler, wanted)
+        return json_text.insert(text, ("hooks", event), wanted)
+    handler, (new,) = found[0].handler, wanted["hooks"]
+    return text if _value(text, handler) == new else json_text.replace(text, handler, new)
 
 
 def _without_ours(text: str, event: str, spaces: _Spaces) -> str:

@@ -1,6 +1,7 @@
-"""The first prompt of a session: the service is asked whether a past session knows, and one line put before the model.
+"""First prompts and edits: the service is asked what past sessions know of them, and one line put before the model.
 
 Each session of a person who has switched it on waits for this: it imports next to nothing, asks once, and ends in time.
+A first prompt is asked about once a session, an edit each time, and what is known of it is told once a session.
 Whatever keeps it from an answer leaves it silent: no service, one that is slow or is not ours, an answer that is none.
 """
 
@@ -13,7 +14,7 @@ import socket
 import stat
 import time
 
-from smart_fork.hooks import ASKED, LATE, RECALL
+from smart_fork.hooks import ASKED, EDITS, LATE, RECALL
 from smart_fork.system.peers import SERVICE, is_ours
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-EVENT = "UserPromptSubmit"
+EVENT, BEFORE_A_TOOL = "UserPromptSubmit", "PreToolUse"
 #: How long a prompt may wait, from the start of this process on, and the variable that says otherwise.
 MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
 #: Where the time is over before anything is asked, so many seconds are left to note that.
 NOTING = 0.02
 #: Of a prompt, what is asked; of a log, what is looked at; of an answer, what is read.
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
+_NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 #: As `indexer.switches` has it, which imports more than all of this.
 _OFF = ("0", "false", "no", "off")
 #: What the log of a session has that is no new one of a person's: an answer, a source, somebody above it.
@@ -40,20 +42,21 @@ class _LateError(BaseException):
 
 
 def tell(agent: str, body: bytes, state: str) -> None:
-    """Print what the service says about the prompt in `body`, in the form that the agents take; or nothing."""
+    """Print what the service says about the prompt or edit in `body`, in the form that the agents take; or nothing."""
     if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
         return
     left = limit() - age()
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, max(left, NOTING))
     try:
-        line = _line(agent, json.loads(body), state, time.monotonic() + left)
+        event = json.loads(body)
+        line = line_for(agent, event, state, time.monotonic() + left)
     except (_LateError, Exception):  # noqa: BLE001 - nobody is there to tell
         return
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
     if line:
-        said = {"hookSpecificOutput": {"hookEventName": EVENT, "additionalContext": line}}
+        said = {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": line}}
         os.write(1, json.dumps(said).encode())
 
 
@@ -78,10 +81,15 @@ def _late(_number: int, _frame: FrameType | None) -> None:
     raise _LateError
 
 
-def _line(agent: str, event: Any, state: str, until: float) -> str:
+def line_for(agent: str, event: Any, state: str, until: float) -> str:
     """What is to be put before the model; empty where nothing is."""
+    ask = {EVENT: _first_prompt, BEFORE_A_TOOL: _before_edit}[event["hook_event_name"]]
+    return ask(agent, event, state, until)
+
+
+def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
     session_id, prompt = event["session_id"], event["prompt"]
-    if event["hook_event_name"] != EVENT or event.get("agent_id") or not (_is_id(session_id) and prompt):
+    if event.get("agent_id") or not (_is_id(session_id) and prompt):
         return ""
     note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
     if note is None:
@@ -90,22 +98,44 @@ def _line(agent: str, event: Any, state: str, until: float) -> str:
         if _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
             return ""
         asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "prompt": prompt}
-        return _answered(state, asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until, note)
+        answer = _answer(state, "/recall", asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
+        line = _sound(answer["line"])
+        if line:
+            os.write(note, str(answer["session_id"]).encode())
     except (_LateError, TimeoutError):
         os.write(note, LATE)
         raise
+    else:
+        return line
     finally:
         os.close(note)
 
 
-def _answered(state: str, asked: dict[str, object], until: float, note: int) -> str:
-    """The line that the service answers, if it is one; that it is told is written to `note`."""
-    answer = _answer(state, asked, until)
-    line = answer["line"]
-    if not isinstance(line, str) or not line.isprintable() or len(line) > LINE_CHARACTERS:
+def _before_edit(agent: str, event: Any, state: str, until: float) -> str:
+    """What is to be said of the lines that a call is about to change, once for each exchange that wrote any."""
+    session_id = event["session_id"]
+    if event.get("agent_id") or not _is_id(session_id):
         return ""
-    os.write(note, str(answer["session_id"]).encode())
-    return line
+    asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "tool": event["tool_name"]}
+    note = os.open(f"{state}/{RECALL}/{EDITS}/{session_id}", _NOTE | os.O_APPEND, 0o600)
+    try:
+        answer = _answer(state, "/before-edit", asked | {"given": event["tool_input"]}, until)
+        line, key = _sound(answer["line"]), f"{answer['key']}\n".encode()
+        line = "" if key in os.read(note, HEAD_BYTES) else line
+        if line:
+            os.write(note, key)
+    except (_LateError, TimeoutError):
+        os.write(note, LATE + b"\n")
+        raise
+    else:
+        return line
+    finally:
+        os.close(note)
+
+
+def _sound(line: object) -> str:
+    """A line that may be put before a model; empty for anything else."""
+    return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
 
 def _is_id(text: object) -> bool:
@@ -118,7 +148,7 @@ def _is_id(text: object) -> bool:
 def _noted(path: str) -> int | None:
     """Note that a session was asked about; `None` where it was before."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(path, _NOTE | os.O_EXCL, 0o600)
     except FileExistsError:
         return None
 
@@ -144,8 +174,8 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
     return any(mark in head for mark in marks)
 
 
-def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """What the service answers, if a process of the same user listens at its socket.
+def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
+    """What the service answers at an address, if a process of the same user listens at its socket.
 
     Raises:
         TimeoutError: the time is over.
@@ -161,7 +191,7 @@ def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any
         connection.connect(path)
         if not is_ours(connection):
             raise ValueError("another user listens there")
-        head = f"POST /recall HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: {len(content)}\r\n\r\n"
+        head = f"POST {to} HTTP/1.1\r\nHost: {SERVICE}\r\nContent-Length: {len(content)}\r\n\r\n"
         connection.sendall(head.encode() + content)
         with connection.makefile("rb") as stream:
             status, length = int(stream.readline(ANSWER_BYTES).split()[1]), 0

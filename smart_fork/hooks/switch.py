@@ -13,7 +13,7 @@ from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
-from smart_fork.hooks import ASKED, LATE, RECALL
+from smart_fork.hooks import ASKED, EDITS, LATE, RECALL
 
 #: So long it is known of a session that it was asked about.
 KEPT_SECONDS = 30 * 24 * 3600.0
@@ -24,6 +24,13 @@ class AskedLately(NamedTuple):
 
     sessions: int
     told: int
+
+
+class SaidBeforeEdits(NamedTuple):
+    """How many exchanges were named before edits of their lines of late, and how often the answer came too late."""
+
+    told: int
+    late: int
 
 
 def file_of(agent: AgentName) -> Path:
@@ -42,7 +49,8 @@ def turn_on(agent: AgentName) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    private_dir(state_home() / RECALL / ASKED)
+    for folder in (ASKED, EDITS):
+        private_dir(state_home() / RECALL / folder)
     replace_file(file_of(agent), ["\n".join(hooks_of(agent).begun).encode()])
 
 
@@ -68,21 +76,27 @@ def late() -> int:
     return _sizes().count(len(LATE))
 
 
+def edits() -> SaidBeforeEdits:
+    """What was said before edits."""
+    lines = [line for path in _notes(EDITS) for line in _lines(path)]
+    return SaidBeforeEdits(len(lines) - lines.count(LATE), lines.count(LATE))
+
+
 def forget() -> None:
     """Delete what is known of sessions that began long ago."""
-    for path in _notes():
+    for path in (*_notes(ASKED), *_notes(EDITS)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 path.unlink()
 
 
 def _sizes() -> list[int]:
-    return [size for path in _notes() if (size := _size(path)) is not None]
+    return [size for path in _notes(ASKED) if (size := _size(path)) is not None]
 
 
-def _notes() -> list[Path]:
+def _notes(folder: str) -> list[Path]:
     try:
-        return list((state_home() / RECALL / ASKED).iterdir())
+        return list((state_home() / RECALL / folder).iterdir())
     except OSError:
         return []
 
@@ -92,3 +106,10 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except OSError:
         return None
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines()
+    except OSError:
+        return []

@@ -24,9 +24,11 @@ from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.worker_views import LIVE
 from smart_fork.registry.workers import Registry
+from smart_fork.retrieval.before_edit import Edit, origin_of
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.bodies import refusing
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
+from smart_fork.system.processes import SystemProcesses
 from smart_fork.system.release import own_version
 
 if TYPE_CHECKING:
@@ -82,6 +84,17 @@ def application(
             return JSONResponse({"error": "it cannot be looked up"}, 503)
         return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
 
+    async def before_edit(request: Request) -> Response:
+        edit = Edit.of(await _object(request) or {})
+        if edit is None:
+            return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
+        try:
+            found = await anyio.to_thread.run_sync(partial(origin_of, edit, SystemProcesses()))
+        except (SmartForkError, OSError) as error:
+            log.info("nothing is said before an edit: %s", error)
+            found = None
+        return JSONResponse({"line": found and found.line, "key": found and found.key})
+
     async def status(_: Request) -> Response:
         facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
         return JSONResponse(facts)
@@ -111,6 +124,7 @@ def application(
     inner.router.routes += [
         Route("/healthz", healthz),
         Route("/recall", recall, methods=["POST"]),
+        Route("/before-edit", before_edit, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),

@@ -1,4 +1,4 @@
-"""That a session is told, at its first prompt, of a past one that probably knows: as a step. Only if it is wanted."""
+"""That a session is told what past ones know, at its first prompt and before edits: a step, only if it is wanted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check
-from smart_fork.hooks import switch
+from smart_fork.hooks import agent_settings, switch
 from smart_fork.service.client import find_service
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, switching
@@ -35,7 +35,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     ledger.write(LedgerLine(what="recall", agent=agent, path=path))
     with switching(path, "written"):
         switch.turn_on(agent)
-    return [f"It works while the service runs. {_OFF}"]
+    return [*agent_settings.follow_recall(agent), f"It works while the service runs. {_OFF}"]
 
 
 def undo(line: LedgerLine) -> list[str]:
@@ -44,9 +44,10 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: that cannot be written.
     """
+    agent = registration_of(line.agent).agent
     with switching(line.path, "removed"):
-        switch.turn_off(registration_of(line.agent).agent)
-    return []
+        switch.turn_off(agent)
+    return list(agent_settings.follow_recall(agent))
 
 
 def standing(line: LedgerLine) -> str:

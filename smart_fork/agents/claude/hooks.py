@@ -14,6 +14,7 @@ class ClaudeHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "claude"
+    edits = "Edit|MultiEdit"
     #: No others: it stops at its start to ask about an event that it does not know.
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
 

@@ -16,6 +16,7 @@ class CodexHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "codex"
+    edits = "apply_patch|Bash"  # a patch may be given to a shell
     events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
 
     def path(self) -> Path:

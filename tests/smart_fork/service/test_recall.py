@@ -46,7 +46,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
 def asked(body: dict, agent: str = "claude") -> str:
     """What the hook would say: the same without a process."""
     try:
-        return recall._line(agent, body, str(state_home()), time.monotonic() + 60)
+        return recall.line_for(agent, body, str(state_home()), time.monotonic() + 60)
     except Exception:  # noqa: BLE001 - whatever it is
         return ""
 
