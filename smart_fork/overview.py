@@ -72,12 +72,17 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """For which agents' new sessions it is on, and what came of it; in `late` of them the answer came too late."""
+    """For which agents it is on, and what came of it: of `sessions`, and of exchanges that were named before edits.
+
+    Where an answer came too late it counts as late, and not as told.
+    """
 
     on: tuple[str, ...]
     sessions: int
     told: int
     late: int = rare(0)
+    edits_told: int = rare(0)
+    edits_late: int = rare(0)
 
 
 @value
@@ -140,7 +145,7 @@ def _service() -> ServiceOverview:
 
 def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if switch.is_on(one.name))
-    return RecallOverview(on, *switch.asked(), switch.late())
+    return RecallOverview(on, *switch.asked(), switch.late(), *switch.edits())
 
 
 def _memory(pid: int) -> int | None:

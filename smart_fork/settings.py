@@ -55,7 +55,7 @@ VARIABLES = (
     Variable("SMART_FORK_PRELOAD", "false: keep no processes waiting for the next command. Linux only.", "true"),
     Variable("SMART_FORK_SERVICE", "false: do not use a running service.", "true"),
     Variable("SMART_FORK_PORT", "Port of the service.", "the installed port, else 8766"),
-    Variable("SMART_FORK_RECALL_MS", "Longest wait of a first prompt for recall, in milliseconds.", "150"),
+    Variable("SMART_FORK_RECALL_MS", "Longest wait of a first prompt or an edit for recall, in milliseconds.", "150"),
     Variable("SMART_FORK_TOOLS", "all: list every MCP tool. few: list seven.", "few"),
     Variable("SMART_FORK_MAX_WORKERS", "Most workers that may run together.", "8"),
     Variable("SMART_FORK_CHECK_LOGIN", "false: start a worker even if its agent is not logged in.", "true"),

@@ -51,7 +51,9 @@ def setup(  # noqa: PLR0917 - the command's options
     no_service: Annotated[bool, typer.Option("--no-service", help="Install no service.")] = False,
     recall: Annotated[
         bool | None,
-        typer.Option("--recall/--no-recall", help="Tell new sessions about a matching past session."),
+        typer.Option(
+            "--recall/--no-recall", help="Tell sessions what past ones know: at first prompts and before edits."
+        ),
     ] = None,
     reading: Annotated[
         bool | None,

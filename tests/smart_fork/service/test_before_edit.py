@@ -11,6 +11,7 @@ import pytest
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
+from smart_fork.overview import overview
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
 from tests.smart_fork.world import Did
@@ -62,6 +63,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
     assert (1, 0) == switch.edits()
+    assert (1, 0) == ((shown := overview().recall).edits_told, shown.edits_late)
 
 
 def test_an_exchange_is_named_once_in_a_session(announced, written, shop):
