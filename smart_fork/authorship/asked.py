@@ -9,12 +9,13 @@ from pathlib import Path
 from indexer.project import resolve
 from indexer.shapes import dataclass
 from smart_fork.authorship.blame import Line, Range, blamed, committed, merged, parsed, touched_by
+from smart_fork.authorship.pulls import commits_of_pull
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.git import Repository
 from smart_fork.text.snippets import shown
 
-#: Of more commits of a pull request the last are looked at; of more ranges of a patch the first.
-MOST_COMMITS, MOST_RANGES = 200, 200
+#: Of more ranges of a patch the first are looked at.
+MOST_RANGES = 200
 #: A longer text names no file and no commit.
 MOST_BYTES = 4096
 _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
@@ -46,12 +47,12 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
     """
     found: list[Line] = []
     ranges = [range_of(there, folder, one) for one in code.lines]
-    ranges += [Range(_name(there, folder, name)) for name in code.files]
+    ranges += [Range(name_of(there, folder, name)) for name in code.files]
     for one in ranges:
         found += blamed(there, one)
     if code.commit:
         found += committed(there, [_commit(there, code.commit)])
-    if code.pull and (commits := _pulled(there, code.pull)):
+    if code.pull and (commits := commits_of_pull(there, code.pull)):
         found += committed(there, commits)
     if code.changes:
         patch = code.changes.encode("utf-8", "replace") if isinstance(code.changes, str) else there.asked(*_DIFF).stdout
@@ -66,7 +67,7 @@ def range_of(there: Repository, folder: Path, said: str) -> Range:
         Usage: it has another form, or is not in the repository.
     """
     name, first, last = parsed(said)
-    return Range(_name(there, folder, name), first, last)
+    return Range(name_of(there, folder, name), first, last)
 
 
 def _changed(there: Repository, patch: bytes) -> Iterator[Line]:
@@ -77,7 +78,7 @@ def _changed(there: Repository, patch: bytes) -> Iterator[Line]:
             continue
 
 
-def _name(there: Repository, folder: Path, given: str) -> str:
+def name_of(there: Repository, folder: Path, given: str) -> str:
     """A file as git names it here.
 
     Raises:
@@ -106,16 +107,3 @@ def _commit(there: Repository, given: str) -> str:
     if done is None or not done.ok:
         raise NotFound(f"no such commit: {shown(given)}", "Give a commit of this repository, such as HEAD~2.")
     return done.text
-
-
-def _pulled(there: Repository, number: int) -> list[str]:
-    """The commits of a pull request, if its ref was fetched; without those that were there before."""
-    names = (f"refs/pull/{number}/head", f"refs/remotes/*/pull/{number}/head", f"refs/remotes/*/pr/{number}")
-    head = there.git("for-each-ref", "--count=1", "--format=%(objectname)", "--", *names).text
-    if not head:
-        fetch = f"git fetch origin refs/pull/{number}/head:refs/pull/{number}/head"
-        raise NotFound(f"pull request {number} is not in this repository", f"Fetch it: {fetch}")
-    merge = there.git("rev-list", "--merges", "--ancestry-path", f"{head}..HEAD").text.split("\n")[-1]
-    before = f"{merge}^1" if merge else "HEAD"
-    listed = there.asked("rev-list", "--no-merges", f"--max-count={MOST_COMMITS}", head, f"^{before}").text
-    return listed.split()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from indexer.patterns import late
@@ -22,6 +23,7 @@ AROUND = 5
 MOST_CHANGES = 50
 _BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
+_FIELDS = 6
 _TOLD = ("--no-notes", "--no-show-signature", "--format=%x00%H%x00%ct%x00%an%x00%ae%x00%s%x00")
 _ADDED = (*_PLAIN, *_TOLD, "--unified=0", "-M", "-w", "--diff-merges=first-parent")
 _HUNK = late(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -156,21 +158,53 @@ def history(there: Repository, lines: Sequence[Line]) -> list[Line]:
     return [line for several in newest[:MOST_CHANGES] for line in several]
 
 
+def file_history(there: Repository, name: str, most: int) -> tuple[list[Line], int]:
+    """The lines that the newest commits of a file added to it, through renames, and how many older commits there are.
+
+    What is not committed comes first. A commit that only removes lines has one without a text.
+
+    Raises:
+        NotFound: no commit has this file.
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    followed = ("--literal-pathspecs", "log", "--follow", "--no-merges")
+    told = there.git(*followed, *_TOLD, "--", name)
+    commits = told.stdout.count(b"\0") // _FIELDS if told.ok else 0
+    if not commits:
+        raise NotFound(f"no commit of {shown(name)} is known", "Give a file that is committed: PATH, or PATH:LINE.")
+    diff = there.git("--literal-pathspecs", "diff", "--unified=0", "-w", *_PLAIN, "HEAD", "--", name).stdout
+    lines = [
+        Line(number, text, path, "", float("inf"), origin=number)
+        for added, path, number, text, _ in changes_in(diff)
+        if added and path
+    ]
+    patches = there.git(*followed, f"--max-count={most}", "--patch", "--unified=0", "-w", *_TOLD, *_PLAIN, "--", name)
+    for head, patch in _commits_in(patches.stdout):
+        lines += _lines_of(head, patch) or [head]
+    return lines, max(0, commits - most)
+
+
 def _added(said: bytes) -> list[Line]:
     """The lines that commits add, in what git prints of them with `_TOLD`."""
-    lines: list[Line] = []
+    return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
+
+
+def _lines_of(head: Line, patch: bytes) -> list[Line]:
+    return [
+        replace(head, number=number, text=text, name=path, origin=number)
+        for added, path, number, text, _ in changes_in(patch)
+        if added and path
+    ]
+
+
+def _commits_in(said: bytes) -> Iterator[tuple[Line, bytes]]:
+    """Each commit as a line without a text, and its patch."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
-    for name, time, author, mail, subject, patch in zip(*[iter(parts)] * 6, strict=False):
+    for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
         if time.isdigit():
             bot = is_bot(os.fsdecode(author), os.fsdecode(mail))
-            about = subject.decode("utf-8", "replace")
-            lines += [
-                Line(number, text, path, name.decode(), float(time), bot, origin=number, subject=about)
-                for added, path, number, text, _ in changes_in(patch)
-                if added and path
-            ]
-    return lines
+            yield Line(0, "", "", name.decode(), float(time), bot, subject=subject.decode("utf-8", "replace")), patch
 
 
 class Change(NamedTuple):

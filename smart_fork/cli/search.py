@@ -58,7 +58,8 @@ def find(  # noqa: PLR0917 - typer's way
     ] = None,
     commit: Annotated[str | None, typer.Option("--commit", help="Sessions that wrote this commit.")] = None,
     pull: Annotated[
-        int | None, typer.Option("--pr", min=1, help="Sessions that wrote this pull request, once its ref is fetched.")
+        int | None,
+        typer.Option("--pr", min=1, help="Sessions that wrote this pull request. Uses gh, or its fetched ref."),
     ] = None,
     changes: Annotated[
         bool,
@@ -131,14 +132,19 @@ def _changes() -> bool | str:
     return sys.stdin.read() or True
 
 
-def why(where: Annotated[str, typer.Argument(metavar="PATH:N", help="A line of a file, or PATH:N-M.")]) -> None:
-    """Print each change of a line, newest first, with the prompt that caused it."""
+def why(
+    where: Annotated[
+        str, typer.Argument(metavar="PATH:N", help="A line of a file, PATH:N-M, or PATH for each commit.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of changes.")] = 20,
+) -> None:
+    """Print each change of a line or a file, newest first, with the prompt that caused it."""
     from smart_fork.retrieval.background import engine
     from smart_fork.retrieval.why import why as causes_of
     from smart_fork.terminal.words import short
 
     with progress_bar() as progress:
-        told = causes_of(where, replace(engine(progress), embed_seconds=0.0))
+        told = causes_of(where, replace(engine(progress), embed_seconds=0.0), limit=limit)
     if printed_as_json(told):
         return
     for one in told.changes:
@@ -147,9 +153,11 @@ def why(where: Annotated[str, typer.Argument(metavar="PATH:N", help="A line of a
             out.row(plain(when), plain(f"no session is known: {one.subject}", "dim"))
             continue
         at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
-        out.row(
-            plain(when), plain(f"{one.agent_type} {short(one.session_id)}{at}", "bold cyan"), plain(one.asked or "")
-        )
+        share = f" {one.lines} of {one.of} lines" if one.lines != one.of else ""
+        who = f"{one.agent_type} {short(one.session_id)}{at}{share}"
+        out.row(plain(when), plain(who, "bold cyan"), plain(one.asked or ""))
+    if told.more:
+        say(f"{told.more} more: --limit {min(500, len(told.changes) + told.more)}")
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way

@@ -181,7 +181,7 @@ class AskedCode(Value):
 class Cause(Value):
     """A change of lines, and the session that made it: what it was `asked`, and the message to fork after.
 
-    `commit` is empty for what is not committed. Without a session none is known.
+    `commit` is empty for what is not committed. Without a session none is known. It wrote `lines` of the `of` lines.
     """
 
     commit: str
@@ -192,16 +192,19 @@ class Cause(Value):
     exchange: int | None = None
     ends_at_message: int | None = None
     asked: str | None = None
+    lines: int | None = None
+    of: int | None = None
 
 
 @value
 class Causes(Value):
-    """The changes of lines, the newest first."""
+    """The newest changes of lines or of a file, the newest first; so many `more` are older."""
 
     lines: str
     notice: str
     count: int
     changes: tuple[Cause, ...]
+    more: int = rare(0)
 
 
 @value

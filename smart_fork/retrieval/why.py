@@ -1,7 +1,8 @@
-"""Why lines are as they are: their changes, and the prompts that caused them."""
+"""Why lines and files are as they are: their changes, and the prompts that caused them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -10,8 +11,8 @@ from indexer.masking import mask
 from indexer.project import resolve
 from indexer.store.base import Scope, Store
 from smart_fork.agents.selection import ALL
-from smart_fork.authorship.asked import range_of
-from smart_fork.authorship.blame import Line, blamed, history
+from smart_fork.authorship.asked import name_of, range_of
+from smart_fork.authorship.blame import Line, blamed, file_history, history, names_lines
 from smart_fork.authorship.sessions import sessions_of, writers_of
 from smart_fork.authorship.writers import Writer
 from smart_fork.repository.git import opened as repository_at
@@ -25,27 +26,35 @@ from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
 from smart_fork.text.snippets import quoted
 
+#: So many changes are told unless more are asked for.
+CHANGES = 20
 
-def why(where: str, engine: Engine, project_path: str | None = None) -> Causes:
-    """The changes of the lines in ``PATH:FIRST-LAST``.
+
+def why(where: str, engine: Engine, project_path: str | None = None, limit: int = CHANGES) -> Causes:
+    """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file.
 
     Raises:
-        Usage, NotFound: there are no such lines in the repository.
+        Usage, NotFound: there are no such lines, or there is no such file, in the repository.
         IndexUnavailable: the index cannot be opened.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    request = FindRequest("", agent_type=ALL, lines=(where,), project_path=project_path)
+    request = FindRequest("", agent_type=ALL, files=(where,), project_path=project_path)
     agents, project, folder = check(request), current_project(project_path), resolve(project_path or Path.cwd())
     there = repository_at(folder, engine.processes)
-    lines = blamed(there, range_of(there, folder, where))
-    made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
+    older = 0
+    if names_lines(where):
+        lines = blamed(there, range_of(there, folder, where))
+        made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
+    else:
+        made, older = file_history(there, name_of(there, folder, where), limit)
     with opened() as store:
         refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
         scope = store.scope(project, agents, automated=True)
         found = zip(made, writers_of(made, store, scope, there), strict=True)
         by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
         causes = [_cause(store, scope, several) for several in by_commit if any(line.asked for line, _ in several)]
-    return Causes(where, UNTRUSTED, len(causes), tuple(causes))
+    more = older + max(0, len(causes) - limit)
+    return Causes(where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more)
 
 
 def _cause(store: Store, scope: Scope, made: list[tuple[Line, Writer | None]]) -> Cause:
@@ -59,4 +68,7 @@ def _cause(store: Store, scope: Scope, made: list[tuple[Line, Writer | None]]) -
     row = rows[wrote.session]
     place, _, asked = beginning_of(store, row, wrote.exchange)
     ends = place.ends if place else None
-    return Cause(cause.commit, date, cause.subject, row.session_id, row.agent, wrote.exchange + 1, ends, asked)
+    return replace(
+        cause, session_id=row.session_id, agent_type=row.agent, exchange=wrote.exchange + 1, ends_at_message=ends,
+        asked=asked, lines=wrote.lines, of=wrote.of,
+    )  # fmt: skip

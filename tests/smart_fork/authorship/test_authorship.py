@@ -303,6 +303,66 @@ def test_why_has_each_change_with_the_prompt_that_caused_it(world, shop, run):  
     assert "no session is known: By hand" in lines[0]
 
 
+def test_why_of_a_file_has_each_of_its_commits_beside_the_session_that_made_it(world, shop, run):  # noqa: F811
+    first = wrote(world, shop)
+    one = commit(shop, "upload.py", BODY, "Retry")
+    by_hand = commit(shop, "upload.py", BODY + "print('by hand, and nothing else')\n", "By hand", at=LATER + 10)
+    git(shop, "mv", "upload.py", "sender.py")
+    git(shop, "commit", "-q", "-m", "Rename", at=LATER + 20)
+    edit = {"file_path": str(shop / "sender.py"), "old_string": FIRST, "new_string": SLOWLY}
+    second = world.worked("claude", shop, "> seven times, and slowly", Did("Edit", edit), "Done.")
+    text = BODY.replace(FIRST, SLOWLY) + "print('by hand, and nothing else')\n"
+    commit(shop, "other.py", "print('another file')\n", "Another", at=LATER + 25)
+    two = commit(shop, "sender.py", text + "\n\nanother_call(by_hand)\n", "Slowly", at=LATER + 30)
+    removed = commit(shop, "sender.py", BODY.replace(FIRST, SLOWLY), "Remove", at=LATER + 40)
+
+    told = json.loads(run("why", "sender.py", "--json").out)
+
+    assert [(one["subject"], one["session_id"], one["exchange"], one["lines"], one["of"]) for one in told["changes"]] == [
+        ("Remove", None, None, None, None), ("Slowly", second, 1, 1, 2), ("Rename", None, None, None, None),
+        ("By hand", None, None, None, None), ("Retry", first, 2, 7, 7),
+    ]  # fmt: skip
+    assert "more" not in told
+    assert [told["changes"][at]["commit"] for at in (0, 1, 3, 4)] == [removed, two, by_hand, one]
+    lines = run("why", "sender.py", "--limit", "2")
+    assert [line.split()[1] for line in lines.out.splitlines()] == [removed[:8], two[:8]]
+    assert "no session is known: Remove" in lines.out
+    assert "1 of 2 lines" in lines.out
+    assert "seven times, and slowly" in lines.out
+    assert "3 more: --limit 5" in lines.err
+
+
+def test_why_of_a_file_begins_with_what_is_not_committed(world, shop, run):  # noqa: F811
+    session = wrote(world, shop)
+    commit(shop, "upload.py", "import something\n", at=1_700_000_000)
+    (shop / "upload.py").write_text("import something\n" + BODY)
+
+    told = json.loads(run("why", "upload.py", "--json").out)
+
+    assert [(one["commit"] == "", one["session_id"]) for one in told["changes"]] == [(True, session), (False, None)]
+
+
+@pytest.mark.parametrize("wrong", ["nothing.py", "../other.py", "--output=x", "upload.py:x", "", "a\0b"])
+def test_why_of_what_is_no_file_is_an_error(world, shop, run, wrong):  # noqa: F811
+    commit(shop, "upload.py", BODY)
+
+    told = run("why", "--", wrong)
+
+    assert told.code != 0
+    assert "Traceback" not in told.err
+    assert not (shop / "x").exists()
+
+
+@pytest.mark.parametrize("name", ["-x", "a b.py", "sub/ä'\"$(x).py", ":(top)x"])
+def test_why_of_a_file_with_an_odd_name(world, shop, run, name):  # noqa: F811
+    session = wrote(world, shop, name)
+    commit(shop, name, BODY)
+
+    (change,) = json.loads(run("why", "--json", "--", name).out)["changes"]
+
+    assert change["session_id"] == session
+
+
 def test_the_command_says_what_no_session_wrote(world, shop, run):  # noqa: F811
     wrote(world, shop)
     commit(shop, "other.py", "print('written by hand')\n")
