@@ -110,16 +110,18 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
     """The lines that a session has added to files, with success. Files are as in `edits_of`."""
-    calls = {call.id: call for turn in session.turns for call in turn.tool_calls if call.lines}
+    calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
     found = []
     for exchange in session.exchanges():
         for number, turn in enumerate(exchange.turns, exchange.start):
             done = [calls.pop(one.tool_use_id, None) for one in turn.tool_results if not one.is_error]
-            for path, lines in (one for call in done if call for one in zip(call.edits, call.lines, strict=True)):
-                if lines and (file := _absolute(path, session.cwd, resolved_cwd)):
-                    found.append(Authored(exchange.index, number, turn.timestamp, file, lines))
+            for call, made in filter(None, done):
+                for path, lines in zip(call.edits, call.lines, strict=True):
+                    if lines and (file := _absolute(path, session.cwd, resolved_cwd)):
+                        # Not every agent says when a result came.
+                        found.append(Authored(exchange.index, number, turn.timestamp or made, file, lines))
     return tuple(found)
 
 
