@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
 
 _NOTHING = Checkpoint(0, 0, "", b"")
-_HOME = re.compile(r"/(?:Users|home)/[^/]+|/root(?=/|$)")
+_HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
 #: What an odd transcript may raise in what converts records.
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
@@ -143,7 +143,7 @@ class WithCheckpoints:
         """
         found = checkpoints.find(str(path))
         if found is None:
-            raise FileNotFoundError(f"No repository has {path.name} any more")
+            raise FileNotFoundError(f"No repository has {path.name}")
         with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
             try:
                 here = self._written(Path(folder), *found)
