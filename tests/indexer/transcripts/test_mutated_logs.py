@@ -32,7 +32,7 @@ from tests.smart_fork.agents.opencode import database
 #: Mutated records of all agents together.
 RECORDS = drilled(60_000, 2_000)
 #: The bytes of a large log.
-LARGE = 3 << 20
+LARGE = 5 << 18
 #: A document is parsed as a whole: the parser alone takes twelve times its size, and again if it has to be repaired.
 DOCUMENT_TIMES = 30
 HERE = HomePlace("/home/ada/shop", "/home/ada")
