@@ -106,15 +106,25 @@ class TestNotThere:
 class TestItsIndex:
     """F-183…F-185."""
 
-    def test_the_collections_are_made_once_the_exports_are_there(self, world, shop, qmd):
+    def test_collections_are_made_and_asked_once_there_are_exports_of_the_agent(self, world, shop, qmd):
+        made = ["collection", "add", str(export_path("claude", "x").parent), "--name", "claude-sessions"]
+        later = ["collection", "add", str(export_path("codex", "x").parent), "--name", "codex-sessions"]
+        asked = ["query", "-c", "codex-sessions"]
         world.claude(shop, RETRY, DONE)
         world.find(RETRY, shop)
 
         argvs = [call["argv"] for call in qmd.calls]
-        exports = export_path("claude", "x").parent
-        assert ["collection", "add", str(exports), "--name", "claude-sessions"] in argvs
-        assert ["collection", "add", str(exports.parent / "codex"), "--name", "codex-sessions"] in argvs
-        assert argvs.index(["update"]) > argvs.index(["collection", "add", str(exports), "--name", "claude-sessions"])
+        assert argvs.index(["update"]) > argvs.index(made)
+        assert later not in argvs
+        assert asked not in [words[:3] for words in argvs]
+
+        codex = world.codex(shop, RETRY, DONE)
+        assert codex in world.ids(RETRY, shop)
+
+        argvs = [call["argv"] for call in qmd.calls][len(argvs) :]
+        assert later in argvs
+        assert made not in argvs
+        assert asked in [words[:3] for words in argvs]
 
     def test_it_is_read_again_only_where_an_export_has_changed(self, world, shop, knows, qmd):
         world.find(RETRY, shop)
