@@ -18,6 +18,7 @@ from tests.missing import missing
 from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
 from tests.smart_fork.forks import SESSION, FakeClock, codex_path, codex_records, said, text, told, write_log
 from tests.smart_fork.found import a_fork
+from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 
@@ -29,9 +30,7 @@ def repo(home: Path) -> Path:
     """A git repository with one commit."""
     folder = home / "shop"
     folder.mkdir()
-    (folder / "README.md").write_text("# shop\n")
-    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "First"]):
-        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    make_repository(folder, INIT, ("add", "."), ("commit", "-q", "-m", "First"), readme="# shop\n")
     return folder
 
 

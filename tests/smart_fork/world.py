@@ -21,6 +21,7 @@ from smart_fork.agents.claude.slugs import slug
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.repositories import INIT, make_repository
 
 DIMENSIONS = 32
 
@@ -102,8 +103,7 @@ class World:
     def repository(self, name: str) -> Path:
         folder = self.home / name
         folder.mkdir(parents=True)
-        git(folder, "init", "-q", "-b", "main")
-        git(folder, "commit", "-q", "--allow-empty", "-m", "First")
+        make_repository(folder, INIT, ("commit", "-q", "--allow-empty", "-m", "First"))
         return folder
 
     def claude(self, cwd: Path | str, *said: str, session_id: str = "", **more: object) -> str:

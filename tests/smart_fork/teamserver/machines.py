@@ -19,6 +19,7 @@ from smart_fork.cli import main
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import Server, application
 from smart_fork.teamserver.database import Database
+from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.teamserver.team import Team
 from tests.smart_fork.world import World, add_program, git
 
@@ -70,7 +71,7 @@ class TeamMachine:
         home.mkdir(parents=True)
         self.repository = home / folder
         self.repository.mkdir(parents=True)
-        git(self.repository, "init", "-q", "-b", "main")
+        make_repository(self.repository, INIT)
         git(self.repository, "remote", "add", "origin", f"git@{team.key.replace('/', ':', 1)}.git")
         self.world = World(home)
         for name, says in (("claude", "  --fork-session  Fork"), ("codex", "Commands:\n  fork  Fork\n  exec  Run")):
