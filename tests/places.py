@@ -1,4 +1,4 @@
-"""Unusual places that workers of the suite run in: another language in each run, a time zone or an odd path on request.
+"""Unusual places that workers of the suite run in: four in each run of four workers.
 
 Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
 run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
@@ -7,10 +7,13 @@ is slow or runs other programs (`e2e`) stays in the ordinary place.
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import time
 from collections.abc import Generator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -20,11 +23,12 @@ PLACES: dict[str, dict[str, str]] = {
     "LANG=C": {"LANG": "C", "LC_ALL": ""},
     "TZ=Pacific/Chatham": {"TZ": "Pacific/Chatham"},  # 12:45 or 13:45 before Greenwich
     "odd path": {},
+    "no IPv6": {},  # in this process: what it starts has what the machine has
 }
 #: A name with a space, a quote and letters beyond ASCII. Short, for the path of a Unix socket may have 108 bytes.
 ODD = "a é'文"
-#: In each run: those in which all tests have passed. The others are on request.
-TURNS = ("ordinary", "LANG=C")
+#: In each run. All that is slow is in the ordinary place, and so is a run without workers.
+TURNS = tuple(PLACES)[1:]
 _MOVED = pytest.StashKey[pytest.MonkeyPatch]()
 
 
@@ -36,6 +40,15 @@ def place_of(worker: str, day: int) -> str:
 _TODAY = datetime.now(UTC).date().toordinal()
 #: That of this process.
 PLACE = os.environ.get("SMART_FORK_PLACE") or place_of(os.environ.get("PYTEST_XDIST_WORKER", ""), _TODAY)
+
+
+_OPENED = socket.socket.__init__
+
+
+def _without_ipv6(opened: socket.socket, family: int = -1, *how: Any, **more: Any) -> None:
+    if family == socket.AF_INET6:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    _OPENED(opened, family, *how, **more)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,6 +65,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         folder = factory.getbasetemp() / ODD
         folder.mkdir(exist_ok=True)
         patch.setattr(factory, "_basetemp", folder)
+    if PLACE == "no IPv6":
+        patch.setattr(socket.socket, "__init__", _without_ipv6)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,10 +14,16 @@ from tests.places import ODD, TURNS, place_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FAILING = """
-import os, time
+import os, socket, time
+
+def six():
+    try:
+        socket.socket(socket.AF_INET6).close()
+    except OSError as error:
+        return error.strerror
 
 def test_place(home):
-    assert not [os.environ.get("LANG"), time.tzname, str(home)]
+    assert not [os.environ.get("LANG"), time.tzname, str(home), six()]
 """
 
 
@@ -30,7 +37,13 @@ def test_the_same_worker_is_in_another_place_on_the_next_day():
 
 
 @pytest.mark.parametrize(
-    ("place", "shown"), [("LANG=C", "'C'"), ("TZ=Pacific/Chatham", "'+1245'"), ("odd path", f"/{ODD}")]
+    ("place", "shown"),
+    [
+        ("LANG=C", "'C'"),
+        ("TZ=Pacific/Chatham", "'+1245'"),
+        ("odd path", f"/{ODD}"),
+        ("no IPv6", os.strerror(errno.EAFNOSUPPORT)),
+    ],
 )
 def test_a_failed_test_was_in_its_place_and_names_it(tmp_path, place, shown):
     tests = tmp_path / "tests"

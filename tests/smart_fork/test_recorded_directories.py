@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -181,7 +182,7 @@ def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, a
     with pytest.raises(ForkRefused, match="belongs to no project") as refused:
         found(session, here)
     assert cwd in refused.value.message
-    assert f"smart-fork branch {session} --cwd {here}" == refused.value.hint.partition(": ")[2]
+    assert f"smart-fork branch {session} --cwd {shlex.quote(str(here))}" == refused.value.hint.partition(": ")[2]
     with pytest.raises(ForkRefused, match="belongs to no project"):
         read_log(log, agent, here)
 

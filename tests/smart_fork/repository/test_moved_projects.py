@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 
 import pytest
@@ -274,9 +275,8 @@ def test_a_directory_that_is_gone_and_shares_history_is_named(moves):
     listing = list_recent("both", str(fork), 50)
 
     gone = moves.home / "shop"
-    assert (
-        f"Sessions of {gone}, which is gone, may belong here: smart-fork project adopt {gone}" == listing.project_notice
-    )
+    command = f"smart-fork project adopt {shlex.quote(str(gone))}"
+    assert f"Sessions of {gone}, which is gone, may belong here: {command}" == listing.project_notice
     assert listing.project_notice == moves.world.find("upload", fork)["project_notice"]
 
 
