@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -224,8 +225,10 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
     if more := made.count - len(made.commits):
         yield f"- {more} more"
     if made.count:
-        where = f": {', '.join(made.places)}" if made.places else ""
-        yield from ("", f"Lines of these in HEAD now: {made.lines_today}{where}")
+        yield from ("", f"Lines of these in HEAD now: {made.lines_today}", "")
+        places = (one.rpartition(":") for one in made.places)
+        for name, several in groupby(places, key=lambda one: one[0]):
+            yield f"- {name}: {', '.join(numbers for *_, numbers in several)}"
     if made.notice:
         yield from ("", made.notice)
 

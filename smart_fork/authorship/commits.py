@@ -28,7 +28,7 @@ FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
 _FIRST = 100_000_000
 _WALK = (
     "--literal-pathspecs", "log", "--no-merges", "--no-notes", "--no-show-signature", "--no-color", "--format=%H %ct",
-    "--branches", "--remotes", "HEAD",
+    "--exclude=entire/*", "--branches", "--exclude=*/entire/*", "--remotes", "HEAD",  # sessions, and no work of theirs
 )  # fmt: skip
 _RENAMES = ("diff", "--name-status", "-z", "-M", "--diff-filter=R", "--no-ext-diff", "--no-relative")
 

@@ -212,6 +212,17 @@ def test_odd_names_and_subjects_are_only_text(world, shop):
     assert SECRET not in told.commits[0].subject
 
 
+def test_a_branch_of_checkpoints_has_no_commits_of_work(world, shop):
+    session = wrote(world, shop)
+    name = commit(shop, "upload.py", BODY)
+    git(shop, "branch", "entire/checkpoints/v1", name)
+    git(shop, "checkout", "-q", "entire/checkpoints/v1")
+    commit(shop, "metadata.json", "{}\n", f"Checkpoint: 5f3390ed3fa8\n\nEntire-Session: {session}")
+    git(shop, "checkout", "-q", "main")
+
+    assert [name] == names(made(world, shop, session))
+
+
 def test_commits_are_told_with_the_first_message_alone(world, shop):
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
@@ -239,7 +250,7 @@ def test_the_commands_say_it(world, shop, run):  # noqa: F811
     shown = run("show", session[:8]).out
 
     assert f"\nCommits: 1\n\n- 2026-05-28 {name[:8]} Retry (7 of 7 lines)\n" in shown
-    assert "\nLines of these in HEAD now: 7: upload.py:1-7\n" in shown
+    assert "\nLines of these in HEAD now: 7\n\n- upload.py: 1-7\n" in shown
     assert json.loads(run("show", session[:8], "--json").out)["commits"]["lines_today"] == 7
     assert f"commits: {name[:8]}; lines of these in HEAD now: 7" in run("lineage", session[:8]).out
     (one,) = json.loads(run("lineage", session[:8], "--json").out)["sessions"]
