@@ -75,10 +75,12 @@ def refuse_owing(session_id: str) -> None:
         Conflict: there is something.
     """
     if session_id in owing():
+        server = state.rows("SELECT server FROM pulled WHERE id = ?", session_id)[0][0]
+        verb = "team sync" if server else "sync"
         raise Conflict(
             "Withdrawn text is still in your copy of this session, which an agent has open.",
             advice(
-                "End that agent, then run: smart-fork team sync.", tool="The user must end that agent. Then ask again."
+                f"End that agent, then run: smart-fork {verb}.", tool="The user must end that agent. Then ask again."
             ),
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from indexer.project import project_of
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.facets import files_of, starter_of
 from smart_fork.errors import SmartForkError
+from smart_fork.foreign_sessions import is_taken
 from smart_fork.repository.identity import look
 from smart_fork.sharing.canonical import decode
 from smart_fork.sync.manifest import Entry
@@ -21,6 +22,8 @@ from smart_fork.team.local import Local, local, read_log
 from smart_fork.team.materialise import materialise
 from smart_fork.team.pulled import Written
 from smart_fork.team.tracking import ProjectFolder
+
+Copies = Mapping[str, Copy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,35 +76,34 @@ def _repository(entry: Entry) -> repositories.Repository:
     )  # fmt: skip
 
 
-def all_copies() -> list[Written]:
-    """The sessions that were written here from the remote's."""
-    return [one for one in pulled.all_written() if not one.server]
-
-
-def copies_of(source: str) -> list[Written]:
+def copies_of(source: str, here: Copies) -> list[Written]:
     """The sessions that were written here from one of the remote's."""
-    return [one for one in all_copies() if source in one.sessions]
+    found = (pulled.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
+    return [one for one in found if one is not None]
 
 
-def is_current(source: str, entry: Entry) -> bool:
+def is_current(source: str, entry: Entry, here: Copies) -> bool:
     """Whether a copy was written here of all that is on the remote. One that was deleted since does not come back."""
-    return any(_has(one, entry) for one in copies_of(source))
+    return any(copy.source == source and copy.shared == entry.digest for copy in here.values())
 
 
-def withdraw(source: str) -> bool:
-    """Write down that all copies of a session are to go. Return whether there are any."""
-    there = copies_of(source)
-    for one in there:
+def withdraw(source: str, here: Copies) -> None:
+    """Write down that all copies of a session are to go."""
+    for one in copies_of(source, here):
         if any(one.digests):
             one.owe(dict.fromkeys(one.digests))
-    return bool(there)
+
+
+def pending() -> Iterator[str]:
+    """Copies of which something is still to be taken out, since an agent has them open."""
+    return (one.id for one in pulled.owing() if not one.server)
 
 
 def forget_gone() -> None:
-    """Keep nothing of copies whose logs are gone."""
-    known = {one.id for one in all_copies()}
-    for session_id in copies().keys() - known:
-        keep_copy(session_id, None)
+    """Keep nothing of copies that are gone."""
+    for session_id in copies():
+        if not is_taken(session_id):
+            keep_copy(session_id, None)
 
 
 def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Received | None:
@@ -115,23 +117,30 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
         OSError: the same.
     """
     here, untouched = copies(), list[str]()
-    for one in copies_of(source):
-        if (known := here.get(one.id)) and (now := _local(one)) and _is_as_written(now, known):
+    for one in copies_of(source, here):
+        if (now := _local(one)) and _is_as_written(now, here[one.id]):
             untouched.append(one.id)
         _take_out(one, records)
     changes.settle()
-    for one in copies_of(source):
-        if one.owed():
-            return None
-        if one.id in untouched and (now := _local(one)):
-            keep_copy(one.id, Copy(source, len(now.records), now.digest(len(now.records))))
+    there = copies_of(source, here)
+    if any(one.owed() for one in there):
+        return None
+    for one in there:
         if _has(one, entry):
+            now = _local(one) if one.id in untouched else None
+            copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
+            keep_copy(one.id, copy)
             return Received(one.id, one.path, new=False)
-    before = next((one for one in copies_of(source) if one.id in untouched), None)
+    before = next((one for one in there if one.id in untouched), None)
     if before is not None:
         files_of(before.agent).remove(before.path)
     path = _written(source, entry, records, root, before.id if before else starter_of(entry.agent).new_id())
     return Received(READERS[entry.agent].id_of(path), path, new=before is None)
+
+
+def _copy(source: str, entry: Entry, now: Local) -> Copy:
+    count = len(now.records)
+    return Copy(source, entry.agent, entry.digest, count, now.digest(count))
 
 
 def _written(source: str, entry: Entry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
@@ -144,8 +153,7 @@ def _written(source: str, entry: Entry, records: Sequence[bytes], root: Path, se
         try:
             here = Written(made.path, made.agent, root, "", entry.remote, (), (source,))
             pulled.remember(here, records, others=False)
-            count = len(made.local.records)
-            keep_copy(READERS[made.agent].id_of(made.path), Copy(source, count, made.local.digest(count)))
+            keep_copy(READERS[made.agent].id_of(made.path), _copy(source, entry, made.local))
         except BaseException:
             made.undo()
             here.forget()
@@ -176,8 +184,3 @@ def _local(one: Written) -> Local | None:
         return local(read_log(one.path, one.agent, one.root), one.root)
     except SmartForkError:
         return None
-
-
-def pending() -> Iterator[Written]:
-    """Copies of which something is still to be taken out, since an agent has them open."""
-    return (one for one in all_copies() if one.owed())

@@ -17,8 +17,6 @@ from smart_fork.sync import manifest as lists
 from smart_fork.sync.key import Key, folder, known
 from smart_fork.sync.manifest import Entry, Manifest
 from smart_fork.sync.receiving import (
-    all_copies,
-    copies_of,
     forget_gone,
     is_current,
     is_own,
@@ -163,32 +161,34 @@ class _Run:
                 gone.setdefault(source, _now())
         for source in gone:
             entry = there.sessions.get(source)
-            is_here = bool(copies_of(source)) if self._dry else withdraw(source)
-            if entry is not None or is_here:
-                self._note_withdrawn(source, entry)
+            own = next((session_id for session_id, one in here.items() if one.source == source), "")
+            if entry is not None or own:
+                self._note_withdrawn(source, entry, own)
+            if not self._dry:
+                withdraw(source, here)
         if not self._dry:
             changes.settle()
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}
         return there.model_copy(update={"sessions": left, "withdrawn": gone})
 
-    def _note_withdrawn(self, source: str, entry: Entry | None) -> None:
-        here = next((one.id for one in copies_of(source)), "")
-        said = Moved(
-            here or (entry.session_id if entry else source), entry.agent if entry else "", entry.title if entry else ""
-        )
-        self._done.withdrawn.setdefault(source, said)
+    def _note_withdrawn(self, source: str, entry: Entry | None, copy: str = "") -> None:
+        agent, title, there = (entry.agent, entry.title, entry.session_id) if entry else ("", "", source)
+        self._done.withdrawn.setdefault(source, Moved(copy or there, agent, title))
 
     def _received(self, there: Manifest, fetched: Fetched) -> tuple[Waiting, ...]:
         waiting: dict[tuple[str, str, str], int] = {}
+        roots: dict[tuple[str, str, str], Path | None] = {}
+        here = copies()
         for number, (source, entry) in enumerate(there.sessions.items()):
             self._progress("receiving", number, len(there.sessions))
             ours = source in self._settled.stamps or not is_read(entry) or is_own(entry)
-            if ours or is_current(source, entry):
+            if ours or is_current(source, entry, here):
                 continue
-            root = root_of(entry, self._settled.directories)
-            if root is None:
-                place = (entry.directory, entry.machine, entry.remote)
+            place = (entry.directory, entry.machine, entry.remote)
+            if place not in roots:
+                roots[place] = root_of(entry, self._settled.directories)
+            if (root := roots[place]) is None:
                 waiting[place] = waiting.get(place, 0) + 1
                 if not self._dry:
                     note(entry)
@@ -202,10 +202,8 @@ class _Run:
                 self._done.failed[source] = NotMoved(entry.session_id, f"It cannot be written: {what_failed(error)}")
         self._progress("receiving", len(there.sessions), len(there.sessions))
         if not self._dry:
-            for one in pending():
-                self._done.failed[one.id] = NotMoved(
-                    one.id, "Withdrawn text is still in it.", "End the agent that has it open."
-                )
+            for session_id in pending():
+                self._done.failed[session_id] = NotMoved(session_id, _STILL, "End the agent that has it open.")
             forget_gone()
         return tuple(Waiting(*place, number) for place, number in waiting.items())
 
@@ -252,7 +250,7 @@ class _Run:
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
         """How the logs were of what the remote still has, and of copies, of which it has the original."""
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
-        copied = {source_id(self._key, one.agent, one.id) for one in all_copies()}
+        copied = {source_id(self._key, copy.agent, session_id) for session_id, copy in copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: Entry, there: Entry | None) -> bool:

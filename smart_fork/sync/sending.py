@@ -26,7 +26,7 @@ from smart_fork.sync.settled import Copy, Settled
 from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
 from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare
-from smart_fork.team.settings import settings
+from smart_fork.team.settings import Sharing, settings
 from smart_fork.text.snippets import printable
 
 #: More sessions than a project has.
@@ -74,10 +74,11 @@ def ready(
     found = [
         (one, Path(project.root)) for project in projects for one in recent_sessions(readers, project, _ALL).sessions
     ]
+    chosen, hidden = settings(), {root: _hidden(root) for _, root in found}
     for number, (session, root) in enumerate(found):
         progress("sending", number, len(found))
         name = source_id(key, session.agent, session.session_id)
-        stamp = _stamp(session, logs, root)
+        stamp = _stamp(session, logs, chosen, hidden[root])
         if name in withdrawn or known.stamps.get(name) == stamp:
             continue
         try:
@@ -120,9 +121,12 @@ def _entry(out: Outgoing, root: Path) -> Entry:
     )
 
 
-def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], root: Path) -> str:
+def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: Sharing, hidden: bytes) -> str:
     """Changes with the log, and with all that decides what of it is sent."""
-    ignored = root / IGNORED
-    hidden = ignored.read_bytes() if ignored.is_file() else b""
-    about = (logs.get(str(session.source_path)), session.last_activity, VERSION, settings(), hidden)
+    about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()
+
+
+def _hidden(root: Path) -> bytes:
+    ignored = root / IGNORED
+    return ignored.read_bytes() if ignored.is_file() else b""

@@ -41,9 +41,11 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A session that was written here: which of the remote's it is, and its log as it was then."""
+    """A session that was written here: which of the remote's it is, as it was there, and its log as it was then."""
 
     source: str
+    agent: str
+    shared: str
     count: int
     digest: str
 

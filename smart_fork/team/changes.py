@@ -127,10 +127,8 @@ def settle(*, remove: bool = False) -> Taken:
     changed: list[Path] = []
     removed: list[Path] = []
     put_off: dict[Path, str] = {}
-    for one in pulled.all_written():
+    for one in pulled.owing():
         edits = one.owed()
-        if not edits:
-            continue
         try:
             gone = _settled(one, edits, remove=remove)
         except (SmartForkError, OSError) as error:

@@ -212,6 +212,16 @@ def all_written() -> list[Written]:
     return list(_found("ORDER BY id"))
 
 
+def owing() -> list[Written]:
+    """Those of which something is still to be taken out."""
+    return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
+
+
+def of_session(session_id: str) -> Written | None:
+    """What is known of the log of a session."""
+    return next(_found("WHERE id = ?", session_id), None)
+
+
 def tracked_in(path: Path, agent: AgentName) -> tuple[Written, str, Alias] | None:
     """What is known of a log that was shared from a checkout of this machine, and what it is tracked as there."""
     known = find(path, agent)
