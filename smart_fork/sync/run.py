@@ -182,8 +182,8 @@ class _Run:
         here = copies()
         for number, (source, entry) in enumerate(there.sessions.items()):
             self._progress("receiving", number, len(there.sessions))
-            ours = source in self._settled.stamps or not is_read(entry) or is_own(entry)
-            if ours or is_current(source, entry, here):
+            known = source in self._settled.stamps or is_current(source, entry, here)
+            if known or not is_read(entry) or is_own(entry):
                 continue
             place = (entry.directory, entry.machine, entry.remote)
             if place not in roots:

@@ -25,6 +25,7 @@ from smart_fork.sync.manifest import Entry
 from smart_fork.sync.settled import Copy, Settled
 from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
+from smart_fork.team.local import local, read_log
 from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare
 from smart_fork.team.settings import Sharing, settings
 from smart_fork.text.snippets import printable
@@ -94,9 +95,11 @@ def ready(
 
 def _prepared(session: Session, root: Path, name: str, stamp: str, copy: Copy | None) -> Ready:
     refuse_owing(session.session_id)
+    if copy is not None:
+        now = local(read_log(session.source_path, session.agent, root), root)
+        if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
+            return Ready(name, stamp)
     out = prepare(session.source_path, session.agent, root)
-    if copy is not None and (out.local.count, out.local.digest) == (copy.count, copy.digest):
-        return Ready(name, stamp)
     if foreign_sessions.among((session.session_id, *(turn.id for turn in out.session.turns))):
         raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
     replay.check(out)
