@@ -10,6 +10,7 @@ from pathlib import Path
 from indexer import repositories
 from indexer.project import project_of
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.facets import files_of, starter_of
 from smart_fork.errors import SmartForkError
 from smart_fork.foreign_sessions import is_taken
@@ -37,7 +38,7 @@ class Received:
 
 def is_own(entry: Entry) -> bool:
     """Whether this machine has the log that a session of the list was sent from."""
-    return bool(READERS[entry.agent].locate(entry.session_id))
+    return any(not is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def is_read(entry: Entry) -> bool:

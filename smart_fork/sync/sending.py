@@ -14,6 +14,7 @@ from indexer.transcripts.model import Session
 from indexer.versions import VERSION
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.checkpoints import is_within
 from smart_fork.errors import SmartForkError
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
@@ -72,9 +73,8 @@ def ready(
     readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
     projects = [project_of(one) for one in known.directories]
-    found = [
-        (one, Path(project.root)) for project in projects for one in recent_sessions(readers, project, _ALL).sessions
-    ]
+    here = ((one, place) for place in projects for one in recent_sessions(readers, place, _ALL).sessions)
+    found = [(one, Path(place.root)) for one, place in here if not is_within(str(one.source_path))]
     chosen, hidden = settings(), {root: _hidden(root) for _, root in found}
     for number, (session, root) in enumerate(found):
         progress("sending", number, len(found))

@@ -27,6 +27,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
+from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Record
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
@@ -230,6 +231,8 @@ def _read(log: Path, agent: str) -> Session:
 
 
 def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
+    if is_within(str(session.source_path)):
+        raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":
         raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")
     if (session.agent, session.session_id) in forgotten.forgotten():

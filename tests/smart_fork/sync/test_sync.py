@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.team.outgoing import NotSent, prepare
+from tests.smart_fork import checkpointed
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 from tests.smart_fork.world import git
 
 __all__ = ["machines"]
 
 SAID = ("Why does the upload fail at 413?", "The proxy limits the body to 1 MB")
+ALICES = "60309e1e-0000-4000-8000-0000000000a1"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 
 
@@ -212,6 +215,18 @@ def test_a_session_with_messages_of_a_teammate_is_not_sent(machines):
         foreign_sessions.remember(session, [])
     machines.set_up()
     assert machines.laptop.sync()["sent"] == []
+
+
+def test_a_session_that_the_repository_keeps_is_not_sent(machines):
+    laptop = machines.laptop
+    kept = checkpointed.claude(laptop.world, ALICES, *SAID)
+    checkpointed.commit(laptop.repository, "a1b2c3d4e5f6", checkpointed.session(ALICES, kept), session_id=ALICES)
+    machines.set_up()
+    assert laptop.ids() == {ALICES}
+    assert laptop.sync()["sent"] == []
+    (log,) = (one["jsonl_path"] for one in laptop.do("list", "--json").json["sessions"])
+    with laptop.here(), pytest.raises(NotSent, match="The repository keeps this session"):
+        prepare(Path(log), "claude", laptop.repository)
 
 
 def test_a_copy_that_was_deleted_does_not_come_back_until_it_grows(machines):
