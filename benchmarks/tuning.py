@@ -78,7 +78,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
         if known == "both" and not quick:
             figures["without" + " again" * again] = {
                 name: cross_validated(_columns(asked, tuple(set(used) - {i})), sessions, seeds)["places"]
-                for i, name in enumerate(Parts._fields)
+                for i, name in enumerate(Parts._fields[: len(used)])
             }
     return figures
 
@@ -97,13 +97,17 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
         places += [("foreign", scopes[project]) for project in choice.sample(foreign, min(FOREIGN, len(foreign)))]
         for place, scope in places:
             asked = Query(query["query"], scope, 1, everywhere=place == "global", also=query["also"] if again else ())
-            parts, right = _parts(labelled, query, asked, known)
+            parts, right, *_ = spoken_for(labelled, query, asked, known)
             if len(parts):
                 yield Asked(number, place, parts, right)
 
 
-def _parts(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
-    """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
+def spoken_for(
+    labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str
+) -> tuple[Any, Any, Sequence[int], Sequence[int]]:
+    """What speaks for the best member of each family, best first as it is ranked now, and which is right; the rows of
+    these members, and of all sessions that were found.
+    """
     from smart_fork.retrieval.evidence import gather
     from smart_fork.retrieval.ranking import SILENT, joined, parts, scores, shares_of
 
@@ -119,7 +123,8 @@ def _parts(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str)
     speaking = {row: joined([one.get(row, SILENT) for one in by_phrasing], shares) for row in best.values()}
     gold = {answer["session_id"] for answer in query["gold"]}
     right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
-    return np.array([speaking[row] for row in best.values()], float), np.array(right, float)
+    values = np.array([speaking[row] for row in best.values()], float)
+    return values, np.array(right, float), list(best.values()), list(found.phrasings[0].evidence)
 
 
 def _columns(asked: Sequence[Asked], used: Sequence[int]) -> list[Asked]:

@@ -55,6 +55,7 @@ TABLES: Mapping[str, Table] = {
     "results": _of(answer.Hit, rare="said_by"),
     "wrote": _of(answer.WroteLines),
     "code": _of(answer.AskedCode),
+    "gone_prompts": _of(answer.GonePrompt),
     "why": _of(answer.Causes),
     "changes": _of(answer.Cause),
     "drift": _of(answer.Changed),

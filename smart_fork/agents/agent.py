@@ -5,7 +5,7 @@ it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms, Teller
     from smart_fork.agents.hooks import Hooks
+    from smart_fork.agents.kept_prompts import KeptPrompt
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
@@ -168,6 +169,8 @@ class Agent:
     hooks: Hooks | None
     #: Recognizes its processes.
     presence: Presence | None
+    #: Lists the prompts that it keeps beside its logs, without those of known sessions.
+    prompts: Callable[[Container[str]], Iterator[KeptPrompt]] | None
     #: Registers smart-fork's MCP server in its settings.
     registration: Registration | None
 

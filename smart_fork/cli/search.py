@@ -22,7 +22,7 @@ from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
-    from smart_fork.retrieval.answer import Answer, CacheUse, Explanation, Found, Hit, IndexState
+    from smart_fork.retrieval.answer import Answer, CacheUse, Explanation, Found, GonePrompt, Hit, IndexState
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -192,6 +192,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             "unread": list(found.unread),
             "passed_over": json_of(found.passed_over),
             "project_notice": found.project_notice,
+            "gone_prompts": json_of(found.gone_prompts),
         }
         print_json(listed | {key: value for key, value in told.items() if value})
         return
@@ -213,6 +214,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
         )
+    _print_gone(found.gone_prompts)
 
 
 def _path(project: Path | None) -> str | None:
@@ -259,6 +261,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
         return
     print_hits(answer.results)
     _print_fallback(answer)
+    _print_gone(answer.gone_prompts)
     _print_state(answer, min_score)
     _print_next(answer)
 
@@ -368,6 +371,15 @@ def _cache_use(cache: CacheUse) -> str:
 
 def _given(points: Mapping[str, float]) -> str:
     return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
+
+
+def _print_gone(prompts: Sequence[GonePrompt]) -> None:
+    """Print the prompts of deleted sessions, apart from sessions that can be forked."""
+    if prompts:
+        say("Prompts of deleted sessions, which cannot be shown or forked:")
+    for one in prompts:
+        more = f"  ({one.prompts} prompts)" if one.prompts > 1 else ""
+        out.row(plain(f"    {one.prompted_at[:10]}  {one.agent_type}  {one.prompt}{more}", "dim"))
 
 
 def _print_fallback(answer: Answer) -> None:

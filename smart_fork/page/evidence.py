@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: How near a passage is in meaning, by its cosine, in words.
 _NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
 #: Words that are named; how much of a title has to be in the question to be said, in points.
-_NAMED, _TITLE_POINTS, _SESSION_POINTS = 6, 1.0, 1.0
+_NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
 #: In so many passages of an exchange, at its beginning or its end, the other side is looked for.
 _LOOKED_AT = 8
 #: How much is shown of the side of an exchange that the passage is not of.
@@ -72,6 +72,8 @@ def _by_meaning(hit: Hit) -> Iterator[str]:
 
 
 def _by_files(hit: Hit) -> Iterator[str]:
+    if hit.explain is not None and hit.explain.points.get("files", 0.0) >= _FILES_POINTS:
+        yield "it edited files that are in play"
     if hit.drift is not None:
         yield f"{hit.drift.files} {'file' if hit.drift.files == 1 else 'files'} edited here"
 

@@ -9,7 +9,7 @@ from indexer.store.base import SessionRow
 from smart_fork.agents import READERS
 from smart_fork.page.home import SessionDay, SessionLine, by_day, lines
 from smart_fork.page.renderer import PageValues
-from smart_fork.retrieval.answer import SharedSession
+from smart_fork.retrieval.answer import GonePrompt, SharedSession
 from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import title
@@ -26,7 +26,8 @@ MOST_MEMBERS = 5
 class ListPage(PageValues):
     """The sessions of a project, or of all; beside them the team's, where a server is known.
 
-    `hidden` are not listed, since no person began them; with `automated` they are.
+    `hidden` are not listed, since no person began them; with `automated` they are. `gone` are prompts of
+    deleted sessions.
     """
 
     project: str
@@ -38,6 +39,7 @@ class ListPage(PageValues):
     shared: tuple[SharedSession, ...] = ()
     team: bool = False
     team_error: str = ""
+    gone: tuple[GonePrompt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def listed(project: str, agent: str, *, automated: bool = False) -> ListPage:
         hidden=found.hidden,
         automated=automated,
         full=len(found.sessions) == MOST,
+        gone=found.gone_prompts,
     )
     if not (project and is_known()):
         return page

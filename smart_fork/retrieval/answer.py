@@ -170,6 +170,21 @@ class Hit(Value):
 
 
 @value
+class GonePrompt(Value):
+    """A prompt of a session that its agent deleted before smart-fork read it. Nothing is left to read or fork.
+
+    `prompts` counts all that are kept of the session.
+    """
+
+    session_id: str
+    agent_type: AgentName
+    project_path: str
+    prompted_at: str
+    prompt: str
+    prompts: int
+
+
+@value
 class AskedCode(Value):
     """The code that was asked about: how many lines, and of how many no session is known."""
 
@@ -280,6 +295,7 @@ class Recents(Value):
     hidden_automated: int = rare(0)
     unread: tuple[str, ...] = rare(())
     passed_over: tuple[FailedLog, ...] = rare(())
+    gone_prompts: tuple[GonePrompt, ...] = rare(())
     shared: tuple[SharedSession, ...] | None = rare()
     team_error: str = rare("")
 
@@ -320,6 +336,7 @@ class Found(Value):
     agents_notice: str = rare("")
     unread: tuple[str, ...] = rare(())
     passed_over: tuple[FailedLog, ...] = rare(())
+    gone_prompts: tuple[GonePrompt, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
     forked_session: Value | None = rare()  # a `Forked`

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import mask
 from indexer.project import resolve
 from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.authorship.asked import lines_of
+from smart_fork.authorship.blame import parsed, touched_by
 from smart_fork.authorship.sessions import Wrote, sessions_of, writers_of
-from smart_fork.errors import Usage
-from smart_fork.repository.git import opened
+from smart_fork.errors import SmartForkError, Usage
+from smart_fork.repository.git import opened, paths
 from smart_fork.retrieval.answer import AskedCode, WroteLines
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine
 from smart_fork.text.snippets import quoted
 
+log = logging.getLogger(__name__)
+
+#: Of more files that are changed none is in play: they do not tell sessions apart.
+MOST_CHANGED = 64
+#: For longer nobody waits to learn which files are changed.
+CHANGED_SECONDS = 0.5
+#: New files are not looked for: that walks every folder.
+_CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
 #: The characters that are repeated of what was asked in an exchange.
 ASKED_CHARACTERS = 300
 
@@ -48,6 +59,23 @@ def by_code(
         line.asked and one is not None and one.session in rows for line, one in zip(lines, writers, strict=True)
     )
     return Candidates(tuple(hits[: asked.limit]), "lines"), AskedCode(of, of - known)
+
+
+def with_files(query: Query, asked: CheckedRequest, engine: Engine) -> Query:
+    """The query with the files that the caller gives, or else those that are changed in the working tree."""
+    code, folder = asked.request.code, resolve(asked.request.project_path or Path.cwd())
+    given = [*code.files, *(parsed(one)[0] for one in code.lines)]
+    if isinstance(code.changes, str):
+        given += [one.name for one in touched_by(code.changes.encode("utf-8", "replace"))]
+    if given or asked.project is None or not asked.project.git:
+        return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
+    try:
+        done = opened(folder, engine.processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
+    except (SmartForkError, OSError) as error:  # the answer is good without
+        log.info("what is changed is not known: %s", error)
+        return query
+    changed = paths(done) if done.ok else []
+    return replace(query, in_play=tuple(changed)) if len(changed) <= MOST_CHANGED else query
 
 
 def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int, float] | None) -> Candidate:

@@ -31,6 +31,8 @@ COMPARED = 60
 CROWDED = 1.2
 #: The work of a session on the branch that is asked for, beside that of one that worked on all that is named.
 THIS_BRANCH = 1.5
+#: A changed file beside one that the caller gives: what is unfinished often has nothing to do with the question.
+CHANGED = 0.5
 NO_COVERAGE = Coverage()
 
 
@@ -239,15 +241,17 @@ def _set_similar(
 def _set_work(
     wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
 ) -> None:
-    """What each phrasing names and a session worked on; and its branch, where that is what is asked for.
+    """What each phrasing names, or is in play, and a session worked on; and its branch, where that is asked for.
 
     A branch says the more the fewer sessions are of it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
-    for text, one, shares in zip(query.phrasings, evidence, wording.worked_on(evidence[0].keys()), strict=True):
+    *worked_on, in_play = wording.worked_on(evidence[0].keys())
+    for text, one, shares in zip(query.phrasings, evidence, worked_on, strict=True):
         asked = is_of_this_branch(text)
         for row, found in one.items():
+            found.files = in_play[row] * (1.0 if query.given else CHANGED)
             found.work = shares[row] + (branch if asked and row in here else 0.0)
 
 

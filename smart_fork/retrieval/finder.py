@@ -29,10 +29,11 @@ from smart_fork.registry.workers import Registry
 from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
-from smart_fork.retrieval.by_code import by_code
+from smart_fork.retrieval.by_code import by_code, with_files
 from smart_fork.retrieval.covered import covered, doubt, early_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
+from smart_fork.retrieval.gone import gone_prompts
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.kinship import relatives
 from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of
@@ -120,6 +121,8 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         relatives(store, caller) if caller else (), doubt(shares) if lacking else 0.0,
         branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
+    if asked.intent and asked.outside is None and counts.sessions > 1:
+        query = with_files(query, asked, engine)
     vectors = partial(meanings_of, store, meaning, state.absent)
     code = None
     if not request.code:
@@ -172,6 +175,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         team_error=told.error if told else "",
         unread=unread(readers),
         passed_over=passed_over(store, readers) if readers else (),
+        gone_prompts=gone_prompts(asked.project, asked.agents, query.phrasings) if asked.intent else (),
     )
 
 

@@ -24,7 +24,8 @@ class Query:
 
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
-    `branch` is what is checked out where it is asked.
+    `branch` is what is checked out where it is asked, `in_play` the files that are worked on there, `given`
+    by the caller or found changed.
     """
 
     intent: str
@@ -38,6 +39,8 @@ class Query:
     relatives: tuple[SessionRow, ...] = ()
     doubt: float = 0.0
     branch: str = ""
+    in_play: tuple[str, ...] = ()
+    given: bool = False
 
     @property
     def known_families(self) -> frozenset[str]:

@@ -76,8 +76,13 @@ def terms_of(text: str) -> tuple[str, ...]:
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The files and names of code that `text` speaks of, each quoted as FTS5 wants it; of a long path its end."""
-    names = (_WORD.findall(name.lower().replace("_", " ")) for name in _NAME.findall(text))
+    """The files and names of code that `text` speaks of, as `quoted_names`."""
+    return quoted_names(_NAME.findall(text))
+
+
+def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
+    """Files and names of code, each quoted as FTS5 wants it; of a long path its end."""
+    names = (_WORD.findall(name.lower().replace("_", " ")) for name in given)
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
     return tuple(f'"{phrase}"' for phrase in phrases if phrase)[:MAX_NAMES]
 

@@ -5,7 +5,8 @@ the evidence gives points; a session's chance is the share of its points' weight
 none of them is meant. So a question that nothing here answers gets low scores, and 0.5 means as likely right as not.
 Where a question is put in several ways, what speaks for a session is the mean over all of them, by meaning over those
 that were embedded.
-The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``).
+The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``), those of
+the files in play in the same way (``benchmarks/in_play.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Parts(NamedTuple):
     `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
     how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `work` is
     how much of the files and names of code in the question it has edited or written; `nearest` is the cosine of its
-    best chunks, `whole` the mean of all that have a vector.
+    best chunks, `whole` the mean of all that have a vector; `files` is how much of the files in play it has edited.
     """
 
     session_words: float = 0.0
@@ -48,6 +49,7 @@ class Parts(NamedTuple):
     work: float = 0.0
     nearest: float = 0.0
     whole: float = 0.0
+    files: float = 0.0
 
 
 #: Of a session that a phrasing did not find.
@@ -64,20 +66,20 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(3.38, 3.34, 6.09, 3.24, 6.63, 12.34), nothing=9.7),
-    "words": Weights(Parts(6.07, 6.89, 10.86, 4.0), nothing=7.37),
+    "both": Weights(Parts(3.38, 3.34, 6.09, 3.24, 6.63, 12.34, 3.8), nothing=9.7),
+    "words": Weights(Parts(6.07, 6.89, 10.86, 4.0, files=4.3), nothing=7.37),
     "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55), nothing=11.76),
-    "words": Weights(Parts(7.73, 11.55, 6.78, 2.0), nothing=9.87),
+    "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4), nothing=11.76),
+    "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6), nothing=9.87),
     "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
 }
 #: A long question says its matter in several ways, too; no session has most of its words.
 KNOWN_LONG: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.32, 9.2, 5.25, 4.0, 3.18, 7.55), nothing=10.1),
-    "words": Weights(Parts(7.73, 11.55, 6.78, 4.0), nothing=5.0),
+    "both": Weights(Parts(7.32, 9.2, 5.25, 4.0, 3.18, 7.55, 3.4), nothing=10.1),
+    "words": Weights(Parts(7.73, 11.55, 6.78, 4.0, files=3.6), nothing=5.0),
     "meaning": KNOWN["meaning"],
 }
 
@@ -87,9 +89,9 @@ class Evidence:
     """What was found of one session.
 
     `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its
-    title has (0…1), `work` how much it worked on what the question names (0…1), `similar` the cosine of its chunks
-    by position, `chunks` how many have a vector: while an index is being made many have none, which says nothing of
-    what they are about. `only_asked` is whether nothing came of its prompts.
+    title has (0…1), `work` how much it worked on what the question names (0…1), `files` how much on the files in play
+    (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being made
+    many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts.
     """
 
     words: float = 0.0
@@ -99,6 +101,7 @@ class Evidence:
     chunks: int = 1
     only_asked: bool = False
     work: float = 0.0
+    files: float = 0.0
 
 
 class Coverage(NamedTuple):
@@ -252,6 +255,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
             one.work,
             max(0.0, best_of(one.similar.values())),
             _whole(one),
+            one.files,
         )
         for session, one in evidence.items()
     }
@@ -264,7 +268,7 @@ def shares_of(phrasings: Sequence[Phrased]) -> Parts:
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
     """The same, of so many phrasings of which so many were embedded."""
-    return Parts(*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2)
+    return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, 1 / all_of_them])
 
 
 def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:

@@ -9,7 +9,8 @@ from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd, unread
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
-from smart_fork.retrieval.answer import RecentSession
+from smart_fork.retrieval.answer import GonePrompt, RecentSession
+from smart_fork.retrieval.gone import gone_prompts
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import current_project, project_notice
 from smart_fork.retrieval.results import recent_session
@@ -19,7 +20,8 @@ from smart_fork.system import permission
 class Listing(NamedTuple):
     """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent.
 
-    `passed_over` are files among the logs that hold no session, each with why; `project_notice` as of an answer.
+    `passed_over` are files among the logs that hold no session, each with why; `project_notice` as of an answer;
+    `gone_prompts` are prompts of sessions that their agent deleted.
     """
 
     sessions: tuple[RecentSession, ...]
@@ -27,6 +29,7 @@ class Listing(NamedTuple):
     unread: tuple[str, ...] = ()
     passed_over: tuple[FailedLog, ...] = ()
     project_notice: str = ""
+    gone_prompts: tuple[GonePrompt, ...] = ()
 
 
 def list_recent(
@@ -45,5 +48,6 @@ def list_recent(
     found = recent_sessions(adapters, within, limit, automated=automated)
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     return Listing(
-        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, project_notice(within)
-    )
+        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, project_notice(within),
+        gone_prompts(within, agents),
+    )  # fmt: skip

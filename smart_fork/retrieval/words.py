@@ -11,7 +11,7 @@ from itertools import chain
 from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Scored, Searchable, WordTable
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.query import names_of, terms_of
+from smart_fork.retrieval.query import names_of, quoted_names, terms_of
 
 #: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
 MOST_NAMES, SHORTEST_BEGINNING = 2, 3
@@ -41,7 +41,7 @@ class QueryWords:
             for terms in asked
         ]
         self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
-        self._names = [names_of(text) for text in query.phrasings]
+        self._names = [*(names_of(text) for text in query.phrasings), quoted_names(query.in_play)]
         self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
     def matches(self, table: WordTable, limit: int) -> Matches:
@@ -73,7 +73,7 @@ class QueryWords:
 
     def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
         """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
-        sessions has edited or written. What none of them has is not counted.
+        sessions has edited or written; last, how much of the files in play. What none of them has is not counted.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}

@@ -177,8 +177,9 @@ def list_sessions(
     recent = list_recent(agent_type, project, limit + 1, automated=include_automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
     own = Recents(
-        len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread, recent.passed_over
-    )
+        len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread, recent.passed_over,
+        recent.gone_prompts,
+    )  # fmt: skip
     if not team:
         return own
     from smart_fork.agents.selection import selected

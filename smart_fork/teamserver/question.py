@@ -119,7 +119,10 @@ def _hits(one: _Answered, limit: int) -> list[wire.Hit]:
 def _speaking(parts: Parts) -> wire.Speaking:
     """What speaks for a session, within its bounds: a sum of shares may be a rounding above the whole."""
     return wire.Speaking(
-        **{name: max(-1.0 if name == "whole" else 0.0, min(1.0, value)) for name, value in parts._asdict().items()}
+        **{
+            name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))
+            for name in wire.Speaking.model_fields
+        }
     )
 
 

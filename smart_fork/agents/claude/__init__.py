@@ -47,6 +47,7 @@ class Claude(Agent):
         "caller": "caller:ClaudeCalls",
         "hooks": "hooks:ClaudeHooks",
         "presence": "command:PRESENCE",
+        "prompts": "prompts:kept_prompts",
         "registration": "registration:ClaudeRegistration",
         "subagents": "subagents:ClaudeSubAgents",
         "codec": "codec:ClaudeCodec",

@@ -103,7 +103,9 @@ def test_of_equally_good_sessions_the_cheaper_one_stands_first(world, shop):
     assert first["price"] == {"tokens": 10_000, "tokens_at_match": 10_000}
 
 
-def test_git_is_asked_once_and_not_where_no_hit_has_edits(world, shop, monkeypatch):
+def test_git_is_asked_once_what_is_changed_and_once_what_has_changed_since_and_not_where_no_hit_has_edits(
+    world, shop, monkeypatch
+):
     asked = []
     run = SystemProcesses.run
     monkeypatch.setattr(SystemProcesses, "run", lambda self, argv, **how: asked.append(argv) or run(self, argv, **how))
@@ -116,7 +118,8 @@ def test_git_is_asked_once_and_not_where_no_hit_has_edits(world, shop, monkeypat
         world.worked("claude", shop, ASK, edit(shop / name), DONE)
     found(world, shop)
 
-    assert len([argv for argv in asked if argv[0] == "git"]) == 1
+    said = [set(argv) & {"config", "diff-index", "log"} for argv in asked if argv[0] == "git"]
+    assert [{"config"}, {"diff-index"}, {"log"}] == said
 
 
 def test_outside_git_and_without_git_nothing_is_known_of_changes(world, shop, monkeypatch, home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
@@ -61,3 +62,25 @@ def test_where_nothing_is_found_a_new_session_is_offered_whatever_the_question_i
 
     assert "Nothing found" in text
     assert "smart-fork new -- '--help; $(id)'" in text
+
+
+def test_prompts_of_deleted_sessions_stand_apart_without_links_or_forms(served, world, shop):
+    world.claude(shop, "draw the map", "drawn")
+    gone = "5f0c8b1e-0000-4000-8000-000000000001"
+    kept = {
+        "display": "add <b>retry</b> to the uploader",
+        "timestamp": 1_767_225_600_000,
+        "project": str(shop),
+        "sessionId": gone,
+    }
+    (world.home / ".claude/history.jsonl").write_text(f"{json.dumps(kept)}\n")
+
+    for path, asked in (("/sessions", {}), ("/", {"q": "add retry to the uploader"})):
+        status, text = served.get(path, project=str(shop), **asked)
+        apart = text[text.index('<section class="gone"') :].partition("</section>")[0]
+
+        assert 200 == status
+        assert "add &lt;b&gt;retry&lt;/b&gt; to the uploader" in apart
+        assert "href" not in apart
+        assert "form" not in apart.replace("information", "")
+        assert gone not in text

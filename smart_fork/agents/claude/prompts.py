@@ -1,0 +1,50 @@
+"""The prompts that Claude Code keeps for its arrow keys, also of sessions that it has deleted."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Container, Iterator
+
+import orjson
+
+from indexer.transcripts.lines import open_regular
+from indexer.transcripts.state import is_path, utc
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.kept_prompts import KeptPrompt
+
+#: The end of a larger file is read.
+MOST_BYTES = 8 << 20
+#: Older versions name no session: then nobody can tell whether it is gone.
+_SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
+
+
+def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
+    """Yield the prompts of all sessions that are not `known`, the oldest first. Commands such as /clear are left out.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        file = open_regular(claude_home() / "history.jsonl")
+    except FileNotFoundError:
+        return
+    with file:
+        whole = file.seek(0, os.SEEK_END) <= MOST_BYTES
+        file.seek(0 if whole else -MOST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
+        lines = file.read(MOST_BYTES).split(b"\n")
+    for line in lines if whole else lines[1:]:
+        named = _SESSION.search(line)
+        if named is None or named[1].decode() in known:
+            continue
+        try:
+            record = orjson.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(record, dict):
+            continue
+        text, directory, session = (record.get(name) for name in ("display", "project", "sessionId"))
+        if not (isinstance(text, str) and is_path(directory) and session == named[1].decode()):
+            continue  # the name was found in a prompt
+        if (text := text.strip()) and not text.startswith("/"):
+            yield KeptPrompt(session, utc(record.get("timestamp")), directory, text)
