@@ -168,6 +168,7 @@ class _Run:
                 withdraw(source, here)
         if not self._dry:
             changes.settle()
+            forget_gone()
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}
         return there.model_copy(update={"sessions": left, "withdrawn": gone})
@@ -204,7 +205,6 @@ class _Run:
         if not self._dry:
             for session_id in pending():
                 self._done.failed[session_id] = NotMoved(session_id, _STILL, "End the agent that has it open.")
-            forget_gone()
         return tuple(Waiting(*place, number) for place, number in waiting.items())
 
     def _receive(self, source: str, entry: Entry, fetched: Fetched, root: Path) -> None:
