@@ -16,7 +16,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents import READERS
+from smart_fork.agents import READERS, checkpoints
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
@@ -75,14 +75,21 @@ def locate(reference: str) -> Located:
     wanted = name.lower()
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
+    found = _found(agent, wanted)
+    if not found and checkpoints.note(Path.cwd()):
+        found = _found(agent, wanted)
+    if not found:
+        raise _not_found(quoted(reference), unread(READERS))
+    return only_one(found, name, shown=quoted(reference))
+
+
+def _found(agent: AgentName | None, wanted: str) -> list[Located]:
     found: list[Located] = []
     for places in (_in_logs, _in_index, _in_copies):
         there = (one for one in places(wanted) if agent in (None, one.agent))
         there = (one for one in there if not found or _is_namesake(one, found, wanted))
         found += [one for one in there if _may_be_told(one)]
-    if not found:
-        raise _not_found(quoted(reference), unread(READERS))
-    return only_one(found, name, shown=quoted(reference))
+    return found
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:

@@ -57,6 +57,7 @@ NOT_RUN = {
     "*smart-fork service install*": "needs systemd or launchd; tests/e2e/test_service.py runs it",
     "smart-fork service [su]*": "needs an installed service; tests/e2e/test_service.py has one",
     "git fetch origin refs/pull/*": "needs a hosting site",
+    "git fetch origin '+refs*": "needs a remote that keeps sessions; tests/smart_fork/test_checkpoints.py has one",
     "smart-fork why *": "needs commits of a session; tests/smart_fork/authorship makes some",
     "*smart-fork find --[fclp]*": "needs commits of a session; tests/smart_fork/authorship makes some",
     "smart-fork fork 3f059980 *": "needs commits of a session; tests/smart_fork/authorship makes some",

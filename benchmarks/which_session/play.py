@@ -108,7 +108,8 @@ def at_home(home: Path, state: Path) -> Iterator[None]:
     before = dict(os.environ)
     for name in [one for one in os.environ if one.startswith(_SEPARATE)]:
         del os.environ[name]
-    os.environ |= {"HOME": str(home), "SMART_FORK_HOME": str(state), "GIT_NO_LAZY_FETCH": "1"}
+    own = {"SMART_FORK_HOME": str(state), "SMART_FORK_CHECKPOINTS": "false"}  # the answers are in the clone
+    os.environ |= {"HOME": str(home), "GIT_NO_LAZY_FETCH": "1"} | own
     try:
         yield
     finally:

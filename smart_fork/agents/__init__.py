@@ -16,6 +16,7 @@ from smart_fork.agents.qwen import Qwen
 if TYPE_CHECKING:
     from indexer.transcripts.base import Agents
 
+    OWN: Agents
     READERS: Agents
 
 AGENTS = Known(
@@ -35,12 +36,14 @@ AGENTS = Known(
 
 
 def __getattr__(name: str) -> Agents:
-    """The readers of those whose logs are read, when they are first asked for."""
-    if name != "READERS":
+    """The readers of those whose logs are read, when they are first asked for; in `OWN` for their logs alone."""
+    if name not in {"READERS", "OWN"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from indexer.transcripts.base import Agents
     from smart_fork.agents.checkpoint_log import with_checkpoints
 
-    readers = Agents(*(with_checkpoints(agent.reader, agent) for agent in AGENTS if agent.reader))
-    globals()[name] = readers
-    return readers
+    readers = [agent.reader for agent in AGENTS if agent.reader]
+    globals()["OWN"] = Agents(*readers)
+    globals()["READERS"] = Agents(*(with_checkpoints(one, AGENTS[one.name]) for one in readers))
+    found: Agents = globals()[name]
+    return found

@@ -22,7 +22,8 @@ from indexer.masking import Masked
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents import checkpoints
-from smart_fork.agents.checkpoints import Listed, Stored
+from smart_fork.agents.checkpoint_objects import Stored
+from smart_fork.agents.checkpoints import Listed
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, starter_of
 from smart_fork.agents.forms import Becomes, HomePlace, Record
@@ -117,7 +118,7 @@ class WithCheckpoints:
                 result = self.own.read(file, keep_raw=keep_raw)
         except _Odd as error:
             return ReadResult(None, str(error), _NOTHING, (), 0)
-        session = result.session and replace(result.session, source_path=path)
+        session = result.session and checkpoints.in_clone(replace(result.session, source_path=path), str(path))
         return replace(result, session=session, checkpoint=_NOTHING)
 
     def glance(self, path: Path) -> Session | None:
@@ -143,7 +144,7 @@ class WithCheckpoints:
         """
         found = checkpoints.find(str(path))
         if found is None:
-            raise FileNotFoundError(f"No repository has {path.name}")
+            raise FileNotFoundError(f"No repository has {path.name} now")
         with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
             try:
                 here = self._written(Path(folder), *found)
@@ -153,12 +154,15 @@ class WithCheckpoints:
 
     def _written(self, folder: Path, known: Listed, one: Stored) -> Path:
         there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
-        there.write_bytes(checkpoints.transcript(known, one))
+        data, touched = checkpoints.content(known, one)
+        if forms_of(one.agent).names_another(data):
+            raise ValueError("it continues another session")
+        there.write_bytes(data)
         session = self.own.read(there, keep_raw=True).session
         if session is None or not starter_of(one.agent).ids.fullmatch(one.session_id):
             raise ValueError("no conversation")
         with here.open("wb") as file:
-            file.writelines(orjson.dumps(record) + b"\n" for record in _converted(session, known, one))
+            file.writelines(orjson.dumps(record) + b"\n" for record in _converted(session, known, one, touched))
         return here
 
     def _placed(self, folder: Path, one: Stored) -> Path:
@@ -168,20 +172,20 @@ class WithCheckpoints:
         return folder / name
 
 
-def _converted(session: Session, known: Listed, one: Stored) -> Iterator[Record]:
+def _converted(session: Session, known: Listed, one: Stored, touched: frozenset[str]) -> Iterator[Record]:
     """The records of somebody else's session as they are written here."""
     forms = forms_of(one.agent)
-    theirs, ours = _place_there(session, known, one), HomePlace(known.top, str(Path.home()).rstrip("/"))
+    theirs, ours = _place_there(session, touched), HomePlace(known.top, str(Path.home()).rstrip("/"))
     sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
     return forms.anew((record for record in sent if record is not None), Becomes(one.session_id, ours))
 
 
-def _place_there(session: Session, known: Listed, one: Stored) -> HomePlace:
+def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
     """Where its author had the project, as its edits show, or its directory; only to find the same text in it."""
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):
         raise ValueError("it does not say where it worked")
-    touched, roots = checkpoints.files_touched(known, one), Counter[str]()
+    roots = Counter[str]()
     for path in {path for turn in session.turns for call in turn.tool_calls for path in call.edits}:
         at = len(path)
         while touched and (at := path.rfind("/", 0, at)) > 0:

@@ -8,10 +8,9 @@ is in a checkpoint is somebody else's text.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,56 +20,18 @@ import orjson
 
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.files import replace_file
-from indexer.masking import mask
 from indexer.paths import checkpoints_dir, private_dir
 from indexer.switches import is_off
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.model import AgentName
-from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import SystemProcesses
-from smart_fork.text.snippets import printable
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents.checkpoint_objects import Stored, refs_of, sessions_in, transcript
 
 #: The setting that switches this off.
 SWITCH = "SMART_FORK_CHECKPOINTS"
-#: What a person runs in a clone that has not fetched the branch.
-FETCH = "git fetch origin entire/checkpoints/v1:refs/remotes/origin/entire/checkpoints/v1"
-#: As for sessions of a team's server: far more than anybody has.
-_MOST_BYTES, _MOST_SESSIONS, _MOST_CHECKPOINTS = 200 << 20, 5_000, 20_000
-_MOST_FACTS, _MOST_TREE, _MOST_REFS = 1 << 20, 16 << 20, 64 << 20
-_SECONDS, _AT_ONCE, _NAME, _TITLE = 60.0, 500, 80, 200
-#: One branch with all checkpoints, in its later form a ref of its own; and one ref for each checkpoint.
-_BRANCH = re.compile(
-    r"refs/(?:heads|remotes/[^/]+)/entire/checkpoints/v1|refs/entire/(?:remotes/[^/]+/)?checkpoints/v1\.1"
-)
-_SINGLE = re.compile(r"refs/entire/checkpoints/(..)/([0-9a-f]{12}|[0-9A-HJKMNP-TV-Z]{26})")
-_PATTERNS = ("refs/heads/entire/checkpoints/", "refs/remotes/*/entire/checkpoints/v1", "refs/entire/")
-_PART = re.compile(r"full\.jsonl(?:\.(\d{3,6}))?")
-_DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=[0-9a-f]{8}-)")
-#: Names of agents there, by how they begin without spaces. The first versions knew one agent and named none.
-_AGENTS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "qwen": "qwen"} | {
-    "copilot": "copilot", "githubcopilot": "copilot", "": "claude",
-}  # fmt: skip
-_ENVIRONMENT = {
-    "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_PAGER": "cat", "LC_ALL": "C",
-}  # fmt: skip
-
-
-class Stored(NamedTuple):
-    """The newest form of a session in a repository: its transcript in `parts`, and the `facts` about it, by their ids.
-
-    `at` is the time of its checkpoint in nanoseconds. The author and the title are text of whoever wrote it.
-    """
-
-    agent: AgentName
-    session_id: str
-    author: str
-    title: str
-    branch: str
-    at: int
-    size: int
-    facts: str
-    parts: tuple[str, ...]
+#: Fetches both forms of refs. What the remote does not have is no error.
+_FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
+#: Of the file of packed refs this much is looked at, and of a folder so many entries.
+_MOST_REFS, _MOST_NAMES = 64 << 20, 1_100
 
 
 class Listed(NamedTuple):
@@ -88,17 +49,27 @@ def is_within(location: str) -> bool:
     return location.startswith(f"{checkpoints_dir()}/")
 
 
-def note(directory: Path) -> None:
-    """Look whether the clone at `directory` has checkpoints that are not listed yet. For nearly all it is a few looks
-    at files.
+def note(directory: Path) -> bool:
+    """List the checkpoints of the clone at `directory` unless they are listed already; return whether that was done.
+
+    For nearly all clones it is a few looks at files.
     """
     if is_off(SWITCH) or (top := top_of(directory)) is None:
-        return
+        return False
     with suppress(Unproven, OSError, ValueError):
         common = str(checkout(top).common)
-        known = _load(_file(common))
-        if known is None and _may_have(common):
-            _list(common, str(top), None)
+        if _load(_file(common)) is None and _may_have(common):
+            return _list(common, str(top), None) is not None
+    return False
+
+
+def unfetched(directory: Path) -> str:
+    """The command that fetches the sessions of a clone whose repository seems to keep some and has none; else empty."""
+    top = None if is_off(SWITCH) else top_of(directory)
+    with suppress(Unproven, OSError, ValueError):
+        if top and (top / ".entire/settings.json").is_file() and _load(_file(str(checkout(top).common))) is None:
+            return _FETCH
+    return ""
 
 
 def logs(agent: AgentName) -> list[LogFile]:
@@ -126,22 +97,24 @@ def author_of(location: str) -> str:
     return found[1].author if found else ""
 
 
-def transcript(known: Listed, one: Stored) -> bytes:
-    """The transcript of a session, its parts joined.
+def in_clone(session: Session, location: str) -> Session:
+    """The session, which is at this place, as one that worked in the clone: not every log says where it did."""
+    found = find(location)
+    if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
+        return session
+    return replace(session, cwd=found[0].top)
+
+
+def content(known: Listed, one: Stored) -> tuple[bytes, frozenset[str]]:
+    """The transcript of a session, its parts joined, and the files that it changed below the project's root.
 
     Raises:
         OSError: the repository does not have it any more, or not all of it.
     """
-    parts = [data for kind, data in _read(known.common, one.parts, _MOST_BYTES) if kind == "blob"]
-    if len(parts) != len(one.parts):
-        raise FileNotFoundError(f"{known.top} has no transcript of this session any more")
-    return b"\n".join(parts) if len(parts) > 1 else parts[0]
-
-
-def files_touched(known: Listed, one: Stored) -> frozenset[str]:
-    """The files that the checkpoint says were changed, below the project's root."""
-    said = next((_json(data).get("files_touched") for _, data in _read(known.common, [one.facts], _MOST_FACTS)), None)
-    return frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
+    found = transcript(known.common, one)
+    if found is None:
+        raise FileNotFoundError(f"{known.top} no longer has the transcript of this session")
+    return found
 
 
 def _file(common: str) -> Path:
@@ -177,7 +150,7 @@ def _now(file: Path, known: Listed) -> Listed | None:
         return known
     try:
         return _list(known.common, known.top, known)
-    except OSError:  # git is late, or gone: what was known stands
+    except (OSError, ValueError):  # git is late, or gone: what was known stands
         return known
 
 
@@ -213,12 +186,12 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
         OSError: git, or the list, cannot be read or written.
     """
     stamp = _stamp(common)
-    refs = _refs(common)
-    digest = sha256(b"\n".join(ref.encode() + at.encode() for at, ref, _ in refs)).hexdigest()
+    refs = refs_of(common)
+    digest = sha256("\n".join(map(" ".join, refs)).encode()).hexdigest()
     if before is not None and before.refs == digest:
         known = before._replace(stamp=stamp)
     elif refs:
-        known = Listed(common, top, stamp, digest, _sessions(common, refs))
+        known = Listed(common, top, stamp, digest, sessions_in(common, refs))
     else:
         _file(common).unlink(missing_ok=True)
         return None
@@ -249,7 +222,7 @@ def _loose(common: str) -> Iterator[str]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))[:_AT_ONCE]  # noqa: PTH208 - as text
+        return sorted(os.listdir(folder))[:_MOST_NAMES]  # noqa: PTH208 - as text
     except OSError:
         return []
 
@@ -270,216 +243,3 @@ def _may_have(common: str) -> bool:
             return b"entire/" in file.read(_MOST_REFS)
     except OSError:
         return False
-
-
-# What git is asked for.
-
-
-def _git(common: str, *words: str, given: bytes = b"") -> bytes:
-    """Return git's answer.
-
-    Raises:
-        OSError: it refuses, is not installed, or is late.
-    """
-    clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_")}
-    argv = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", f"--git-dir={common}", *words)
-    try:
-        done = SystemProcesses().run(argv, env=clean | _ENVIRONMENT, timeout=_SECONDS, input=given)
-    except SmartForkError as error:
-        raise OSError(error.message) from error
-    if not done.ok:
-        raise OSError(f"git {words[0]} failed: {done.complaint}")
-    return done.stdout
-
-
-def _refs(common: str) -> list[tuple[str, str, str]]:
-    """The commit, the name and the commit's author of each ref that has checkpoints."""
-    said = _git(common, "for-each-ref", "--format=%(objectname)%00%(refname)%00%(authorname)", *_PATTERNS)
-    refs = (line.split("\0") for line in said.decode("utf-8", "replace").splitlines())
-    found = [(ref[0], ref[1], ref[2]) for ref in refs if len(ref) == 3 and _is_ours(ref[1])]
-    return found[:_MOST_CHECKPOINTS]
-
-
-def _is_ours(name: str) -> bool:
-    single = _SINGLE.fullmatch(name)
-    return bool(_BRANCH.fullmatch(name)) or bool(single and single[2].endswith(single[1]))
-
-
-def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
-    """The checkpoint, the session and the author that each commit of a branch names, the newest first."""
-    form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
-    said = _git(common, "rev-list", f"--max-count={_MOST_CHECKPOINTS}", f"--format={form}", commit)
-    fields = said.decode("utf-8", "replace").split("\0")
-    for author, subject, session in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
-        yield subject.removeprefix("Checkpoint: ").strip(), session.strip(), author.rpartition("\n")[2]
-
-
-def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """The kind and the content of each of these objects, in their order; empty for one that is missing or too large."""
-    for start in range(0, len(ids), _AT_ONCE):
-        some = ids[start : start + _AT_ONCE]
-        fits = [kind and size <= most for kind, size in _sizes(common, some)]
-        asked = [one for one, is_wanted in zip(some, fits, strict=True) if is_wanted]
-        said, at = _git(common, "cat-file", "--batch", given=_lines(asked)) if asked else b"", 0
-        for is_wanted in fits:
-            if not is_wanted:
-                yield "", b""
-                continue
-            end = said.index(b"\n", at)
-            _, kind, size = said[at:end].decode().split(" ")
-            yield kind, said[end + 1 : end + 1 + int(size)]
-            at = end + 2 + int(size)
-
-
-def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
-    """The kind and the size of each of these objects; an empty kind for one that is missing."""
-    said = _git(common, "cat-file", "--batch-check", given=_lines(ids)).decode().splitlines() if ids else []
-    told = [line.split(" ") for line in said]
-    return [(one[1], int(one[2])) if len(one) == 3 else ("", 0) for one in told]
-
-
-def _lines(ids: Iterable[str]) -> bytes:
-    return "".join(f"{one}\n" for one in ids).encode()
-
-
-# What is in a checkpoint.
-
-
-class _Entry(NamedTuple):
-    mode: bytes
-    name: str
-    id: str
-
-
-class _Place(NamedTuple):
-    """A checkpoint: its id, the tree that has its sessions, and its author where its ref says that."""
-
-    id: str
-    tree: str
-    author: str = ""
-
-
-def _sessions(common: str, refs: Sequence[tuple[str, str, str]]) -> dict[str, Stored]:
-    """The newest form of each session in these refs, the newest sessions first."""
-    places, authors = [], dict[tuple[str, str], str]()
-    for commit, name, author in refs:
-        if single := _SINGLE.fullmatch(name):
-            places.append(_Place(single[2], f"{commit}^{{tree}}", author))
-            continue
-        places += _of_branch(common, f"{commit}^{{tree}}")
-        for checkpoint, session, whose in _authors(common, commit):
-            authors.setdefault((checkpoint, session), whose)
-            authors.setdefault((checkpoint, ""), whose)
-        authors.setdefault(("", ""), author)
-    found: dict[str, Stored] = {}
-    for one in _told(common, places[:_MOST_CHECKPOINTS], authors):
-        known = found.get(one.session_id)
-        if known is None or (one.at, one.size) > (known.at, known.size):
-            found[one.session_id] = one
-    newest = sorted(found.values(), key=lambda one: -one.at)[:_MOST_SESSIONS]
-    return {one.session_id: one for one in newest}
-
-
-def _of_branch(common: str, tree: str) -> list[_Place]:
-    """The checkpoints of a branch: ``<2 characters>/<the rest of the id>``."""
-    folders = [one for one in _trees(common, [tree])[0] if one.mode == b"40000" and len(one.name) == 2]
-    below = _trees(common, [one.id for one in folders])
-    return [
-        _Place(folder.name + one.name, one.id)
-        for folder, entries in zip(folders, below, strict=True)
-        for one in entries
-        if one.mode == b"40000"
-    ]
-
-
-def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[Stored]:
-    """Each session of these checkpoints that has a transcript and says whose it is."""
-    numbered = [
-        (place, one.id)
-        for place, entries in zip(places, _trees(common, [place.tree for place in places]), strict=True)
-        for one in entries
-        if one.mode == b"40000" and one.name.isdigit()
-    ]
-    folders = []
-    for (place, _), entries in zip(numbered, _trees(common, [one for _, one in numbered]), strict=True):
-        files = {one.name: one.id for one in entries if one.mode in (b"100644", b"100755")}
-        found = sorted((int(part[1] or 0), one) for name, one in files.items() if (part := _PART.fullmatch(name)))
-        if found and [number for number, _ in found] == list(range(len(found))) and "metadata.json" in files:
-            folders.append((place, files, tuple(one for _, one in found)))
-    facts = _read(common, [files["metadata.json"] for _, files, _ in folders], _MOST_FACTS)
-    prompts = _read(common, [files.get("prompt.txt", files["metadata.json"]) for _, files, _ in folders], _MOST_FACTS)
-    sizes = iter(_sizes(common, [one for _, _, parts in folders for one in parts]))
-    for (place, files, parts), (_, said), (_, asked) in zip(folders, facts, prompts, strict=True):
-        held = [next(sizes) for _ in parts]
-        size = sum(number for _, number in held)
-        told = _json(said)
-        agent = _agent(told.get("agent"))
-        session_id = _DATED.sub("", _text(told.get("session_id")))
-        if not agent or not _is_id(session_id) or not all(kind for kind, _ in held) or not 0 < size <= _MOST_BYTES:
-            continue
-        named = _text(told.get("session_id"))
-        author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
-        title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
-        yield Stored(
-            agent, session_id, _plain(author or "", _NAME) or "unknown", _plain(title, _TITLE),
-            _plain(_text(told.get("branch")), _TITLE), _time(told.get("created_at")), size, files["metadata.json"],
-            parts,
-        )  # fmt: skip
-
-
-def _trees(common: str, ids: Sequence[str]) -> list[list[_Entry]]:
-    """The entries of each of these trees; none of what is no tree."""
-    return [list(_entries(data)) if kind == "tree" else [] for kind, data in _read(common, ids, _MOST_TREE)]
-
-
-def _entries(data: bytes) -> Iterator[_Entry]:
-    at, width = 0, 0
-    while at < len(data):
-        end = data.index(b"\0", at)
-        mode, _, name = data[at:end].partition(b" ")
-        width = width or _width(data, end)
-        yield _Entry(mode, name.decode("utf-8", "replace"), data[end + 1 : end + 1 + width].hex())
-        at = end + 1 + width
-
-
-def _width(data: bytes, end: int) -> int:
-    """How long ids are in a tree: whichever length leads to another entry, or to the end."""
-    for width in (20, 32):
-        if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
-            return width
-    raise ValueError("no tree that git writes")
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    try:
-        said = orjson.loads(data)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _text(said: object) -> str:
-    return said if isinstance(said, str) else ""
-
-
-def _agent(said: object) -> AgentName | None:
-    name = re.sub(r"[^a-z]", "", _text(said).lower())
-    return _AGENTS.get(name) or next((ours for one, ours in _AGENTS.items() if one and name.startswith(one)), None)
-
-
-def _is_id(text: str) -> bool:
-    """Whether this can be a session's id of any agent: nothing that is a path or an option."""
-    return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{7,99}", text) is not None
-
-
-def _plain(text: str, most: int) -> str:
-    return printable(mask(" ".join(text[: most * 4].split())))[:most].strip()
-
-
-def _time(said: object) -> int:
-    """A time in nanoseconds; 0 for what is none, and never later than now: the newest form of a session counts."""
-    try:
-        at = datetime.fromisoformat(_text(said)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0
-    return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds

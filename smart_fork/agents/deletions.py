@@ -10,7 +10,7 @@ from indexer.compressed import sampled
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
-from smart_fork.agents import READERS
+from smart_fork.agents import OWN
 from smart_fork.agents.facets import title_of
 
 #: Logs that will be deleted within this many days count as `soon`.
@@ -44,7 +44,7 @@ class Deletion(Value):
 
 def deletions(now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
     """Return a `Deletion` for each of these agents, or of all, that deletes logs by age and has some."""
-    readers = [reader for reader in READERS if agents is None or reader.name in agents]
+    readers = [reader for reader in OWN if agents is None or reader.name in agents]
     return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
 

@@ -99,6 +99,11 @@ class Forms(Codec, Teller):
             ForkRefused: The log was rewritten meanwhile.
         """
 
+    def names_another(self, log: bytes) -> bool:
+        """Return whether a log from elsewhere says that it continues another one, which its reader would open here."""
+        del log
+        return False
+
     def in_line(
         self, records: Iterable[Record], becomes: Becomes, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:

@@ -132,6 +132,16 @@ def last_branch_point(session: Session) -> int:
     raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
 
 
+def last_point(session: Session) -> Point:
+    """Return the last fork point.
+
+    Raises:
+        ForkRefused: There is none.
+    """
+    end = last_branch_point(session)
+    return Point(end, session.turns[end].id)
+
+
 def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
     """Return whether the last turn is text of the agent, and every call before has its result."""
     calls = {call.id for turn in turns for call in turn.tool_calls}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smart_fork import sessions
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -74,6 +74,11 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
     if found.path is None:
         sessions.refuse_unread(found)
         raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
+    if checkpoints.is_within(str(found.path)):
+        raise ForkRefused(
+            f"{found.session_id} is kept in a repository, which smart-fork does not write",
+            advice(f"Hide it here: smart-fork forget {found.session_id}", tool="Only its author can change it there."),
+        )
     own = AGENTS[found.agent].cutter
     if own is None or not own.detect(found.path):
         why = why_not(found.agent, "cut") or "This log is not of a kind that can be cut."

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, count
@@ -40,6 +40,7 @@ from smart_fork.families.work import (
     refuse_while_tasks_run,
     refuse_while_working,
 )
+from smart_fork.forking.bringing_back import forkable
 from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
@@ -88,38 +89,43 @@ def branch(
         SmartForkError: nothing was made.
     """
     clock = clock or SystemClock()
-    session = _source(reference.strip(), caller_session_id or "", clock)
-    agent = session.agent if as_agent is None else named(as_agent)
-    moment = clock.now() if now is None else now
-    target = _target(session, cwd)
-    if project is not None and not _belongs(session, project):
-        raise ForkRefused(
-            f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
-        )
-    end, warnings = _end(session, at, through, moment, caller_session_id)
-    within = _within(session, end, budget) if budget is not None else None
-    excerpt = within.excerpt if within is not None else None
-    with new_title(session.title, target, moment, name=title) as final:
-        local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
-        becomes = NewSession(starter_of(agent).new_id(), target, local, final)
-        if agent == session.agent:
-            written = _write(session, end, target, excerpt, becomes)
-        else:
-            written, handed = _told(session, end, agent, excerpt, becomes)
-            warnings += _notes(handed, agent, budget)
-        _remember(written, session, end)
-    warnings += written.warnings
-    report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
-    if within is not None:
-        told = within.selection
-        report = replace(report, warnings=(*told.notes, *report.warnings), selection=told)
-    if not start:
-        return report
-    return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
+    with ExitStack() as held:
+        session = _source(reference.strip(), caller_session_id or "", clock, held)
+        agent = session.agent if as_agent is None else named(as_agent)
+        moment = clock.now() if now is None else now
+        target = _target(session, cwd)
+        if project is not None and not _belongs(session, project):
+            raise ForkRefused(
+                f"Source session does not belong to current project: {session.session_id}",
+                f"It worked in {session.cwd}.",
+            )
+        end, warnings = _end(session, at, through, moment, caller_session_id)
+        within = _within(session, end, budget) if budget is not None else None
+        excerpt = within.excerpt if within is not None else None
+        with new_title(session.title, target, moment, name=title) as final:
+            local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
+            becomes = NewSession(starter_of(agent).new_id(), target, local, final)
+            if agent == session.agent:
+                written = _write(session, end, target, excerpt, becomes)
+            else:
+                written, handed = _told(session, end, agent, excerpt, becomes)
+                warnings += _notes(handed, agent, budget)
+            _remember(written, session, end)
+        warnings += written.warnings
+        report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
+        if within is not None:
+            told = within.selection
+            report = replace(report, warnings=(*told.notes, *report.warnings), selection=told)
+        if not start:
+            return report
+        return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
 
 
-def _source(reference: str, own: str, clock: Clock) -> Session:
-    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
+def _source(reference: str, own: str, clock: Clock, held: ExitStack) -> Session:
+    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for.
+
+    A log that is made for it is there as long as it is `held`.
+    """
     if not names_session(reference):
         raise Usage(
             f"Invalid source sessionId: {quoted(reference)}",
@@ -130,7 +136,7 @@ def _source(reference: str, own: str, clock: Clock) -> Session:
         try:
             located = sessions.locate(reference)
             check_id(located.agent, located.session_id)
-            return sessions.read(located)
+            return sessions.read(held.enter_context(forkable(located)))
         except NotFound:
             if not own.lower().startswith(reference.lower()):
                 raise

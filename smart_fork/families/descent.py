@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS, OWN, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
 from smart_fork.families.crossing import Crossings, crossings, relatives
@@ -214,7 +214,7 @@ def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collect
     cutter = find_cutter(agent)
     if cutter is None or not keys:
         return
-    for file in READERS[agent].discover():
+    for file in OWN[agent].discover():
         path = file.path
         if path.resolve() != own and (path in family or cutter.may_have_others(path)) and cutter.holds(path, keys):
             yield Descendant(agent, READERS[agent].id_of(path), path)

@@ -58,6 +58,29 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
             raise
 
 
+@contextmanager
+def forkable(located: Located) -> Iterator[Located]:
+    """`located` with a log that can be copied: of a session that a repository keeps, a file for as long."""
+    if not is_borrowed(located):
+        yield located
+        return
+    with _borrowed(located) as there:
+        yield there
+
+
+def refuse_borrowed(located: Located) -> None:
+    """Refuse a session that a repository keeps, where only the session itself would do.
+
+    Raises:
+        ForkRefused: it is one.
+    """
+    if is_borrowed(located):
+        raise ForkRefused(
+            f"{located.session_id} is {checkpoints.author_of(str(located.path))}'s, and kept in a repository",
+            advice(f"Fork it: smart-fork fork {located.session_id}", tool="Fork it: fork_from."),
+        )
+
+
 def is_borrowed(located: Located) -> bool:
     """Whether a session is one that a repository keeps: its agent has no log of it, and what is forked is a copy."""
     return located.path is not None and checkpoints.is_within(str(located.path))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
+from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
-from smart_fork.copies.session_copy import Branch, Point, last_branch_point, point_at
+from smart_fork.copies.session_copy import Branch, Point, last_point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.attempt import undone
@@ -45,13 +46,12 @@ def fork_session(request: ForkRequest) -> Forked:
     budget, dry_run = request.budget, request.dry_run
     found = sessions.locate(request.session)
     with brought_back(found, dry_run=dry_run) as located:
-        session = sessions.read(located)
+        session = in_clone(sessions.read(located), str(found.path))
         check_forkable(session, request.cwd)
         matched = request.through is not None
         point, note = _point_at(session, request.at) if request.through is None else _end_of(session, request.through)
         if point is None and is_borrowed(found):
-            end = last_branch_point(session)
-            point = Point(end, session.turns[end].id)
+            point = last_point(session)
         spec = WorkerSpec(
             "fork",
             session.agent if request.as_agent is None else named(request.as_agent),

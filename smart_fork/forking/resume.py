@@ -7,10 +7,11 @@ from pathlib import Path
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.agents import READERS
+from smart_fork.agents import OWN
 from smart_fork.agents.plan import check_given
 from smart_fork.agents.references import parsed
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.limit import AlreadyRuns, occupant
 from smart_fork.forking.occupation import looks_occupied
 from smart_fork.forking.spec import ForkSource, source_of
@@ -50,7 +51,9 @@ def session_to_resume(
     if worker := _running_worker(reference, world):
         _check_alone(reference)
         raise AlreadyRuns(worker, reference)
-    source = source_of(sessions.read(sessions.locate(reference)))
+    located = sessions.locate(reference)
+    refuse_borrowed(located)
+    source = source_of(sessions.read(located))
     check_free(source, force=force, world=world)
     return source
 
@@ -70,7 +73,7 @@ def newest_session(
     Raises:
         NotFound: there is none.
     """
-    found = recent_sessions([READERS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
+    found = recent_sessions([OWN[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
     here = (one for one in found if one.session_id != apart_from and recorded(one.cwd) == target)
     session = next(here, None)
     if session is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
 from smart_fork.budget.wanted import wanted_of
-from smart_fork.copies.session_copy import Point, point_at
+from smart_fork.copies.session_copy import Point, last_point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.forking.bringing_back import forkable, is_borrowed, refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes
 from smart_fork.forking.launch import check_forkable, told
@@ -82,17 +84,18 @@ def spawn(
         raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for the rest.")
     time = clock or SystemClock()
     ready = []
-    for index, said in enumerate(workers):
-        try:
-            asked = Asked(said, default_agent or first(), caller_session_id)
-            world = world_of(asked.agent, processes, env, time)
-            ready.append((prepare(asked.spec(world, engine), world), world, asked.notes))
-        except SmartForkError as error:
-            colon = "" if error.message.startswith(_READ_ON) else ":"
-            error.preface(f"Worker {index}{colon}")
-            raise
-    deadline = time.now() + CONFIRM_SECONDS
-    return tuple(_result(index, *one, deadline) for index, one in enumerate(ready))
+    with ExitStack() as held:
+        for index, said in enumerate(workers):
+            try:
+                asked = Asked(said, default_agent or first(), caller_session_id, held)
+                world = world_of(asked.agent, processes, env, time)
+                ready.append((prepare(asked.spec(world, engine), world), world, asked.notes))
+            except SmartForkError as error:
+                colon = "" if error.message.startswith(_READ_ON) else ":"
+                error.preface(f"Worker {index}{colon}")
+                raise
+        deadline = time.now() + CONFIRM_SECONDS
+        return tuple(_result(index, *one, deadline) for index, one in enumerate(ready))
 
 
 def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
@@ -140,22 +143,29 @@ def checked(said: Any) -> dict[str, Any]:
 
 
 class Asked:
-    """One worker that was asked for in JSON. `notes` are what whoever asked should know.
+    """One worker that was asked for in JSON. `notes` are what whoever asked should know, and a log that is made for it
+    is there as long as it is `held`.
 
     Raises:
         SmartForkError: it cannot be had.
     """
 
-    def __init__(self, said: Any, default_agent: AgentName, caller_session_id: str | None) -> None:
+    def __init__(
+        self, said: Any, default_agent: AgentName, caller_session_id: str | None, held: ExitStack
+    ) -> None:  # fmt: skip
         self.said = checked(said)
         self.caller = caller_session_id
         self.notes: list[str] = []
         self.target = directory(self.said["project_path"])
         told = named(self.said["agent_type"]) if "agent_type" in self.said else None
         reference = self.said.get("fork_from") or self.said.get("resume_session_id")
-        self.session = sessions.read(sessions.locate(reference)) if reference else None
+        located = sessions.locate(reference) if reference else None
+        self.is_borrowed = located is not None and is_borrowed(located)
+        self.session = sessions.read(held.enter_context(forkable(located))) if located else None
         self.agent: AgentName = told or (self.session.agent if self.session else default_agent)
         self.kind = self._kind()
+        if located is not None and self.kind != "fork":
+            refuse_borrowed(located)
 
     def spec(self, world: World, engine: Callable[[], Engine] | None = None) -> WorkerSpec:
         """What is to be started for it.
@@ -219,6 +229,8 @@ class Asked:
     def _point(self) -> Point | None:
         """The last turn that the fork knows: the end of what the given message is part of."""
         at = self.said.get("at")
+        if at is None and self.session and self.is_borrowed:
+            return last_point(self.session)
         if at is None:
             return None
         if self.session is None or self.kind != "fork":

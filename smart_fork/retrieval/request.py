@@ -129,10 +129,16 @@ def current_project(path: str | None) -> Project:
     return recognized(project)
 
 
-def project_notice(project: Project | None) -> str:
-    """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there."""
+def project_notice(project: Project | None, *, found: bool = True) -> str:
+    """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there.
+
+    What a clone may not have fetched is said where nothing was `found`.
+    """
     if project is None:
         return ""
+    if not found and (fetch := checkpoints.unfetched(Path(project.root))):
+        there = "The repository may keep sessions that this clone has not fetched"
+        return advice(f"{there}: {fetch}", tool=f"{there}. Ask the user to fetch them: {fetch}")
     if project.maybe and not permission.limited():
         directory = printable(project.maybe[0])
         there = f"Sessions of {directory}, which is gone, may belong here"

@@ -47,7 +47,8 @@ def list_recent(
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
+    notice = project_notice(within, found=bool(found.sessions))
     return Listing(
-        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, project_notice(within),
+        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, notice,
         gone_prompts(within, agents),
     )  # fmt: skip

@@ -10,10 +10,11 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
-from smart_fork.agents import READERS
+from smart_fork.agents import OWN, READERS
 from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
@@ -100,7 +101,9 @@ def found(reference: str, root: Path) -> Session:
         NotFound: there is none.
         ForkRefused: it is another project's.
     """
-    session = sessions.read(sessions.locate(reference))
+    located = sessions.locate(reference)
+    refuse_borrowed(located)
+    session = sessions.read(located)
     _check_within(session, root)
     return session
 
@@ -111,7 +114,7 @@ def newest(agent: AgentName, root: Path) -> Session:
     Raises:
         SmartForkError: there is none.
     """
-    there = recent_sessions([READERS[agent]], project_of(root), 1, automated=True).sessions
+    there = recent_sessions([OWN[agent]], project_of(root), 1, automated=True).sessions
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
     raise SmartForkError(

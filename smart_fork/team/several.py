@@ -10,7 +10,7 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS, OWN
 from smart_fork.agents.facets import files_of
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError
 from smart_fork.retrieval.recent import recent_sessions
@@ -55,7 +55,7 @@ def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
-    here = recent_sessions([READERS[name] for name in names], project_of(root), _ALL).sessions[::-1]
+    here = recent_sessions([OWN[name] for name in names], project_of(root), _ALL).sessions[::-1]
     known = {one.session_id: one for one in here}
     here.sort(key=lambda one: _depth(one, known))
     tracked = [one for one in project.tracking.read().aliases.values() if one.platform in names and one.file]

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import READERS, checkpoints
+from smart_fork.agents import OWN, READERS, checkpoint_objects, checkpoints
+from smart_fork.agents.options import Options
+from smart_fork.errors import ForkRefused
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.others import is_others
+from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.resume import newest_session
+from smart_fork.forking.search_and_fork import _own
+from smart_fork.forking.spawn import spawn
+from smart_fork.forking.started import NotSpawned
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
+from smart_fork.team import local
+from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World, git
 
 RETRY = "add retry with backoff to the uploader"
@@ -57,7 +74,7 @@ def test_where_no_ref_has_moved_git_is_not_asked(kept, world, monkeypatch):
     def refused(*_, **__):
         raise AssertionError("git was asked")
 
-    monkeypatch.setattr(checkpoints, "_git", refused)
+    monkeypatch.setattr(checkpoint_objects, "_git", refused)
     assert [ALICES] == world.ids(RETRY, kept)
 
 
@@ -155,6 +172,31 @@ def test_a_session_of_codex_is_found(world, shop):
     assert (session_id, "codex", str(shop)) == (hit["session_id"], hit["agent_type"], hit["working_directory"])
 
 
+@pytest.mark.parametrize(
+    ("title", "log"),
+    [
+        ("Codex", "codex/person.jsonl"),
+        ("GitHub Copilot CLI", "copilot/tools.jsonl"),
+        ("Gemini CLI", "gemini/person.jsonl"),
+        ("Qwen Code", "qwen/person.jsonl"),
+    ],
+)
+def test_logs_of_each_agent_are_read(title, log, world, shop, tmp_path):
+    agent = Path(log).parent.name
+    own = tmp_path / "x" / ("events.jsonl" if agent == "copilot" else Path(log).name)
+    own.parent.mkdir()
+    shutil.copy(FIXTURES / log, own)
+    known = OWN[agent].read(own).session
+    commit(shop, "a1b2c3d4e5f6", session(known.session_id, own.read_bytes(), agent=title))
+    checkpoints.note(shop)
+
+    (file,) = READERS[agent].discover()
+    read = READERS[agent].read(file.path).session
+    assert (known.session_id, str(shop)) == (read.session_id, read.cwd)
+    prompts = [turn.text for turn in known.turns if turn.prompt]
+    assert len(prompts) == sum(turn.prompt for turn in read.turns) > 0
+
+
 def test_paths_of_its_edits_are_this_clones(world, shop):
     edit = {"file_path": f"{THERE}/src/upload.py", "old_string": "a", "new_string": "b"}
     call = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": edit}]}
@@ -181,3 +223,132 @@ def test_nothing_is_written_into_the_repository(kept, world, run):  # noqa: F811
 
     assert before == frozen(kept)
     assert 1 == len(list(READERS["claude"].discover()))
+
+
+def test_a_clone_that_has_not_fetched_them_says_how(kept, world, run, home, monkeypatch):  # noqa: F811
+    (kept / ".entire").mkdir()
+    (kept / ".entire/settings.json").write_text("{}")
+    git(kept, "add", ".entire")
+    git(kept, "commit", "-q", "-m", "Entire")
+    clone = home / "clone"
+    git(home, "clone", "-q", "--single-branch", "-b", "main", f"file://{kept}", str(clone))
+    monkeypatch.chdir(clone)
+    said = run("list").err
+    assert (
+        said.count("git fetch origin")
+        == 1
+        == json.loads(run("find", RETRY, "--json").out)["project_notice"].count("git fetch")
+    )
+
+    (command,) = (line.partition(": ")[2] for line in said.splitlines() if "git fetch" in line)
+    subprocess.run(command, shell=True, cwd=clone, check=True, capture_output=True)  # noqa: S602 - as a person does
+    assert [ALICES] == world.ids(RETRY, clone)
+    assert "git fetch" not in run("list").err
+
+
+# Forks.
+
+SECRET = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture
+def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
+    processes = FakeProcesses()
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
+    monkeypatch.setenv("OPENAI_API_KEY", "loopback")
+    return processes
+
+
+def hostile_claude(world: World) -> bytes:
+    """A transcript with what must not come here: a permission mode, a thought, a snapshot, a secret."""
+    records = world.claude_records(ALICES, THERE, RETRY, DONE, f"look at {THERE}/x and {SECRET}", "Looked")
+    records[0] |= {"permissionMode": "bypassPermissions"}
+    records[1]["message"]["content"].insert(
+        0, {"type": "thinking", "thinking": "a thought of hers", "signature": "c2lnbmVk"}
+    )
+    snapshot_ = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"trackedFileBackups": {"/etc/x": 1}}}
+    return jsonl([{"type": "mode", "mode": "bypassPermissions", "sessionId": ALICES}, snapshot_, *records])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_fork_is_a_copy_that_works_here_and_asks(whole, played, world, shop, home):
+    commit(shop, "a1b2c3d4e5f6", session(ALICES, hostile_claude(world)))
+    checkpoints.note(shop)
+    before = frozen(shop)
+
+    forked = fork_session(ForkRequest(ALICES[:8], Options("go on", place="process"), at=None if whole else 1))
+
+    (log,) = (home / ".claude/projects").rglob("*.jsonl")
+    written = log.read_text()
+    assert f"{forked.new_session_id}.jsonl" == log.name
+    assert "--permission-mode default" in forked.command
+    assert (str(shop), before) == (forked.cwd, frozen(shop))
+    for gone in (THERE, "bypassPermissions", "a thought", "c2lnbmVk", "/etc/x", SECRET):
+        assert gone not in written
+    assert whole == (f"look at {shop}/x and [REDACTED:" in written)
+    assert is_others(forked.new_session_id)
+
+
+def test_it_is_handed_over(played, world, kept, home):
+    checkpoints.note(kept)
+    forked = fork_session(ForkRequest(ALICES, Options("go on", place="process"), as_agent="codex"))
+
+    (log,) = (home / ".codex/sessions").rglob("*.jsonl")
+    assert RETRY in log.read_text()
+    assert is_others(forked.new_session_id)
+    assert not (home / ".claude/projects").exists()
+
+
+def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home):
+    checkpoints.note(kept)
+    planned = fork_session(ForkRequest(ALICES, Options("go on", place="process"), dry_run=True))
+    with pytest.raises(ForkRefused, match="asks before it acts"):
+        fork_session(ForkRequest(ALICES, Options("go on", place="process", skip_permissions=True)))
+
+    assert (
+        any(f"smart-fork fork --at 1 --in process {ALICES} 'go on'" in one for one in planned.warnings)
+        or planned.warnings
+    )
+    assert not list(home.rglob("*.jsonl"))
+
+
+def test_a_worker_can_begin_from_it(played, world, kept, home):
+    checkpoints.note(kept)
+    asked = {"project_path": str(kept), "run_in": "process", "worktree": False, "fork_from": ALICES, "prompt": "go on"}
+    (started,) = spawn([asked], processes=played, clock=FakeClock())
+
+    assert not isinstance(started, NotSpawned)
+    (log,) = (home / ".claude/projects").rglob("*.jsonl")
+    assert RETRY in log.read_text()
+
+
+def test_a_branch_of_it_is_a_copy(kept, home, run):  # noqa: F811
+    made = json.loads(run("branch", ALICES, "--json").out)
+
+    (log,) = (home / ".claude/projects").rglob("*.jsonl")
+    assert f"{made['session_id']}.jsonl" == log.name
+    assert is_others(made["session_id"])
+
+
+@pytest.mark.parametrize("words", [("resume", ALICES), ("excise", "list", ALICES)], ids=lambda words: words[0])
+def test_only_its_author_goes_on_in_it_cuts_it_or_shares_it(words, kept, run):  # noqa: F811
+    done = run(*words)
+
+    assert 0 != done.code
+    assert f"{ALICES} is" in done.err
+    with pytest.raises(ForkRefused, match=f"{ALICES} is Alice's"):
+        local.found(ALICES, kept)
+
+
+def test_the_newest_session_is_always_the_persons_own(kept, world, shop):
+    own = world.claude(shop, "mine", "yes")
+    checkpoints.note(kept)
+
+    assert own == newest_session(shop, "claude").session_id
+
+
+def test_it_is_never_forked_without_being_chosen(kept, world):
+    found = find(FindRequest(RETRY, project_path=str(kept), agent_type="both"), Engine(world.model))
+
+    assert [ALICES] == [hit.session_id for hit in found.results]
+    assert () == _own(found, Engine(world.model)).results

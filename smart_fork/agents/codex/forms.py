@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.items import UsedTool
+from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record
+from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.codec import CodexCodec
 from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
@@ -63,6 +65,12 @@ class CodexForms(CodexCodec, Forms):
         for _, record in kept(session.source_path, last):
             if record["type"] != "session_meta":
                 yield record
+
+    def names_another(self, log: bytes) -> bool:
+        """See `Forms.names_another`. A name may be written with escapes."""
+        lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
+        payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
+        return any(isinstance(one, dict) and base_of(one) for one in payloads)
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """A header, and the records in the form of before copy-on-write, which has no numbers."""

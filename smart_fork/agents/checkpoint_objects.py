@@ -1,0 +1,317 @@
+"""What git tells of the checkpoints in a repository: the refs that have some, and the sessions in these.
+
+Git is only asked for objects, by their ids. Whatever is in a checkpoint is somebody else's text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from indexer.masking import mask
+from indexer.transcripts.model import AgentName
+from smart_fork.errors import SmartForkError
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.text.snippets import printable
+
+#: Far more than anybody has: of a transcript, and of sessions and checkpoints of a repository.
+_MOST_BYTES, _MOST_SESSIONS, _MOST_CHECKPOINTS = 64 << 20, 5_000, 20_000
+#: Of facts about a session, and of a tree; and of all that is read for one question.
+_MOST_FACTS, _MOST_TREE, _MOST_READ = 1 << 20, 1 << 20, 256 << 20
+_SECONDS, _AT_ONCE, _BYTES_AT_ONCE, _NAME, _TITLE = 60.0, 500, 32 << 20, 80, 200
+#: One branch with all checkpoints, in its later form a ref of its own; and one ref for each checkpoint.
+_BRANCH = re.compile(
+    r"refs/(?:heads|remotes/[^/]+)/entire/checkpoints/v1|refs/entire/(?:remotes/[^/]+/)?checkpoints/v1\.1"
+)
+_SINGLE = re.compile(r"refs/entire/checkpoints/(..)/([0-9a-f]{12}|[0-9A-HJKMNP-TV-Z]{26})")
+_PATTERNS = ("refs/heads/entire/checkpoints/", "refs/remotes/*/entire/checkpoints/v1", "refs/entire/")
+_HEX, _NUMBER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[0-9]{1,6}")
+_COMMIT = re.compile(r"tree (?P<tree>[0-9a-f]{40,64})\n(?:parent [0-9a-f]+\n)*author (?P<author>[^<\n]*)")
+_PART = re.compile(r"full\.jsonl(?:\.(\d{3,6}))?")
+_DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=[0-9a-f]{8}-)")
+#: Names of agents there, by how they begin without spaces. The first versions knew one agent and named none.
+_AGENTS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "qwen": "qwen"} | {
+    "copilot": "copilot", "githubcopilot": "copilot", "": "claude",
+}  # fmt: skip
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_PAGER": "cat", "LC_ALL": "C",
+}  # fmt: skip
+
+
+class Stored(NamedTuple):
+    """The newest form of a session in a repository: its transcript in `parts`, and the `facts` about it, by their ids.
+
+    `at` is the time of its checkpoint in nanoseconds. The author and the title are text of whoever wrote it.
+    """
+
+    agent: AgentName
+    session_id: str
+    author: str
+    title: str
+    branch: str
+    at: int
+    size: int
+    facts: str
+    parts: tuple[str, ...]
+
+
+# What git is asked for.
+
+
+def _git(common: str, *words: str, given: bytes = b"") -> bytes:
+    """Return git's answer.
+
+    Raises:
+        OSError: it refuses, is not installed, or is late.
+    """
+    clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_")}
+    argv = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", f"--git-dir={common}", *words)
+    try:
+        done = SystemProcesses().run(argv, env=clean | _ENVIRONMENT, timeout=_SECONDS, input=given)
+    except SmartForkError as error:
+        raise OSError(error.message) from error
+    if not done.ok:
+        raise OSError(f"git {words[0]} failed: {done.complaint}")
+    return done.stdout
+
+
+def refs_of(common: str) -> list[tuple[str, str]]:
+    """The commit and the name of each ref that has checkpoints."""
+    said = _git(common, "for-each-ref", "--format=%(objectname) %(refname)", *_PATTERNS)
+    refs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
+    return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MOST_CHECKPOINTS]
+
+
+def _is_ours(name: str) -> bool:
+    single = _SINGLE.fullmatch(name)
+    return bool(_BRANCH.fullmatch(name)) or bool(single and single[2].endswith(single[1]))
+
+
+def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
+    """The checkpoint, the session and the author that each commit of a branch names, the newest first."""
+    form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
+    try:
+        said = _git(common, "rev-list", f"--max-count={_MOST_CHECKPOINTS}", f"--format={form}", commit)
+    except OSError:  # a shallow or broken history: its last author stands for all
+        return
+    fields = said.decode("utf-8", "replace").split("\0")
+    for author, subject, session in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
+        yield subject.removeprefix("Checkpoint: ").strip(), session.strip(), author.rpartition("\n")[2]
+
+
+def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
+    """The kind and the content of each of these objects, in their order; empty for one that is missing or too large,
+    and when all together are.
+    """
+    read, size_of, waiting = 0, 0, list[str]()
+    for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):
+        fits = bool(kind) and size <= most and read + size <= _MOST_READ
+        read, size_of = read + size * fits, size_of + size * fits
+        waiting.append(one if fits else "")
+        if len(waiting) >= _AT_ONCE or size_of >= _BYTES_AT_ONCE:
+            yield from _content(common, waiting)
+            size_of, waiting = 0, []
+    yield from _content(common, waiting)
+
+
+def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """The same of objects that fit; of an empty id nothing is asked."""
+    asked = [one for one in ids if one]
+    said, at = _git(common, "cat-file", "--batch", given=_lines(asked)) if asked else b"", 0
+    for one in ids:
+        if not one:
+            yield "", b""
+            continue
+        end = said.index(b"\n", at)
+        _, kind, *size = said[at:end].decode().split(" ")
+        length = int(size[0]) if size else -1
+        yield (kind, said[end + 1 : end + 1 + length]) if size else ("", b"")
+        at = end + 2 + length
+
+
+def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]] | None:
+    """The transcript of a session, its parts joined, and the files that it changed below the project's root; `None` if
+    the repository does not have all of it any more.
+
+    Raises:
+        OSError: git cannot be asked.
+    """
+    (_, facts), *parts = _content(common, (one.facts, *one.parts))
+    if any(kind != "blob" for kind, _ in parts):
+        return None
+    said = _json(facts).get("files_touched")
+    touched = frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
+    return b"\n".join(data for _, data in parts), touched
+
+
+def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
+    """The kind and the size of each of these objects; an empty kind for one that is missing."""
+    said = _git(common, "cat-file", "--batch-check", given=_lines(ids)).decode().splitlines() if ids else []
+    told = [line.split(" ") for line in said]
+    return [(one[1], int(one[2])) if len(one) == 3 else ("", 0) for one in told]
+
+
+def _lines(ids: Iterable[str]) -> bytes:
+    return "".join(f"{one}\n" for one in ids).encode()
+
+
+# What is in a checkpoint.
+
+
+class _Entry(NamedTuple):
+    mode: bytes
+    name: str
+    id: str
+
+
+class _Place(NamedTuple):
+    """A checkpoint: its id, the tree that has its sessions, and its author where its ref says that."""
+
+    id: str
+    tree: str
+    author: str = ""
+
+
+def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Stored]:
+    """The newest form of each session in these refs, the newest sessions first."""
+    places, authors = [], dict[tuple[str, str], str]()
+    commits = _read(common, [commit for commit, _ in refs], _MOST_FACTS)
+    for (commit, name), (kind, data) in zip(refs, commits, strict=True):
+        said = _COMMIT.match(data.decode("utf-8", "replace")) if kind == "commit" else None
+        if said is None:
+            continue
+        if single := _SINGLE.fullmatch(name):
+            places.append(_Place(single[2], said["tree"], said["author"]))
+            continue
+        places += _of_branch(common, said["tree"])
+        for checkpoint, session, whose in _authors(common, commit):
+            authors.setdefault((checkpoint, session), whose)
+            authors.setdefault((checkpoint, ""), whose)
+        authors.setdefault(("", ""), said["author"])
+    found: dict[str, Stored] = {}
+    for one in _told(common, places[:_MOST_CHECKPOINTS], authors):
+        known = found.get(one.session_id)
+        if known is None or (one.at, one.size) > (known.at, known.size):
+            found[one.session_id] = one
+    newest = sorted(found.values(), key=lambda one: -one.at)[:_MOST_SESSIONS]
+    return {one.session_id: one for one in newest}
+
+
+def _of_branch(common: str, tree: str) -> list[_Place]:
+    """The checkpoints of a branch: ``<2 characters>/<the rest of the id>``."""
+    folders = [one for one in _trees(common, [tree])[0] if one.mode == b"40000" and len(one.name) == 2]
+    below = _trees(common, [one.id for one in folders])
+    return [
+        _Place(folder.name + one.name, one.id)
+        for folder, entries in zip(folders, below, strict=True)
+        for one in entries
+        if one.mode == b"40000" and _HEX.fullmatch(folder.name + one.name)
+    ]
+
+
+def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[Stored]:
+    """Each session of these checkpoints that has a transcript and says whose it is."""
+    numbered = [
+        (place, one.id)
+        for place, entries in zip(places, _trees(common, [place.tree for place in places]), strict=True)
+        for one in entries
+        if one.mode == b"40000" and _NUMBER.fullmatch(one.name)
+    ][:_MOST_CHECKPOINTS]
+    folders = []
+    for (place, _), entries in zip(numbered, _trees(common, [one for _, one in numbered]), strict=True):
+        files = {one.name: one.id for one in entries if one.mode in (b"100644", b"100755")}
+        found = sorted((int(part[1] or 0), one) for name, one in files.items() if (part := _PART.fullmatch(name)))
+        if found and [number for number, _ in found] == list(range(len(found))) and "metadata.json" in files:
+            folders.append((place, files, tuple(one for _, one in found)))
+    facts = _read(common, [files["metadata.json"] for _, files, _ in folders], _MOST_FACTS)
+    prompts = _read(common, [files.get("prompt.txt", files["metadata.json"]) for _, files, _ in folders], _MOST_FACTS)
+    sizes = iter(_sizes(common, [one for _, _, parts in folders for one in parts]))
+    for (place, files, parts), (_, said), (_, asked) in zip(folders, facts, prompts, strict=True):
+        held = [next(sizes) for _ in parts]
+        size = sum(number for _, number in held)
+        told = _json(said)
+        agent = _agent(told.get("agent", ""))
+        session_id = _DATED.sub("", _text(told.get("session_id")))
+        if not agent or not _is_id(session_id) or not all(kind for kind, _ in held) or not 0 < size <= _MOST_BYTES:
+            continue
+        named = _text(told.get("session_id"))
+        author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
+        title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
+        yield Stored(
+            agent, session_id, _plain(author or "", _NAME) or "unknown", _plain(title, _TITLE),
+            _plain(_text(told.get("branch")), _TITLE), _time(told.get("created_at")), size, files["metadata.json"],
+            parts,
+        )  # fmt: skip
+
+
+def _trees(common: str, ids: Sequence[str]) -> list[list[_Entry]]:
+    """The entries of each of these trees; none of what is no tree."""
+    return [_listed(data) if kind == "tree" else [] for kind, data in _read(common, ids, _MOST_TREE)]
+
+
+def _listed(data: bytes) -> list[_Entry]:
+    try:
+        return list(_entries(data))
+    except ValueError:  # none that git writes
+        return []
+
+
+def _entries(data: bytes) -> Iterator[_Entry]:
+    at, width = 0, 0
+    while at < len(data):
+        end = data.index(b"\0", at)
+        mode, _, name = data[at:end].partition(b" ")
+        width = width or _width(data, end)
+        yield _Entry(mode, name.decode("utf-8", "replace"), data[end + 1 : end + 1 + width].hex())
+        at = end + 1 + width
+
+
+def _width(data: bytes, end: int) -> int:
+    """How long ids are in a tree: whichever length leads to another entry, or to the end."""
+    for width in (20, 32):
+        if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
+            return width
+    raise ValueError("no tree that git writes")
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    try:
+        said = orjson.loads(data)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _text(said: object) -> str:
+    return said if isinstance(said, str) else ""
+
+
+def _agent(said: object) -> AgentName | None:
+    if not isinstance(said, str):
+        return None
+    name = re.sub(r"[^a-z]", "", said.lower())
+    return _AGENTS.get(name) or next((ours for one, ours in _AGENTS.items() if one and name.startswith(one)), None)
+
+
+def _is_id(text: str) -> bool:
+    """Whether this can be a session's id of any agent: nothing that is a path or an option."""
+    return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{7,99}", text) is not None
+
+
+def _plain(text: str, most: int) -> str:
+    return printable(mask(" ".join(text[: most * 4].split())))[:most].strip()
+
+
+def _time(said: object) -> int:
+    """A time in nanoseconds; 0 for what is none, and never later than now: the newest form of a session counts."""
+    try:
+        at = datetime.fromisoformat(_text(said)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0
+    return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
