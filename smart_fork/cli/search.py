@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from smart_fork.text.snippets import quoted
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
     from smart_fork.retrieval.answer import Answer, CacheUse, Explanation, Found, GonePrompt, Hit, IndexState
+    from smart_fork.retrieval.request import FindRequest
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -65,6 +67,10 @@ def find(  # noqa: PLR0917 - typer's way
         bool,
         typer.Option("--changes", help="Sessions that wrote the lines which uncommitted changes, or a patch, touch."),
     ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="Exchanges of this session. self: the calling one."),
+    ] = None,
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
@@ -105,7 +111,11 @@ def find(  # noqa: PLR0917 - typer's way
         commit=commit,
         changes=_changes() if changes else None,
         pull=pull,
+        session=session,
     )
+    if session:
+        _print_exchanges(request)
+        return
     if team:
         from smart_fork.cli.team.search import find_shared
         from smart_fork.cli.team.words import TeamPlace
@@ -120,6 +130,24 @@ def find(  # noqa: PLR0917 - typer's way
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
+
+
+def _print_exchanges(request: FindRequest) -> None:
+    from smart_fork.caller import caller_session
+    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.within import within
+    from smart_fork.terminal.words import short
+
+    with progress_bar() as progress:
+        found = within(replace(request, caller_session_id=caller_session(os.environ)), engine(progress))
+    if printed_as_json(found):
+        return
+    for one in found.exchanges:
+        out.row(plain(f"exchange {one.exchange}", "bold cyan"), plain(f"message {one.message}"), plain(one.asked))
+    if not found.exchanges:
+        say("No exchange of this session answers that.")
+    elif found.exchanges[0].message is not None:
+        say(f"smart-fork show {short(found.session_id)} --at {found.exchanges[0].message} reads the best one")
 
 
 def _changes() -> bool | str:

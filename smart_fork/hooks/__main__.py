@@ -2,7 +2,7 @@
 
 Whatever happens it ends with 0 and does not keep the agent waiting: an agent that a hook fails for stops or complains.
 What it hears is written straight into the registry, so nobody has to be up. It says nothing, but for the one line about
-a first prompt or an edit that a person may have switched on.
+a first prompt, an edit or a compaction that a person may have switched on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Answer what can be a first prompt or an edit, and hand on what can be a worker's. Does not return."""
+    """Answer what a line may be said about, and hand on what can be a worker's. Does not return."""
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -51,7 +51,8 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 def _tell(agent: str, body: bytes) -> None:
     """Only where a person has switched it on, and only of a session that he has begun himself."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
-    if not (before_an_edit or b"UserPromptSubmit" in body) or os.environ.get("SMART_FORK_WORKER_ID"):
+    compacted = b'"SessionStart"' in body and b'"compact"' in body
+    if not (before_an_edit or compacted or b"UserPromptSubmit" in body) or os.environ.get("SMART_FORK_WORKER_ID"):
         return
     state = os.path.expanduser(os.environ.get("SMART_FORK_HOME") or "~/.smart-fork")  # noqa: PTH111 - as above
     if agent and os.path.isfile(f"{state}/{RECALL}/{agent}"):  # noqa: PTH113 - as above

@@ -1,4 +1,4 @@
-"""First prompts and edits: the service is asked what past sessions know of them, and one line put before the model.
+"""First prompts, edits, compactions: the service is asked what past sessions know, and one line put before the model.
 
 Each session of a person who has switched it on waits for this: it imports next to nothing, asks once, and ends in time.
 A first prompt is asked about once a session, an edit each time, and what is known of it is told once a session.
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-EVENT, BEFORE_A_TOOL = "UserPromptSubmit", "PreToolUse"
+EVENT, BEFORE_A_TOOL, BEGUN = "UserPromptSubmit", "PreToolUse", "SessionStart"
+#: What is said after a compaction. The tag is `indexer.transcripts.boilerplate.RECALL_TAG`.
+COMPACTED = (
+    "<smart-fork-recall>What this compaction dropped can still be searched: call find_sessions with session='self' "
+    "and an intent, and read_session for the messages.</smart-fork-recall>"
+)
 #: How long a prompt may wait, from the start of this process on, and the variable that says otherwise.
 MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
 #: Where the time is over before anything is asked, so many seconds are left to note that.
@@ -83,7 +88,7 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
     """What is to be put before the model; empty where nothing is."""
-    ask = {EVENT: _first_prompt, BEFORE_A_TOOL: _before_edit}[event["hook_event_name"]]
+    ask = {EVENT: _first_prompt, BEFORE_A_TOOL: _before_edit, BEGUN: _compacted}[event["hook_event_name"]]
     return ask(agent, event, state, until)
 
 
@@ -131,6 +136,10 @@ def _before_edit(agent: str, event: Any, state: str, until: float) -> str:
         return line
     finally:
         os.close(note)
+
+
+def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
+    return COMPACTED if event["source"] == "compact" and not event.get("agent_id") else ""
 
 
 def _sound(line: object) -> str:

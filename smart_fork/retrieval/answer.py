@@ -455,4 +455,29 @@ class NoIndex(Value):
     next_steps: tuple[str, ...]
 
 
+@value
+class KnownExchange(Value):
+    """An exchange of a session: its number from 1, the message that it begins with, and what was asked there."""
+
+    exchange: int
+    message: int | None
+    asked: str
+
+
+@value
+class Exchanges(Value):
+    """The exchanges of one session that answer a question, the best first, of `total` that it has.
+
+    `search_error` says why only words were compared, or nothing.
+    """
+
+    query: str
+    session_id: str
+    agent_type: str
+    notice: str
+    total: int
+    exchanges: tuple[KnownExchange, ...]
+    search_error: str = rare("")
+
+
 Answer = Found | Unsearched

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from indexer.failures import is_damage
 from indexer.model_notice import telling
 from indexer.project import project_of
+from indexer.store.base import SessionRow
 from indexer.transcripts.model import Session
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather
@@ -24,8 +25,9 @@ from smart_fork.whereabouts import is_there
 
 
 def exchange_evidence(
-    session: Session, intent: str, engine: Engine, also: Sequence[str] | None = (), meaning: Meaning | None = None
-) -> ExchangeEvidence:
+    session: Session | SessionRow, intent: str, engine: Engine, also: Sequence[str] | None = (),
+    meaning: Meaning | None = None,
+) -> ExchangeEvidence:  # fmt: skip
     """Return the evidence for each exchange of `session` as an answer to `intent`, which `also` gives in other words.
 
     `meaning` makes the vectors, where that has begun.

@@ -17,7 +17,7 @@ from smart_fork.cuts.answer import Excised
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
 from smart_fork.registry.file import has_registry
-from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
+from smart_fork.retrieval.answer import Exchanges, Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.server import workers
 from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words
@@ -104,7 +104,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         everything=everything,
         tools=[
             strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
-            strict(searching.find_sessions, "Find past sessions", Found, Unsearched),
+            strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges),
             strict(list_sessions, "List recent sessions", Recents),
             strict(read_session, "Read a past session", Conversation, Exported),
             strict(index_status, "State of the search index", IndexStatus, NoIndex),

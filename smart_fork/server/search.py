@@ -71,11 +71,12 @@ class Searching:
         """Find past sessions of this repository that already know how to do something. It only reads.
 
         The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
+        With session='self' it finds what you knew before a compaction: read_session reads on at `message`.
         """
         return self._answered(ctx, caller, asked, ForkChoice(), team)
 
     @takes(
-        without=("name", "skip_permissions"),
+        without=("name", "skip_permissions", "session"),
         order="auto_fork fork_index fork_session_id prompt run_in at budget keep drop merge worktree with_changes "
         "explain also team brief as_agent dry_run",
         also="Four, as for find_sessions.",
@@ -142,6 +143,10 @@ class Searching:
         # Nobody has said whose sessions are meant: the other agents' may do as well.
         choice = replace(choice, or_all=all(given.get(name) is None for name in ("agent_type", "collection")))
         engine = replace(self.engine(progress_of()), elsewhere=beside(wanted=team))
+        if asked.session:
+            from smart_fork.retrieval.within import within
+
+            return within(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
         answer = find_and_fork(asked, engine, choice, caller_session_id=caller.session_id)
         answer = replace(answer, next=after_search(answer))
         return answer if asked.explain else briefly(answer.as_json(), places=places)

@@ -110,6 +110,22 @@ def test_before_an_edit_the_model_is_told_once_which_exchange_wrote_the_lines(
     assert asked in requests[-1]
 
 
+def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(told: Machine, served: Service):
+    first, more, last = map(unlike_any_other, ("What is the weather like?", "And tomorrow?", "Go on with it"))
+    terminal = told.agent_interactive("claude", "--", first)
+    wait_until(lambda: told.find_log("claude", f"Noted: {first[:60]}"), "the first answer")
+    terminal.type(more)
+    log = wait_until(lambda: told.find_log("claude", f"Noted: {more[:60]}"), "the second answer")
+    terminal.type("/compact")
+    wait_until(lambda: '"compact_boundary"' in log.path.read_text(), "the compaction")
+    terminal.type(last)
+
+    request = told.model.wait_for_prompt(last)
+
+    assert "call find_sessions with session='self'" in json.dumps(request.body)
+    terminal.leave("/exit")
+
+
 def edit(agent: Protocol, file: Path, old: str, then: Answer) -> Answer:
     """The model replaces a line of a file by another."""
     if agent == "claude":

@@ -141,6 +141,17 @@ def test_what_a_person_asked_cannot_end_its_quotation_and_has_no_secret(announce
     assert secret not in line
 
 
+def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(on):
+    begun = {"hook_event_name": "SessionStart", "session_id": NEW, "cwd": "/"}
+
+    said = json.loads(run(begun | {"source": "compact"}))["hookSpecificOutput"]
+
+    assert "SessionStart" == said["hookEventName"]
+    assert "call find_sessions with session='self'" in said["additionalContext"]
+    assert estimate_tokens(said["additionalContext"]) <= 60
+    assert "" == run(begun | {"source": "startup", "cwd": "/compact"})
+
+
 def test_the_hook_is_there_only_while_recall_is_on(home):
     agent_settings.install("claude")
     settings = home / ".claude/settings.json"
