@@ -12,6 +12,7 @@ from itertools import groupby
 
 from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow, Store
+from indexer.transcripts.authored import plain
 from smart_fork.authorship.blame import Line, Range, blamed, committed
 from smart_fork.authorship.sessions import writers_of
 from smart_fork.authorship.trailers import sessions_named
@@ -22,6 +23,8 @@ from smart_fork.repository.git import Repository
 
 #: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.
 MOST_COMMITS, MOST_FILES = 200, 30
+#: Of so many pairs of commits is looked up which one is in the history of the other.
+MOST_PAIRS = 100
 #: How long git may look for the commits, and for the lines that are still there.
 FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
 #: Git reads a smaller number of seconds as something else than a time.
@@ -79,10 +82,19 @@ def commits_of(rows: Sequence[SessionRow], store: Store, scope: Scope, there: Re
     trailers = sessions_named(there, names)
     landed: defaultdict[int, list[Landed]] = defaultdict(list)
     files: dict[str, str] = {}
+    first: dict[tuple[int, bytes], str] = {}
+    is_before = _Ancestry(there)
     made = zip(lines, writers_of(lines, store, scope, there), strict=True)
     for commit, several in groupby(made, key=lambda one: one[0].commit):
         added = list(several)
-        wrote = [(line, writer.session) for line, writer in added if writer and line.text.strip()]
+        wrote = [
+            (line, writer.session)
+            for line, writer in added
+            if writer
+            and line.text.strip()
+            # What landed before was only moved, or written back.
+            and not is_before(first.setdefault((writer.session, plain(line.text)[0]), commit), commit)
+        ]
         counts, line = Counter(session for _, session in wrote), added[0][0]
         of = sum(bool(one.text.strip()) for one, _ in added)
         named = {ids[one] for one in trailers.get(commit, ()) if one in ids}
@@ -92,6 +104,21 @@ def commits_of(rows: Sequence[SessionRow], store: Store, scope: Scope, there: Re
         files |= {line.name: commit for line, session in wrote if session in landed}
     today, files_left = _today(files, landed, store, scope, there)
     return Works({row: _work(commits, today[row]) for row, commits in landed.items()}, left, files_left)
+
+
+class _Ancestry:
+    """Whether a commit is in the history of another one. Of very many pairs it is taken for granted."""
+
+    def __init__(self, there: Repository) -> None:
+        self._there = there
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def __call__(self, before: str, after: str) -> bool:
+        if before == after:
+            return False
+        if (before, after) not in self._known and len(self._known) < MOST_PAIRS:
+            self._known[before, after] = self._there.git("merge-base", "--is-ancestor", before, after).ok
+        return self._known.get((before, after), True)
 
 
 def _work(commits: Sequence[Landed], today: Sequence[tuple[str, Line]]) -> Work:

@@ -74,6 +74,27 @@ def test_lines_that_were_changed_since_are_not_there_any_more(world, shop):
     assert (told.lines_today, told.places) == (6, ("upload.py:2-7",))
 
 
+def test_a_commit_that_only_moves_its_lines_or_writes_them_back_is_another_ones(world, shop):
+    session = wrote(world, shop)
+    name = commit(shop, "upload.py", BODY)
+    commit(shop, "upload.py", "".join(f"by_hand({number})\n" for number in range(30)) + BODY, "Above", at=LATER + 10)
+    commit(shop, "upload.py", "print('nothing')\n", "Away", at=LATER + 20)
+    commit(shop, "upload.py", BODY, "And back", at=LATER + 30)
+
+    assert names(made(world, shop, session)) == [name]
+
+
+def test_a_cherry_pick_is_its_commit_too(world, shop):
+    session = wrote(world, shop)
+    git(shop, "checkout", "-q", "-b", "topic")
+    name = commit(shop, "upload.py", BODY)
+    git(shop, "checkout", "-q", "main")
+    git(shop, "cherry-pick", "topic", at=LATER + 50)
+    picked = git(shop, "rev-parse", "HEAD").strip()
+
+    assert names(made(world, shop, session)) == [picked, name]
+
+
 def test_lines_are_followed_through_a_rename_into_another_folder(world, shop):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)
