@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from indexer.outcome import Authored
 from indexer.shapes import dataclass
@@ -45,24 +44,26 @@ def writers_of(
     return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named)
 
 
-def _own(edits: Mapping[int, Sequence[Authored]], store: Store) -> Mapping[int, Sequence[Authored]]:
-    """The edits of each session without those that it has from the session that it was forked from."""
-    rows = store.sessions(edits)
-    parents = {(row.agent, row.session_id): (row.agent, row.parent_id) for row in rows.values()}
+def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
+    """The edits of each session without those that it has from a session that it was forked from.
 
-    def depth(row: int) -> int:
-        above, number = parents[rows[row].agent, rows[row].session_id], 0
-        while above in parents and number < len(parents):  # a log may name itself
-            above, number = parents[above], number + 1
-        return number
-
-    seen: set[Authored] = set()
-    found = {}
-    for row in sorted(edits, key=depth):
-        alike = [replace(edit, exchange=0, turn=0) for edit in edits[row]]
-        found[row] = [edit for edit, same in zip(edits[row], alike, strict=True) if same not in seen]
-        seen.update(alike)
-    return found
+    Not every log names that session: then the one that ended first had them.
+    """
+    holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for session, several in edits.items():
+        for edit in several:
+            holders[edit.moment, edit.file].add(session)
+    shared = {key: rows for key, rows in holders.items() if len(rows) > 1 and key[0]}
+    if not shared:
+        return edits
+    rows = store.sessions(set().union(*shared.values()))
+    parents = {row.parent_id for row in rows.values()}
+    order = {row.row: (row.session_id not in parents, row.last_activity) for row in rows.values()}
+    first = {key: min(holding, key=order.__getitem__) for key, holding in shared.items()}
+    return edits | {
+        session: [edit for edit in edits[session] if first.get((edit.moment, edit.file), session) == session]
+        for session in order
+    }
 
 
 def sessions_of(lines: Sequence[Line], found: Sequence[Writer | None]) -> list[Wrote]:
