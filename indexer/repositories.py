@@ -192,8 +192,11 @@ def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
 def other_places(top: Path) -> tuple[str, ...]:
     """The other directories that the repository in the resolved directory `top` is or was in, or was given."""
     try:
-        one = seen(top, noted().get(str(top)))
-        given = (old for old, new in adopted().items() if new == str(top))
+        before = noted()
+        given = [old for old, new in adopted().items() if new == str(top)]
+        if not before.keys() - {str(top)}:  # then nothing needs to be compared
+            return tuple(given)
+        one = seen(top, before.get(str(top)))
         return (*given, *(places_of(one)[0] if one else ()))
     except OSError:  # without these facts it is in one place
         return ()

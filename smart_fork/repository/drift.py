@@ -84,7 +84,7 @@ def tops(repository: Repository) -> list[str]:
     """Where the files of the repository are or were: its working directories and former places, the innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
-    formerly = (one for top in (place.top, *main) for one in other_places(top))
+    formerly = (one for top in {place.top, *main} for one in other_places(top))
     found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common), *formerly)}
     return sorted(found, key=len, reverse=True)
 
