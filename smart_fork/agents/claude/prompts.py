@@ -13,8 +13,8 @@ from indexer.transcripts.state import is_path, utc
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.kept_prompts import KeptPrompt
 
-#: The end of a larger file is read.
-MOST_BYTES = 8 << 20
+#: Of a larger file the end is read: ten thousand prompts, which every search looks through.
+MOST_BYTES = 2 << 20
 #: Older versions name no session: then nobody can tell whether it is gone.
 _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
