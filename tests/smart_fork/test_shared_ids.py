@@ -43,7 +43,7 @@ def test_no_command_takes_either_for_the_other(two, run):  # noqa: F811
 def test_who_says_whose_it_is_gets_that(two, run):  # noqa: F811
     assert "Done by the first." in run("show", f"claude:{SHARED}").out
     assert "Done by the second." in run("show", f"Codex:{SHARED[:13]}").out
-    assert "codex fork" in run("fork", f"codex:{SHARED}", "go", "--dry-run").out
+    assert f" fork {SHARED[:9]}" in run("fork", f"codex:{SHARED}", "go", "--dry-run").out
     assert run("show", f"qwen:{SHARED}").code == 3
     assert "the second" in run("excise", "list", f"codex:{SHARED}").out
 
