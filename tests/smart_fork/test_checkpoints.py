@@ -104,6 +104,9 @@ def test_one_that_is_among_the_persons_own_is_theirs(kept, world):
     assert [ALICES] == world.ids(RETRY, kept)
     world.claude(kept, "my own words about retry", DONE, session_id=ALICES)
 
+    newer = claude(world, ALICES, RETRY, DONE, "and a jitter", "A tenth of jitter was added")
+    commit(kept, "b1b2c3d4e5f6", session(ALICES, newer, created="2026-01-03T03:04:05Z"))
+
     (hit,) = world.find("my own words about retry", kept)["results"]
     assert "author" not in hit
     assert ".claude" in hit["jsonl_path"]
