@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_one_that_is_among_the_persons_own_is_theirs(kept, world):
     assert [ALICES] == world.ids(RETRY, kept)
     world.claude(kept, "my own words about retry", DONE, session_id=ALICES)
 
+    os.utime(world.log_of(ALICES), (1.7e9, 1.7e9))
     newer = claude(world, ALICES, RETRY, DONE, "and a jitter", "A tenth of jitter was added")
     commit(kept, "b1b2c3d4e5f6", session(ALICES, newer, created="2026-01-03T03:04:05Z"))
 
