@@ -295,13 +295,18 @@ def _are_expected(weights: Path) -> bool:
     with suppress(OSError, ValueError):
         if note.read_text(encoding="utf-8") == seen:
             return True
-    with weights.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != DEFAULT_WEIGHTS_SHA256:
-            return False
+    if _digest(weights, seen) != DEFAULT_WEIGHTS_SHA256:
+        return False
     with suppress(OSError):  # where nothing can be kept it is read each time
         private_dir(note.parent)
         replace_file(note, [seen.encode()], durable=False)
     return True
+
+
+@cache
+def _digest(weights: Path, _facts: str) -> str:
+    with weights.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache
