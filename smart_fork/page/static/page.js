@@ -122,7 +122,7 @@ function fill(query) {
 
 form?.addEventListener("input", (event) => {
   clearTimeout(waiting);
-  const typed = event.target.matches("input, textarea");
+  const typed = event.target.matches("input:not([type=checkbox]), textarea");
   if (!typed) pushes = true;
   waiting = setTimeout(search, typed ? TYPING_MS : 0);
 });
