@@ -54,7 +54,7 @@ class FindRequest:
     commit: str | None = said(described="Who wrote it?")
     changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
     pull: int | None = None
-    session: str | None = said(described="Only its exchanges: 'self' for yours, or an id.")
+    session: str | None = said(described="Its exchanges alone: 'self' or an id.")
 
     @property
     def code(self) -> Code:

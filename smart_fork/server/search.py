@@ -71,7 +71,6 @@ class Searching:
         """Find past sessions of this repository that already know how to do something. It only reads.
 
         The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
-        With session='self' it finds what you knew before a compaction: read_session reads on at `message`.
         """
         return self._answered(ctx, caller, asked, ForkChoice(), team)
 

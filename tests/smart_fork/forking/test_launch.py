@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(launch, source, agen
 
     forked = launch(source, processes, worktree=True, name="my fork", dry_run=True)
 
-    assert forked.command.startswith(f"cd {repo}/.worktrees/my-fork && ")
+    assert forked.command.startswith(f"cd {shlex.quote(f'{repo}/.worktrees/my-fork')} && ")
     assert ("", None, [], before) == (forked.worker_id, forked.terminal_id, processes.started, snapshot(home))
     assert ("The command needs the worktree, which a real run makes first",) == forked.warnings
 
