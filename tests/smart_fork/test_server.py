@@ -158,7 +158,7 @@ class TestWhatIsOffered:
             for everything in (False, True)
         )
 
-        assert sum(map(len, few)) <= 8_550  # 7,700 before: lines, files, commit and changes in two tools, session in one
+        assert sum(map(len, few)) <= 8_550  # 7,700 before: what wrote code, in two tools; a session, in one
         assert sum(map(len, more)) < 18_000
         assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 
