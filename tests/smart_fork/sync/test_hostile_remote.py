@@ -202,7 +202,7 @@ def test_an_address_of_a_remote_is_taken_as_it_is(address):
 def test_a_transport_that_an_own_setting_puts_in_its_place_does_not_run(synced, tmp_path):
     config = synced.desktop.home / "gitconfig"
     config.write_text(
-        f'[url "ext::touch {tmp_path}/ran "]\ninsteadOf = file://{synced.remote}\n[protocol "ext"]\nallow = always\n'
+        f'[url "ext::touch {tmp_path}/ran "]\ninsteadOf = {synced.remote.as_uri()}\n[protocol "ext"]\nallow = always\n'
     )
     synced.desktop.env["GIT_CONFIG_GLOBAL"] = str(config)
     assert synced.desktop.do("sync").code == 1
@@ -210,12 +210,12 @@ def test_a_transport_that_an_own_setting_puts_in_its_place_does_not_run(synced, 
 
 
 def test_a_machine_without_the_key_is_not_set_up_over_sessions_that_are_there(machines):
-    assert machines.laptop.do("sync", "setup", f"file://{machines.remote}").code == 0
+    assert machines.laptop.do("sync", "setup", machines.remote.as_uri()).code == 0
     machines.laptop.sync()
-    said = machines.desktop.do("sync", "setup", f"file://{machines.remote}")
+    said = machines.desktop.do("sync", "setup", machines.remote.as_uri())
     assert (said.code, "sync key" in said.err) == (2, True)
     wrong = Key(os.urandom(32)).words()
-    said = machines.desktop.do("sync", "setup", "--key", f"file://{machines.remote}", given=wrong)
+    said = machines.desktop.do("sync", "setup", "--key", machines.remote.as_uri(), given=wrong)
     assert said.code == 1
     assert not list(machines.desktop.home.rglob("sync/key")), "a key that opens nothing is not kept"
     said = machines.desktop.do("sync")

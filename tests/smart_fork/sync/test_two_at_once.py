@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -168,13 +169,14 @@ def test_who_is_killed_while_something_is_withdrawn_has_nothing_of_it_the_next_t
 def test_over_ssh_nothing_is_asked_and_the_other_side_is_as_it_is(machines):
     fake = machines.laptop.home / "bin/ssh"
     log = machines.laptop.home / "asked"
-    fake.write_text(f'#!/bin/sh\necho "$@" >> {log}\nfor last; do :; done\nexec sh -c "$last"\n')
+    fake.write_text(f'#!/bin/sh\necho "$@" >> {shlex.quote(str(log))}\nfor last; do :; done\nexec sh -c "$last"\n')
     fake.chmod(0o755)
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
-    said = machines.laptop.do("sync", "setup", f"ssh://ann@example.org{machines.remote}")
+    said = machines.laptop.do("sync", "setup", machines.remote.as_uri().replace("file://", "ssh://ann@example.org"))
     assert said.code == 0, said.err
     assert len(machines.laptop.sync()["sent"]) == 1
     asked = log.read_text().splitlines()
     assert all("-oBatchMode=yes" in line for line in asked)
-    assert any(f"git-receive-pack '{machines.remote}'" in line for line in asked)
+    path = str(machines.remote).replace("'", r"'\''")  # as git quotes
+    assert any(f"git-receive-pack '{path}'" in line for line in asked)
     assert machines.git("rev-parse", REF)

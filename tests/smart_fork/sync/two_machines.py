@@ -103,9 +103,9 @@ class Machines:
         self.desktop = Machine(home / "desktop", self.laptop.repository, capsys)
 
     def set_up(self) -> None:
-        assert self.laptop.do("sync", "setup", f"file://{self.remote}").code == 0
+        assert self.laptop.do("sync", "setup", self.remote.as_uri()).code == 0
         key = self.laptop.do("sync", "key").out
-        said = self.desktop.do("sync", "setup", "--key", f"file://{self.remote}", given=key)
+        said = self.desktop.do("sync", "setup", "--key", self.remote.as_uri(), given=key)
         assert said.code == 0, said.err
 
     def git(self, *words: str) -> str:
