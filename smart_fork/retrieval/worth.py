@@ -78,8 +78,8 @@ def worth_of(
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
     for row in rows:
-        if row.row in edited and (root := recorded(row.repo_root)) and permission.permits(str(root)):
-            of_repository[str(root)][row.row] = edited[row.row]
+        if row.row in edited and (now := recorded(row.repo_root)) and permission.permits(str(now)):
+            of_repository[str(now)][row.row] = edited[row.row]
     drift: dict[int, Drift] = {}
     until = time.monotonic() + SECONDS
     for root, sessions in of_repository.items():

@@ -128,7 +128,9 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     ] == [*ways_in_words(compared)][1:]
 
 
-@pytest.mark.parametrize("moment", ["", "yesterday", "9999-99-99", ago(-9_000)])
+@pytest.mark.parametrize(
+    "moment", ["", "yesterday", "9999-99-99", ago(-9_000)], ids=["none", "a word", "no date", "to come"]
+)
 def test_a_time_that_is_none_or_yet_to_come_says_nothing_of_a_cache(moment):
     assert "" == cached_until(Cache(300, moment))
     assert age_of(moment) is None
