@@ -23,7 +23,6 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
-from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.text.advice import advice
 
 
@@ -89,6 +88,8 @@ def is_borrowed(located: Located) -> bool:
 @contextmanager
 def _borrowed(located: Located) -> Iterator[Located]:
     """`located` with a log for as long as it is forked: without secrets, and known as somebody else's from now on."""
+    from smart_fork.sharing.secrets import MaskedSecrets, Secrets  # other forks are not kept waiting for it
+
     reader, forms, secrets = READERS[located.agent], forms_of(located.agent), Secrets()
     try:
         stack = ExitStack()

@@ -42,7 +42,7 @@ def test_every_help_page_ends_with_two_examples(page):
 
 @pytest.mark.parametrize("example", sorted({example for pair in EXAMPLES.values() for example in pair}))
 def test_the_examples_are_commands_that_are_understood(example):
-    words = shlex.split(example.partition(" <")[0])
+    words = shlex.split(re.split(r" [<|]", example)[0])
     command: Any = command_line(*COMMANDS)
     while words and words[0] in getattr(command, "commands", ()):
         command, words = command.commands[words[0]], words[1:]

@@ -278,7 +278,7 @@ def test_a_cookie_opens_every_page_and_nothing_else(served, world, shop):
     """The addresses are those of the application itself: a new one is asked for as well."""
     cookie = served.cookie()
     programs, pages = served.doors.programs, served.pages
-    assert {"/mcp", "/recall", "/status", "/code", "/api/hooks/{agent}/{event}", *PUBLIC} == {
+    assert {"/mcp", "/recall", "/before-edit", "/status", "/code", "/api/hooks/{agent}/{event}", *PUBLIC} == {
         one.path for one in programs
     }
     for route in programs:
