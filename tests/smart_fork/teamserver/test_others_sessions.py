@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,8 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
             "prompt": "go on",
         }
         for said in ({"fork_from": copy}, {"resume_session_id": copy}, {"continue_session": True}):
-            with pytest.raises(ForkRefused, match="continues a teammate's session"):
-                prepare(Asked(unasked | said, "claude", None).spec(world), world)
+            with ExitStack() as held, pytest.raises(ForkRefused, match="continues a teammate's session"):
+                prepare(Asked(unasked | said, "claude", None, held).spec(world), world)
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(
                 ForkRequest(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
