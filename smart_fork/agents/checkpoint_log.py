@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from indexer.masking import Masked
+from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents import checkpoints
@@ -131,8 +131,8 @@ class WithCheckpoints:
         known, one = found
         at = datetime.fromtimestamp(one.at / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Session(
-            one.agent, one.session_id, path, (), known.top, Masked(one.branch),
-            Masked(one.title), started=at, last_activity=at,
+            one.agent, one.session_id, path, (), known.top, mask(one.branch),
+            mask(one.title), started=at, last_activity=at,
         )  # fmt: skip
 
     @contextmanager
