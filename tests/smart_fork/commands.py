@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.cli import main
+from smart_fork.cli.output import answer_in_json
 from tests.smart_fork.world import WordsModel
 
 __all__ = ["command_model", "run"]
@@ -33,4 +34,5 @@ def run(capsys, monkeypatch, shop, command_model):
         said = capsys.readouterr()
         return SimpleNamespace(code=ended.value.code, out=said.out, err=said.err)
 
-    return command
+    yield command
+    answer_in_json(asked=False)  # other tests ask without a command

@@ -12,6 +12,12 @@ from smart_fork.cli import output, progress
 from smart_fork.cli.progress import ProgressBar, ProgressLines, progress_bar, working
 
 
+@pytest.fixture(autouse=True)
+def _not_as_json(monkeypatch):
+    """No command runs here: what the last one of another test was asked for does not count."""
+    monkeypatch.setattr(output, "_asked", {"json": False})
+
+
 @pytest.fixture
 def screen(monkeypatch) -> io.StringIO:
     shown = io.StringIO()
