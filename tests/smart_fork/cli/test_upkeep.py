@@ -159,7 +159,7 @@ class TestIndex:
 
     def test_places(self, run, world):
         state = world.home / ".smart-fork"
-        assert run("index", "path").out.split() == [str(state / "index.db"), str(state / "index")]
+        assert run("index", "path").out.splitlines() == [str(state / "index.db"), str(state / "index")]
         assert json.loads(run("index", "path", "--json").out) == {
             "index": str(state / "index.db"),
             "exports": str(state / "index"),
