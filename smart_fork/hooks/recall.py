@@ -93,27 +93,22 @@ def line_for(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
+    """What is to be said of a first prompt; a session is asked about once."""
     session_id, prompt = event["session_id"], event["prompt"]
     if event.get("agent_id") or not (_is_id(session_id) and prompt):
         return ""
     note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
     if note is None:
         return ""
-    try:
+    with _late_noted(note, LATE):
         if _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
             return ""
-        asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "prompt": prompt}
+        asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"]}
         answer = _answer(state, "/recall", asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
         line = _sound(answer["line"])
         if line:
             os.write(note, str(answer["session_id"]).encode())
-    except (_LateError, TimeoutError):
-        os.write(note, LATE)
-        raise
-    else:
         return line
-    finally:
-        os.close(note)
 
 
 def _before_edit(agent: str, event: Any, state: str, until: float) -> str:
@@ -123,19 +118,30 @@ def _before_edit(agent: str, event: Any, state: str, until: float) -> str:
         return ""
     asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "tool": event["tool_name"]}
     note = os.open(f"{state}/{RECALL}/{EDITS}/{session_id}", _NOTE | os.O_APPEND, 0o600)
-    try:
+    with _late_noted(note, LATE + b"\n"):
         answer = _answer(state, "/before-edit", asked | {"given": event["tool_input"]}, until)
         line, key = _sound(answer["line"]), f"{answer['key']}\n".encode()
-        line = "" if key in os.read(note, HEAD_BYTES) else line
-        if line:
-            os.write(note, key)
-    except (_LateError, TimeoutError):
-        os.write(note, LATE + b"\n")
-        raise
-    else:
+        if not line or key in os.read(note, HEAD_BYTES):
+            return ""
+        os.write(note, key)
         return line
-    finally:
-        os.close(note)
+
+
+class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
+    """In it the service is asked: that its answer came too late is written to a note, which is closed afterwards."""
+
+    def __init__(self, note: int, late: bytes) -> None:
+        self._note, self._late = note, late
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is not None and issubclass(kind, (_LateError, TimeoutError)):
+                os.write(self._note, self._late)
+        finally:
+            os.close(self._note)
 
 
 def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:

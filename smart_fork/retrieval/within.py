@@ -28,9 +28,6 @@ def within(request: FindRequest, engine: Engine) -> Exchanges:
         NotFound: there is no such session.
         IndexUnavailable: nothing can be searched.
     """
-    check(request)
-    if request.session == SELF and not request.caller_session_id:
-        raise Usage("it is not known which session asks", "Give the session's id.")
     row = _row_of(request, engine)
     evidence = exchange_evidence(row, request.intent, engine, request.also)
     speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
@@ -43,14 +40,19 @@ def within(request: FindRequest, engine: Engine) -> Exchanges:
 
 
 def _row_of(request: FindRequest, engine: Engine) -> SessionRow:
+    agents = check(request)
+    if request.session == SELF and not request.caller_session_id:
+        raise Usage("it is not known which session asks", "Give the session's id.")
     wanted = request.caller_session_id if request.session == SELF else request.session
     project = current_project(request.project_path)
     with opened() as store:
-        refresh(store, CheckedRequest(request, "", (), check(request), project, 1), engine)
         rows = [row for row in store.find_sessions(str(wanted)) if permits(row)]
+        if not rows:  # one that is there is brought up to date when its exchanges are looked for
+            refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
+            rows = [row for row in store.find_sessions(str(wanted)) if permits(row)]
     if len(rows) != 1:
         raise NotFound(
-            f"{len(rows) or 'No'} sessions of the index begin with {shown(wanted)}" if rows else
+            f"{len(rows)} sessions of the index begin with {shown(wanted)}" if rows else
             f"The index has no session {shown(wanted)}",
             advice("`smart-fork list` lists sessions.", tool="list_sessions lists sessions."),
         )  # fmt: skip
