@@ -344,10 +344,10 @@ class StoreReading:
 class _NoSimilarities:
     """See `Similarities`: of an index without vectors. NumPy is not imported for that."""
 
-    def best(self, limit: int) -> list[Near]:  # noqa: ARG002
+    def best(self, limit: int) -> list[Near]:
         return []
 
-    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:  # noqa: ARG002
+    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
         return {}
 
 

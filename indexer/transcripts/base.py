@@ -121,7 +121,6 @@ class AgentAdapter(Protocol):
 
     def has_lost(self, location: str) -> bool:
         """Whether a log within a file is there no more: the file can be read, and does not have it."""
-        del location
         return False
 
     def unread(self) -> str:
@@ -181,7 +180,6 @@ class AgentAdapter(Protocol):
 
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""
-        del directory
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:

@@ -86,12 +86,10 @@ class Fold(ABC):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """Return the name that the agent made up; empty without one."""
-        del turns
         return ""
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         """Return all present and former names."""
-        del turns
         names: list[str] = self.facts.get("names", [])
         return names
 
@@ -107,7 +105,6 @@ class Fold(ABC):
 
     def family(self, turns: tuple[Turn, ...]) -> str:
         """Return the name of the family that the session shares with its forks."""
-        del turns
         root: str = self.facts.get("root", "")
         return root
 
@@ -118,7 +115,6 @@ class Fold(ABC):
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
         """Tell if the person has stopped the agent in what it did last."""
-        del turns
         return bool(self.facts.get("interrupted"))
 
     def is_circular(self) -> bool:
@@ -227,7 +223,6 @@ class LineFold(Fold):
 
     def finish(self, *, turns: bool) -> bool:
         """Add what other logs say, with their `turns` if those are asked for. Return True if it must be kept."""
-        del turns
         return False
 
 

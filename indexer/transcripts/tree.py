@@ -62,7 +62,6 @@ class Tree(LineFold):
 
     def is_name(self, record: Record) -> bool:
         """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
-        del record
         return False
 
     def is_aside(self, record: Record) -> bool:
@@ -200,7 +199,6 @@ class FolderlessTree(Tree):
 
     def folder_for(self, directory: str) -> str:
         """See `Tree.folder_for`."""
-        del directory
         return ""
 
     def is_copy(self) -> bool:

@@ -74,7 +74,6 @@ class AmpAdapter(ReadAdapter):
     below, depth, document = "threads", 0, True
 
     def is_session(self, location: str, projects: str) -> bool:
-        del projects
         return Path(location).name.startswith(_THREAD)
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:

@@ -58,7 +58,6 @@ class Heads(ABC):
         Raises:
             OSError: The log cannot be read.
         """
-        del path
         return ""
 
     def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
@@ -68,7 +67,6 @@ class Heads(ABC):
         `forks` are other known forks, each with its parent. If an agent's folders do not tell the project, the
         beginnings of all logs are read, and then the rest of the family's.
         """
-        del root
         family = connected(session_id, self.kin(self.reader.discover()), forks)
         self.read_all(family)
         return family
@@ -101,7 +99,6 @@ class Heads(ABC):
         Raises:
             OSError: The log cannot be read.
         """
-        del kin
         return ()
 
     @abstractmethod

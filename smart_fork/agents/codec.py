@@ -66,7 +66,6 @@ class Codec(ABC):
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
         """Return thoughts that have records of their own, by the numbers of the turns after them."""
-        del session
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:

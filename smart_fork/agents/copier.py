@@ -68,7 +68,6 @@ class Copy(ABC):
             OSError: A file cannot be copied.
             ForkRefused: Another file of the same name exists.
         """
-        del target, created
         return []
 
 
@@ -124,7 +123,6 @@ class Copier(ABC):
             NotFound: A session that this one was forked from is gone.
             ForkRefused: The log was rewritten meanwhile, or turns of this agent's sessions cannot be dropped.
         """
-        del session
         raise ForkRefused(
             f"Sessions of {self.name} can only be forked whole",
             "Fork it without a budget, or at an earlier message (at).",
@@ -136,7 +134,6 @@ class Copier(ABC):
         Raises:
             ForkRefused: Turns of this agent's sessions cannot be dropped.
         """
-        del excerpt, new
         self.live(session)
         raise NotImplementedError
 
@@ -150,7 +147,6 @@ class Copier(ABC):
             ProgramFailed: The agent's own program, run on `machine`, refuses the copy.
             OSError: The copy cannot be written.
         """
-        del new, machine
         created: list[Path] = []
         private_dir(target.parent)
         with _undone_on_failure(created), new_file(target) as file:

@@ -50,7 +50,6 @@ class Distilled(Copy):
 
     def after(self, other: Distilled) -> None:
         """Continue after `other`, which is written into the same file before."""
-        del other
 
     def header(self) -> Iterable[bytes]:
         """Return the first lines of a file."""

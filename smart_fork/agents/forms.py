@@ -101,7 +101,6 @@ class Forms(Codec, Teller):
 
     def names_another(self, log: bytes) -> bool:
         """Return whether a log from elsewhere says that it continues another one, which its reader would open here."""
-        del log
         return False
 
     def in_line(

@@ -49,7 +49,6 @@ class Hooks(ABC):
 
         It does nothing if `command` is gone. Its first line identifies it, and never changes.
         """
-        del command
         return None
 
     def handler(self, command: str) -> dict[str, Any]:
@@ -58,7 +57,6 @@ class Hooks(ABC):
 
     def notes(self, text: str) -> Iterator[str]:
         """Yield the reasons why the agent does not run hooks installed as `text`. smart-fork does not change them."""
-        del text
         yield from ()
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -71,5 +69,4 @@ class Hooks(ABC):
         The environment of such a process does not tell the session. An agent with one has a module `daemon`, which
         `smart_fork.hooks` checks without any import.
         """
-        del runner
         return False

@@ -96,7 +96,6 @@ class KimiAdapter(ReadAdapter):
     below, depth = "sessions", 4
 
     def is_session(self, location: str, projects: str) -> bool:
-        del projects
         return location.endswith(_LOG)
 
     def id_of(self, path: Path) -> str:

@@ -100,7 +100,6 @@ class Login:
 
     def answered(self, said: Completed) -> bool | None:
         """Return whether its command says that it is logged in; `None` if it does not tell."""
-        del said
         return None
 
 

@@ -29,5 +29,4 @@ class Presence:
 
     def noted(self, session_id: str) -> Collection[int]:
         """Return the process ids that the agent itself noted for that session. Some may have ended."""
-        del session_id
         return ()

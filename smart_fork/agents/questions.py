@@ -81,7 +81,6 @@ class Screen:
 
     def rests(self, screen: str) -> bool:
         """Return whether the screen shows an idle agent, for agents that do not log an interrupted answer."""
-        del screen
         return False
 
     def holds(self, screen: str, text: str) -> bool:

@@ -121,7 +121,6 @@ class ReadTree(FolderlessTree):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        del turns
         return self._title()
 
     def origin(self) -> Origin:

@@ -55,15 +55,12 @@ class ReadAdapter(TreeAdapter):
         return self._home.folder()
 
     def slug(self, directory: str) -> str:
-        del directory
         return ""
 
     def place_of(self, directory: str) -> str:
-        del directory
         return ""
 
     def is_session(self, location: str, projects: str) -> bool:
-        del location, projects
         return True
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
@@ -93,7 +90,6 @@ class ReadAdapter(TreeAdapter):
 
     def beside(self, path: Path) -> Header:
         """Return the facts that other files state about the session in `path`."""
-        del path
         return Header()
 
     def stated(self, path: Path) -> Record:
@@ -109,5 +105,4 @@ class ReadAdapter(TreeAdapter):
 
     def guessed(self, path: Path) -> str:
         """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""
-        del path
         return ""

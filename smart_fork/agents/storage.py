@@ -10,20 +10,16 @@ class Storage:
 
     def folder(self, directory: Path) -> Path | None:
         """Return the only folder in which it looks for sessions from `directory`; `None` if it looks everywhere."""
-        del directory
         return None
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
         """Return whether it can resume, from `directory`, the session of this log, which worked in `cwd`."""
-        del cwd
         return self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
         """Return where a restored log belongs below its own folder. `place` is where it was."""
-        del session_id
         return place
 
     def lasting(self, log: Path, session_id: str) -> Path | None:
         """Return a second name under which the log remains when its agent resumes it; `None` if it remains anyway."""
-        del log, session_id
         return None

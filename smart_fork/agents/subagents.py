@@ -70,5 +70,4 @@ class SubAgentRecords:
 
     def is_aside(self, record: Record) -> bool:
         """Return `False`: all records belong to this conversation."""
-        del record
         return False

@@ -94,7 +94,6 @@ class TreeCopy(Copy):
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
         """Return the function that makes the copied form of records without a place, for these turns."""
-        del turns
         return None
 
     @abstractmethod
@@ -119,7 +118,6 @@ class TreeCopy(Copy):
 
     def shown_instead(self, kept: Collection[int]) -> Iterable[bytes]:
         """Yield the lines that the model was shown instead of these turns' results."""
-        del kept
         return ()
 
 

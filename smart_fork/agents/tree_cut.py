@@ -57,32 +57,26 @@ class TreeLoader(ABC):
 
     def said(self, record: Record, item: Item) -> str:
         """Return the text of a record."""
-        del record
         return item.text
 
     def note(self, record: Record) -> str:
         """Return the preview of a line of bookkeeping."""
-        del record
         return ""
 
     def meta(self, record: Record) -> Mapping[str, Any]:
         """Return what a cut must know of a record."""
-        del record
         return NOTHING
 
     def says(self, record: Record) -> tuple[str, ...]:
         """Return further keys under which bookkeeping repeats a record."""
-        del record
         return ()
 
     def repeats(self, record: Record) -> tuple[str, ...]:
         """Return the keys of what a line of bookkeeping repeats."""
-        del record
         return ()
 
     def copied(self, record: Record) -> str:
         """Return the text of another record that a line of bookkeeping copies."""
-        del record
         return ""
 
     def may_be_copied(self, turn: TranscriptTurn) -> bool:
@@ -152,7 +146,6 @@ class TreeCutter(Cutter):
         return self.loader.detect(path)
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        del composer
         return self.loader.load(path)
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:

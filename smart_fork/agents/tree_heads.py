@@ -68,7 +68,6 @@ class TreeHeads(Heads):
         return family
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        del fork
         shared = set(_left_after(kin, parent))
         known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
         return known[-1] + 1 if known else 0

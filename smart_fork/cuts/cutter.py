@@ -70,17 +70,14 @@ class Cutter(Files, ABC):
 
     def of_others(self, session: Transcript) -> list[bytes]:
         """Return the lines of other sessions in the written file."""
-        del session
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         """Return edits that link children of removed records to the nearest record that is kept."""
-        del turns, gone
         return {}
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
         """Return edits that take quotations of removed records out of kept lines."""
-        del session, gone
         return {}
 
     def is_said(self, turn: TranscriptTurn) -> bool:
@@ -89,7 +86,6 @@ class Cutter(Files, ABC):
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
         """Return the numbers of the lines. Lines that repeat a message get its number."""
-        del turns
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
@@ -101,17 +97,14 @@ class Cutter(Files, ABC):
 
     def may_have_others(self, path: Path) -> bool:
         """Return whether a transcript may contain records of another session, judged by its beginning."""
-        del path
         return True
 
     def files_of(self, path: Path) -> list[Path]:
         """Return the files beside a transcript that belong to it."""
-        del path
         return []
 
     def stores(self, session_id: str) -> list[Path]:
         """Return the agent's other files with text of a session, which a cut does not change."""
-        del session_id
         return []
 
     def apart(self) -> list[Path]:
@@ -120,7 +113,6 @@ class Cutter(Files, ABC):
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Return the files beside a transcript that belong to the removed records."""
-        del path, removed
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
@@ -129,7 +121,6 @@ class Cutter(Files, ABC):
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
         """Return the files beside a transcript that stay, as they are without what has these keys."""
-        del path, keys
         return {}
 
     def forget(self, session: Transcript) -> None:
@@ -138,21 +129,17 @@ class Cutter(Files, ABC):
         Raises:
             ForkRefused: it cannot be deleted now.
         """
-        del session
 
     def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
         """Return all forks that read records from these sessions' files, from record `first` on, and their forks."""
-        del session_ids, first
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
         """Return a warning if a cut removes the first record that the agent needs."""
-        del session
         return []
 
     def writer_of(self, session: Transcript) -> str:
         """Return the program that has the session open, by the agent's own notes; empty if none is seen."""
-        del session
         return ""
 
     def hold(self, session: Transcript) -> int | None:
@@ -161,5 +148,4 @@ class Cutter(Files, ABC):
         Raises:
             OSError: Another process holds the lock.
         """
-        del session
         return None

@@ -58,4 +58,3 @@ class Files:
 
     def finish(self, path: Path) -> None:
         """Finish `replace` after its process was killed."""
-        del path

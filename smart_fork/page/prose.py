@@ -128,18 +128,15 @@ class _Renderer(RendererHTML):
     """What is written for each kind of token; those that are not here have a tag that `_TAGS` lists, and no more."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del options
         return str(_marked(tokens[idx].content, env.get("words", ())))
 
     def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """A line's end stays one: logs are written line by line."""
-        del tokens, idx, options, env
         return "<br>\n"
 
     hardbreak = softbreak
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del options, env
         language = tokens[idx].info.split(maxsplit=1)
         inside = code(tokens[idx].content.removesuffix("\n"), *language[:1])
         return f'<pre class="code" dir="ltr" tabindex="0"><code>{inside}</code></pre>\n'
@@ -151,29 +148,23 @@ class _Renderer(RendererHTML):
         return f'<span class="image">[image{": " if said else ""}{escape(said)}]</span>'
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del options, env
         return f'<a href="{escape(str(tokens[idx].attrGet("href") or ""))}" rel="noopener noreferrer nofollow">'
 
     def heading_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """The headings of the page are its exchanges."""
-        del options, env
         return f'<p class="heading" data-level="{int(tokens[idx].tag[1:])}">'
 
     def heading_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del tokens, idx, options, env
         return "</p>\n"
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del tokens, idx, options, env
         return '<div class="table" tabindex="0"><table>\n'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        del tokens, idx, options, env
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Where it is aligned stands in a style, which no page of ours has."""
-        del options, env
         align = str(tokens[idx].attrGet("style") or "").removeprefix("text-align:")
         return f'<{tokens[idx].tag} class="{align}">' if align in ("center", "right") else f"<{tokens[idx].tag}>"
 

@@ -22,41 +22,41 @@ class HerePlace:
     delivers: frozenset[Delivery] = frozenset({"argument"})
     replaces = True
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Everywhere that a person types."""
         return True
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
         """See `Place.inherited`: none."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`. Does not return."""
         sys.stdout.flush()
         sys.stderr.flush()
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """See `Place.ended`."""
         return None if started.pid is None or runs(started, processes) else mask("It ended.")
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
         """See `Place.exit_status`."""
         return None
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.screen`."""
         return None
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.paste`."""
         raise _of_a_person()
 
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.press`."""
         raise _of_a_person()
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.close`."""
         raise _of_a_person()
 

@@ -49,15 +49,15 @@ class ITerm2Place:
     delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
     replaces = False
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """On macOS with the extra installed."""
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
         """See `Place.inherited`: none."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")
@@ -79,15 +79,15 @@ class ITerm2Place:
         session_id, pid = _in_iterm2(open_tab)
         return Started(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """See `Place.ended`. The tab closes with what runs in it."""
         return mask("Its tab was closed.") if seems_gone(started, processes) else None
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
         """See `Place.exit_status`."""
         return None
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.screen`."""
 
         async def read(app: Any, _connection: Any) -> str | None:
@@ -99,19 +99,19 @@ class ITerm2Place:
 
         return _in_iterm2(read)
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.paste`."""
         require_ours(started, processes)
         self._send(started, f"{PASTE_BEGINS}{text}{PASTE_ENDS}")
 
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.press`."""
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         require_ours(started, processes)
         self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.close`."""
         require_ours(started, processes)
 

@@ -28,11 +28,11 @@ class ProcessPlace:
     delivers: frozenset[Delivery] = frozenset({"argument", "input"})
     replaces = False
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Everywhere."""
         return True
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
         """See `Place.inherited`: none."""
         return {}
 
@@ -43,7 +43,7 @@ class ProcessPlace:
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
         return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """See `Place.ended`."""
         if started.pid is None or started.log is None or runs(started, processes):
             return None
@@ -57,22 +57,22 @@ class ProcessPlace:
         # What the first word was cut from is not known: it may be a secret's end.
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
         """See `Place.exit_status`."""
         return None if started.pid is None else processes.exit_status(started.pid)
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.screen`."""
         return None
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.paste`."""
         raise ForkRefused("It has no terminal and takes no message before it ends", "Wait for it.")
 
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.press`."""
         raise ForkRefused("It has no terminal and takes no keys")
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """See `Place.close`."""
         processes.end(require_ours(started, processes), force=False)

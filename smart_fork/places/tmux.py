@@ -72,7 +72,7 @@ class TmuxPlace:
     delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
     replaces = False
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Where tmux is installed."""
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 

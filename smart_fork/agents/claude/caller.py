@@ -35,7 +35,7 @@ class ClaudeCalls:
         looks = 1 if call.environment.get(SESSION) else LOOKS
         return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None
 
-    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
+    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
         """See `Calls.workspaces`: it names roots instead."""
         return []
 

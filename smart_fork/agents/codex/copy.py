@@ -42,7 +42,6 @@ class CodexCopier(Copier):
 
     def place(self, source: Path, new: NewSession) -> Path:
         """It files its sessions by day."""
-        del source
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
         return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
@@ -159,7 +158,6 @@ class CodexDistilled(Distilled):
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
-        del number
         if made := self._form.carried_over(entry):
             yield made
 

@@ -36,7 +36,6 @@ class CodexCutter(Cutter):
         return CodexLoader.detect(path)
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        del composer
         return CodexLoader.load(path)
 
     def public(self) -> Mapping[str, object]:

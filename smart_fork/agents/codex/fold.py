@@ -185,7 +185,6 @@ class _Fold(fold.LineFold):
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
         """See `Fold.family`. Of a fork whose parent is gone, the parent: its siblings are still of one family."""
-        del turns
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: _Fold) -> None:
@@ -352,7 +351,6 @@ class _Fold(fold.LineFold):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`. Codex makes names of its own from the first prompt."""
-        del turns
         return thread_name(codex_home(), self.own_id()) or self.facts.get("name", "")
 
     def last_activity(self) -> str:

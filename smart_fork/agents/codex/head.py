@@ -42,7 +42,6 @@ class CodexHeads(Heads):
         return True
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        del parent
         if kin.base is not None:
             return sum(1 for turn in above.turns if int(turn.id) < kin.base)
         read = fork()

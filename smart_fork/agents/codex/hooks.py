@@ -25,7 +25,6 @@ class CodexHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`: a person decides what is trusted."""
-        del text
         yield "Codex runs new hooks only when they are trusted: start `codex` once in a terminal, which asks"
         config = codex_home() / "config.toml"
         try:

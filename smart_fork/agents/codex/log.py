@@ -56,7 +56,7 @@ class CodexAdapter(AgentAdapter):
 
         return fold.glance(path, self.locate)
 
-    def place_of(self, directory: str) -> str:  # noqa: ARG002 - it files its sessions by day
+    def place_of(self, directory: str) -> str:
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class CodexRegistration(Registration):
         """See `Registration.has_servers`: a table needs none."""
         return text is not None
 
-    def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:  # noqa: ARG002
+    def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
         """See `Registration.restore`."""
         if self.value(text) is None:
             return text

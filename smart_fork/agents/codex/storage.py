@@ -13,7 +13,6 @@ class CodexStorage(Storage):
 
     def restored(self, place: str, session_id: str) -> str:
         """See `Storage.restored`. Its archive is not where it looks for sessions to fork."""
-        del session_id
         name = PurePosixPath(place).name
         day = day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place

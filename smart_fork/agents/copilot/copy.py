@@ -47,7 +47,6 @@ class CopilotCopier(Copier):
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
-        del source
         return sessions() / new.id / EVENTS
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
@@ -60,7 +59,6 @@ class CopilotCopier(Copier):
         Raises:
             ForkRefused: always.
         """
-        del session, records, new
         raise ForkRefused("Exchanges of a Copilot CLI session cannot be dropped", "Fork it at a message instead.")
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
@@ -222,7 +220,6 @@ class CopilotDistilled(_CopilotCopy, Distilled):
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
-        del number
         yield respelled(entry[0], self._chained(entry[1]))
 
     def summary(self, entry: Entry) -> Iterator[bytes]:

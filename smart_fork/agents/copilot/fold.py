@@ -127,7 +127,6 @@ class CopilotTree(FolderlessTree):
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         """See `Fold.names`."""
-        del turns
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:

@@ -52,7 +52,6 @@ class CopilotLoader(TreeLoader):
         return CopilotAdapter().id_of(line.place.path)
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        del said, results
         return _ROLES.get(str(record.get("type")), "system")
 
     def is_typed(self, record: Record) -> bool:

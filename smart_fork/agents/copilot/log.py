@@ -26,7 +26,6 @@ class CopilotAdapter(TreeAdapter):
         return copilot_home()
 
     def slug(self, directory: str) -> str:
-        del directory
         return ""
 
     def is_session(self, location: str, projects: str) -> bool:
@@ -43,7 +42,6 @@ class CopilotAdapter(TreeAdapter):
         return path.parent.name if path.name == EVENTS else path.stem
 
     def place_of(self, directory: str) -> str:
-        del directory
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:

@@ -59,12 +59,10 @@ class _SubAgentTree(CopilotTree):
 
     def is_asked(self, data: Mapping[str, object]) -> bool:
         """The session asks it."""
-        del data
         return True
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         return title_of("", (turn.text for turn in turns if turn.prompt))
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        del turns
         return ()

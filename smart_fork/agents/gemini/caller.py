@@ -44,7 +44,6 @@ class GeminiCalls:
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
         """See `Calls.workspaces`: it names roots instead."""
-        del meta
         return []
 
 

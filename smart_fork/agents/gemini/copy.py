@@ -57,7 +57,6 @@ class GeminiCopier(Copier):
         Raises:
             ForkRefused: always.
         """
-        del session, records, new
         raise ForkRefused(
             "Exchanges of a Gemini CLI session cannot be dropped: its records replace each other",
             "Fork it at a message instead.",
@@ -201,7 +200,6 @@ class GeminiDistilled(_GeminiCopy, Distilled):
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
-        del number
         yield orjson.dumps({name: value for name, value in entry[1].items() if name != "tokens"})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:

@@ -127,7 +127,6 @@ class _Fold(fold.LineFold):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        del turns
         name: str = self.facts.get("summary", "")
         return name
 

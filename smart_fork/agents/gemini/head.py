@@ -41,7 +41,6 @@ class GeminiHeads(Heads):
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         """See `Heads.shared`."""
-        del parent, fork
         there = {message.id for message in kin.messages}
         return max(
             (number + 1 for number, turn in enumerate(above.turns) if turn.prompt and turn.id in there), default=0

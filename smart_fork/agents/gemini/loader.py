@@ -99,7 +99,6 @@ class GeminiLoader(TreeLoader):
         return note
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        del said, results
         if record.get("type") == "gemini":
             return "assistant"
         if record.get("type") != "user" or is_context(text_of(parts_of(record.get("content")))):

@@ -23,5 +23,4 @@ class OpenCodeCalls:
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
         """See `Calls.workspaces`: it names roots instead."""
-        del meta
         return []

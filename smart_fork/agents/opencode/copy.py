@@ -48,7 +48,6 @@ class OpenCodeCopier(Copier):
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`: it finds all its sessions in its database."""
-        del source
         return database() / new.id
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:

@@ -46,7 +46,6 @@ class OpenCodeCutter(Cutter):
         return path.name.startswith("ses_") and path.parent.is_file()
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        del composer
         is_row = self.detect(path)
         lines = rows.lines_of(path) if is_row else list(_lines_in_file(path))
         turns = tuple(_turn(number, line) for number, line in enumerate(lines, start=1))
@@ -89,7 +88,6 @@ class OpenCodeCutter(Cutter):
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """See `Cutter.beside`: outputs that are too long for a part, each in a file that the part names."""
-        del path
         folder = HOME.folder() / "tool-output"
         parts = (part for turn in removed for part in dicts_in(orjson.loads(turn.raw).get("parts")))
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)

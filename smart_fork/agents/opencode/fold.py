@@ -194,7 +194,6 @@ class _Fold(Fold):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        del turns
         called = text_in(self._info.get("title"))
         return "" if _NAMELESS.fullmatch(called) else called
 

@@ -86,7 +86,6 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         yield _document(messages, becomes)
 
     def ids(self, record: Record) -> Iterator[str]:
-        del record
         return iter(())
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:

@@ -36,7 +36,6 @@ class OpenCodeHeads(Heads):
         return [Copied(_sign(one)) for one in written(kin.path)["messages"] if not left_out(one["parts"])]
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        del kin, parent
         read = fork()
         end = 0
         for turn in read.turns if read else ():

@@ -62,7 +62,6 @@ class OpenCodeAdapter(DatabaseAdapter):
         return fold.exported(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        del checkpoint
         from smart_fork.agents.opencode import fold
 
         return fold.read(path, keep_raw=keep_raw)

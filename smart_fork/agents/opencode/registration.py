@@ -45,5 +45,4 @@ class OpenCodeRegistration(JsonRegistration):
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
-        del env
         return {**_DEFAULTS, **(before or {}), "type": "local", "command": [program, *ARGUMENTS]}

@@ -15,5 +15,4 @@ class OpenCodeStorage(Storage):
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
         """See `Storage.finds`."""
-        del log
         return cwd == str(directory)

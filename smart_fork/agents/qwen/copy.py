@@ -61,7 +61,6 @@ class QwenLines(TreeCopy):
 
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
         """See `TreeCopy.recounted`."""
-        del number, tokens
         record.pop("usageMetadata", None)
         return record
 

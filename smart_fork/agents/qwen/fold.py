@@ -100,7 +100,6 @@ class QwenTree(Tree):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        del turns
         name: str = self.facts.get("ai_title", "")
         return name
 

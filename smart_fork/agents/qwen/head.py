@@ -20,7 +20,6 @@ class QwenHeads(TreeHeads):
 
     def is_native(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.is_native`. Its forks begin as ours do."""
-        del record
         return False
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:

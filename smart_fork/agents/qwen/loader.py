@@ -41,7 +41,6 @@ class QwenLoader(TreeLoader):
         return typed_in(record, item.text) if record.get("type") == "user" else item.text
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        del said, results
         return _ROLES.get(str(record.get("type")), "system")
 
     def is_typed(self, record: Record) -> bool:

@@ -18,7 +18,6 @@ class QwenStorage(Storage):
 
     def restored(self, place: str, session_id: str) -> str:
         """See `Storage.restored`. Those that were put away are not where it looks."""
-        del session_id
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
 

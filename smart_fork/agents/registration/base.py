@@ -60,7 +60,6 @@ class Registration(ABC):
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """Return the rules that allow these reading tools without asking; `None` if none are needed."""
-        del tools
         return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -106,7 +105,6 @@ class Registration(ABC):
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the entry that starts `program`, with a person's choices from the entry `before`."""
-        del env
         ours = {"command": program, "args": list(ARGUMENTS)}
         return {**ours, **(before or {}), **ours}
 
@@ -128,7 +126,6 @@ class Registration(ABC):
         """Return a shell command that registers the service at `url`, with the token in the file `token`; or an empty
         text.
         """
-        del url, token
         return ""
 
     def lock(self) -> AbstractContextManager[None]:
