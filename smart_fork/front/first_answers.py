@@ -96,6 +96,10 @@ def greet(
         "resources/templates/list": {"resourceTemplates": catalogue["resourceTemplates"]},
     }
     discovered = catalogue["discovered"]
+    #: What each answer has besides where there is no handshake.
+    modern = {name: discovered[name] for name in ("cacheScope", "resultType", "ttlMs", "_meta")}
+    of_all = {method: known[method] | modern for method in ("tools/list", "prompts/list")}
+    of_all["server/discover"] = discovered
     hello = None
     for line in lines:
         message = _message(line)
@@ -105,8 +109,8 @@ def greet(
         if "id" not in message or "method" not in message:
             continue  # only a request is answered, and there is nobody yet who could be told anything
         method, params = message["method"], message.get("params") or {}
-        if hello is None and method == "server/discover" and _can_be_told(params, discovered):
-            _answer(message["id"], discovered, out)
+        if hello is None and method in of_all and _can_be_told(params, discovered):
+            _answer(message["id"], of_all[method], out)
             continue
         if (method == "initialize") is (hello is None) and _is_plain(method, params) and _is_clean(line, params):
             if method == "initialize":
@@ -162,7 +166,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Whether a client that looks which protocols we speak speaks one that needs no handshake, and says so."""
+    """Whether a client speaks a protocol that needs no handshake, and says so."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False

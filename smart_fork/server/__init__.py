@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool
@@ -46,6 +47,8 @@ INSTRUCTIONS = (
 )
 
 
+#: A server lists the same until it ends. Other versions are installed, so no answer is kept for longer than an hour.
+_FRESH = CacheHint(ttl_ms=3_600_000)
 #: The tools that are listed where nothing else is said. The others can be called all the same.
 FEW = (
     "smart_fork",
@@ -102,6 +105,8 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         log_level="ERROR",
         middleware=[in_own_words, only_what_there_is],
         everything=everything,
+        cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
+        subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
             strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
             strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges),

@@ -12,13 +12,9 @@ _ABSENT = ("resources",)
 
 
 async def only_what_there_is(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware of a server: it names only what it has, and that the list of its tools may change.
-
-    It does so behind a front, which lists tools before the server runs.
-    """
+    """Middleware of a server: it names only what it has."""
     result = await call_next(ctx)
     if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
         for name in _ABSENT:
             result["capabilities"].pop(name, None)
-        result["capabilities"]["tools"]["listChanged"] = True
     return result

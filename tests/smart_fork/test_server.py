@@ -131,7 +131,7 @@ class TestWhatIsOffered:
             async with Client(create_server(world.model), mode="legacy") as session:
                 return session.server_capabilities.model_dump(exclude_none=True)
 
-        assert {"prompts": {"list_changed": False}, "tools": {"list_changed": True}} == anyio.run(ask)
+        assert {"prompts": {"list_changed": False}, "tools": {"list_changed": False}} == anyio.run(ask)
 
     @pytest.mark.parametrize(("name", "argument"), [("fork", "task"), ("recall", "question")])
     def test_a_person_asks_by_name_and_the_model_is_told_of_tools_that_are_listed(self, world, name, argument):

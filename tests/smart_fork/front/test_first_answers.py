@@ -9,10 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
+from mcp import Client
+from mcp_types import Tool
 
 from smart_fork.front.first_answers import ALL, CATALOGUE, FEW, greet, listed, wanted
 from smart_fork.server import FEW as NAMES
+from smart_fork.server import create_server
 from smart_fork.server.catalogue import catalogue
 from smart_fork.system.rpc import refusal
 from tests.mcp_process import McpProcess
@@ -60,27 +64,70 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
     assert whole == thin
 
 
-def discover(number: int, **meta: object) -> dict:
-    """What a client asks first that can do without a handshake."""
+def asked(number: int, method: str, **meta: object) -> dict:
+    """What a client asks that does without a handshake."""
     of_the_client = {
         "protocolVersion": "2026-07-28",
         "clientInfo": {"name": "x", "version": "1"},
         "clientCapabilities": {},
     }
     meta = {f"io.modelcontextprotocol/{name}": value for name, value in (of_the_client | meta).items()}
-    return request(number, "server/discover", _meta=meta)
+    return request(number, method, _meta=meta)
 
 
-def test_who_discovers_the_server_is_told_what_the_whole_server_says(shop, monkeypatch):
+def discover(number: int, **meta: object) -> dict:
+    """What such a client asks first."""
+    return asked(number, "server/discover", **meta)
+
+
+#: What clients ask that do without a handshake.
+MODERN = ("server/discover", "tools/list", "prompts/list")
+
+
+def test_who_needs_no_handshake_is_told_what_the_whole_server_says(shop, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     answers = []
     for options in ((), ("-v",)):
         program = [sys.executable, "-m", "smart_fork", *options, "mcp"]
         with McpProcess(program, cwd=shop, env=os.environ, greeted=False) as server:
-            answers.append(server._ask("server/discover", **discover(1)["params"]))
+            answers.append([server._ask(method, **asked(1, method)["params"]) for method in MODERN])
 
     thin, whole = answers
     assert whole == thin
+    assert [3_600_000] * 3 == [one["ttlMs"] for one in thin]
+
+
+def test_a_client_that_keeps_answers_asks_once():
+    """The protocol's own client, as it is installed."""
+    lists = 0
+
+    async def ask() -> None:
+        nonlocal lists
+        server = create_server()
+        made = server.list_tools
+
+        async def counted() -> list[Tool]:
+            nonlocal lists
+            lists += 1
+            return await made()
+
+        server.list_tools = counted  # type: ignore[method-assign]
+        async with Client(server, mode="auto") as client:
+            for _ in range(3):
+                assert (await client.list_tools()).tools
+
+    anyio.run(ask)
+    assert 1 == lists
+
+
+def test_the_whole_server_is_not_started_before_a_call():
+    call_it = asked(5, "tools/call") | {"params": {"name": "list_sessions", **asked(5, "")["params"]}}
+    first = [asked(number, method) for number, method in enumerate(MODERN)]
+    answers, hello, rest = said(*first, call_it)
+
+    assert [0, 1, 2] == [one["id"] for one in answers]
+    assert (None, call_it) == (hello, json.loads(rest))
+    assert not answers[0]["result"]["capabilities"]["tools"]["listChanged"], "who may subscribe does so at once"
 
 
 def test_who_discovers_the_server_may_begin_with_the_handshake_all_the_same():
