@@ -1,6 +1,6 @@
 """Sessions that a person has had forgotten: a list that outlives the index, so that none of them comes back.
 
-It holds ids and nothing of what was said.
+It holds ids and nothing of what was said. What a person has noted of such a session goes in the same transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def add(agent: AgentName, session_id: str, at: str) -> None:
     Raises:
         OSError: it cannot be written; the list is what it was.
     """
-    state.change("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", agent, session_id, at)
+    with state.changing() as db:
+        db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
+        for table in ("verdicts", "marks"):
+            db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608
 
 
 def strike(agent: AgentName, session_id: str) -> None:

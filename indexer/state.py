@@ -55,6 +55,13 @@ CREATE TABLE repositories (
     last TEXT NOT NULL, place TEXT NOT NULL, shallow INTEGER NOT NULL, config TEXT NOT NULL, made TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE adopted (old TEXT PRIMARY KEY, top TEXT NOT NULL) WITHOUT ROWID;
+-- What came of sessions, when they were tried, and who said it; `source_session_id` is the session that one was forked
+-- from. And what sessions are marked with: tags, and words of ours, which begin with a colon.
+CREATE TABLE verdicts (
+    agent TEXT, session_id TEXT, source_session_id TEXT NOT NULL, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+    tried TEXT NOT NULL, said_by TEXT NOT NULL, PRIMARY KEY (agent, session_id)
+) WITHOUT ROWID;
+CREATE TABLE marks (agent TEXT, session_id TEXT, mark TEXT, PRIMARY KEY (agent, session_id, mark)) WITHOUT ROWID;
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from indexer.masking import Masked
+from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
 
@@ -48,6 +48,43 @@ class CommitsMade(Value):
     notice: str = rare("")
 
 
+@value
+class Verdict(Value):
+    """What came of the work of a session: "merged", "kept" or "dropped", as `said_by` a person, or "git".
+
+    `said` is a sentence about it, with the reason that the person gave; `tried` is when the session worked.
+    """
+
+    session_id: str
+    outcome: str
+    said: Masked
+    tried: str
+    said_by: str
+    reason: Masked = rare(NOTHING)
+
+
+@value
+class Noted(Value):
+    """What is noted of a session, beside its log: what came of it and of its `forks`, and how a person marks it."""
+
+    verdict: Verdict | None = rare()
+    forks: tuple[Verdict, ...] = rare(())
+    tags: tuple[str, ...] = rare(())
+    pinned: bool = rare(default=False)
+    archived: bool = rare(default=False)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What came of it and of its forks, in words."""
+        return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
+
+    @property
+    def marks(self) -> list[str]:
+        """How it is marked, in words."""
+        flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
+        return [*flags, *(f"#{one}" for one in self.tags)]
+
+
 @record
 class Conversation(Value):
     """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
@@ -67,6 +104,7 @@ class Conversation(Value):
     owner: str = rare("")
     resolved: str = rare("")
     commits: CommitsMade | None = rare()
+    noted: Noted | None = rare()
     messages: tuple[Message, ...]
     read_on: Mapping[str, int | None] = spread(next_at=int | None)
 
@@ -78,4 +116,5 @@ class Exported(Value):
     session_id: str
     agent_type: AgentName
     notice: str = rare("")
+    noted: Noted | None = rare()
     markdown: Masked

@@ -21,7 +21,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
-from smart_fork.conversation import CommitsMade, Conversation, Exported, Message
+from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage, joined
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -216,11 +216,19 @@ def as_markdown(read: Conversation) -> str:
         f"# {read.title}",
         "",
         f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
+        *(_noted_in_words(read.noted) if read.noted else ()),
         *(_commits_in_words(read.commits) if read.commits else ()),
     ]
     for one in read.messages:
         lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
+
+
+def _noted_in_words(noted: Noted) -> Iterator[str]:
+    if noted.marks:
+        yield from ("", ", ".join(noted.marks))
+    for sentence in noted.sentences:
+        yield from ("", sentence)
 
 
 def _commits_in_words(made: CommitsMade) -> Iterator[str]:

@@ -241,6 +241,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
+            *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )
     _print_gone(found.gone_prompts)
 
@@ -262,6 +263,8 @@ def show(
     if not isinstance(one, Exported):
         _print_conversation(one)
     elif not printed_as_json(one):
+        for sentence in one.noted.sentences if one.noted else ():
+            say(sentence)
         out.print(plain(one.markdown))
 
 
@@ -340,6 +343,8 @@ def _print_hit(hit: Hit) -> None:
         what = f"wrote {wrote.lines} of {wrote.of} lines, most of them in exchange {wrote.exchange}"
         where = f", commit {', '.join(one[:8] for one in wrote.commits[:_COMMITS])}" if wrote.commits else ""
         out.row(plain(f"{_INDENT}{what}{where}", "magenta"))
+    for sentence in hit.noted.sentences if hit.noted else ():
+        out.row(plain(f"{_INDENT}{sentence}", "yellow"))
     said = f"User: {hit.wrote.asked}" if hit.wrote else spoken(hit)
     for line in said.splitlines()[:_QUOTED]:
         out.row(plain(f"{_INDENT}│ {quoted(line, 160)}", "dim"))
@@ -368,6 +373,7 @@ def _about(hit: Hit) -> list[str]:
         *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),
         *([f"{family} in its family"] if family > 1 else []),
         *filter(None, [inferred(hit.project_inferred_from)]),
+        *(hit.noted.marks if hit.noted else []),
         *([f"shared by {hit.author}"] if hit.author else []),
         *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),
     ]

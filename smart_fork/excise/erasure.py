@@ -27,6 +27,7 @@ from indexer.paths import index_db, state_home
 from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
+from smart_fork import notes
 from smart_fork.copies import leftovers
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
@@ -154,6 +155,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
         return True
     try:
         _blot_logs(wanted, _take_back(session_ids, wanted))
+        notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(PATIENCE):
             sweep_staged()
             sweep_reading()

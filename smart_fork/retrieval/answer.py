@@ -8,6 +8,7 @@ from typing import Any, Literal
 from indexer.last_run import FailedLog, LastRun
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
+from smart_fork.conversation import Noted
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
@@ -158,6 +159,7 @@ class Hit(Value):
     also_remote: Origin | None = rare()
     author: str = rare("")
     wrote: WroteLines | None = rare()
+    noted: Noted | None = rare()
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the explanation last, and who said the snippet only where there is one."""
@@ -258,6 +260,7 @@ class RecentSession(Value):
     source_path: str | None = None
     jsonl_path: str
     author: str = rare("")
+    noted: Noted | None = rare()
 
 
 @value

@@ -11,7 +11,7 @@ from pathlib import Path
 from indexer.freshness import read_changed
 from indexer.paths import index_db
 from indexer.project import project_of
-from indexer.store.base import Store
+from indexer.store.base import SessionRow, Store
 from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
@@ -38,25 +38,39 @@ def commits_made(
     """The commits of each session, by its id. Nothing of those of which none is known, or without an index."""
     if not directory or not index_db().exists():
         return {}
-    folder = Path(where_now(directory))
     try:
-        there = repository_at(folder, processes or SystemProcesses())
-        with opened() as store:
-            known = [(agent, id_) for agent, id_ in sessions if store.session(agent, id_)]
-            _look_again(store, known)
-            rows = [row for agent, id_ in known if (row := store.session(agent, id_))]
-            scope = store.scope(recognized(project_of(folder)), READERS.names, automated=True)
-            try:
-                works = commits_of(rows, store, scope, there)
-            except ProgramFailed as error:
-                notice = f"Its commits are not known: {error.message}"
-                return {row.session_id: CommitsMade(0, (), 0, (), notice) for row in rows}
+        rows, works = works_of(sessions, directory, processes or SystemProcesses())
     except (IndexUnavailable, SmartForkError, OSError) as error:  # what was asked for is good without
         log.info("the commits of sessions are not known: %s", error)
         return {}
+    if isinstance(works, ProgramFailed):
+        notice = f"Its commits are not known: {works.message}"
+        return {row.session_id: CommitsMade(0, (), 0, (), notice) for row in rows}
     none = Work((), 0, ())
     told = {row.session_id: _told(works.of.get(row.row, none), works) for row in rows}
     return {id_: one for id_, one in told.items() if one.count or one.notice}
+
+
+def works_of(
+    sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
+) -> tuple[list[SessionRow], Works | ProgramFailed]:
+    """What came of these sessions, as far as the index knows them; or why git does not say.
+
+    Raises:
+        IndexUnavailable: there is no index.
+        SmartForkError, OSError: the directory is in no repository that can be read.
+    """
+    folder = Path(where_now(directory))
+    there = repository_at(folder, processes)
+    with opened() as store:
+        known = [(agent, id_) for agent, id_ in sessions if store.session(agent, id_)]
+        _look_again(store, known)
+        rows = [row for agent, id_ in known if (row := store.session(agent, id_))]
+        scope = store.scope(recognized(project_of(folder)), READERS.names, automated=True)
+        try:
+            return rows, commits_of(rows, store, scope, there)
+        except ProgramFailed as error:
+            return rows, error
 
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:

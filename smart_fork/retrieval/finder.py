@@ -275,7 +275,7 @@ def _fallback(asked: CheckedRequest) -> tuple[RecentSession, ...]:
         adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated
     ).sessions
     others = [session for session in found if session.session_id != asked.request.caller_session_id]
-    return tuple(map(results.recent_session, others[: asked.limit]))
+    return results.recent_ones(others[: asked.limit])
 
 
 def _engine_not_available(error: EngineUnavailable, asked: CheckedRequest) -> Unsearched:

@@ -13,7 +13,7 @@ from smart_fork.retrieval.answer import GonePrompt, RecentSession
 from smart_fork.retrieval.gone import gone_prompts
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import current_project, project_notice
-from smart_fork.retrieval.results import recent_session
+from smart_fork.retrieval.results import recent_ones
 from smart_fork.system import permission
 
 
@@ -49,6 +49,6 @@ def list_recent(
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
     return Listing(
-        tuple(map(recent_session, found.sessions)), found.hidden, unread(adapters), passed_over, notice,
+        recent_ones(found.sessions), found.hidden, unread(adapters), passed_over, notice,
         gone_prompts(within, agents),
     )  # fmt: skip

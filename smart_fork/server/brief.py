@@ -15,7 +15,7 @@ SNIPPET_LEAST, TITLE = 80, 80
 _RESULT = (
     "rank", "score", "session_id", "agent_type", "title", "working_directory", "project_inferred_from", "date",
     "snippet", "said_by", "match", "token_estimate", "outcome", "drift", "can_fork", "warning", "origin",
-    "also_remote", "wrote",
+    "also_remote", "wrote", "noted",
 )  # fmt: skip
 #: Where it can be opened: said by the tool that may hand it on to others.
 _PLACES = ("source_path", "lines", "jsonl_path", "fork_command")
@@ -54,6 +54,9 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
         del kept["working_directory"]
     kept["title"] = _beginning(hit["title"], TITLE)
     kept["match"] = _only(hit["match"], _MATCH)
+    if noted := kept.get("noted"):
+        verdicts = [*([noted.pop("verdict")] if "verdict" in noted else []), *noted.pop("forks", ())]
+        kept["noted"] = noted | ({"said": [one["said"] for one in verdicts]} if verdicts else {})
     if hit["drift"]:
         kept["drift"] = _only(hit["drift"], ("files", "changed"))
     kept |= {key: hit["price"][key] for key in ("cached", "cached_until") if hit["price"].get("cached")}

@@ -19,6 +19,7 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
+from smart_fork import notes
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import files_of, forms_of
 from smart_fork.agents.forms import Record
@@ -216,6 +217,7 @@ def _cut(one: Written, path: Path, planned_of: Planner, *, remove: bool) -> bool
         if empty:
             for name in ids:
                 propagation.remove(one.agent, name)
+                notes.forget(one.agent, name)
             files_of(one.agent).remove(path)
         else:
             write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)

@@ -11,6 +11,7 @@ from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.references import here
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import Ambiguous, NotFound, Usage
+from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.elsewhere import written_by
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.team.login import is_known
@@ -32,17 +33,19 @@ def conversation(
         from smart_fork.team.conversation import read
 
         return read(session_id, missing, project, reading)
+    one = located.agent, located.session_id
+    noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
     if not located.readable:
         text = sessions.exported(located)
         text = beginning(text, reading.characters) if reading.characters else text
-        return sessions.told_export(located, text, notice=notice)
+        return replace(sessions.told_export(located, text, notice=notice), noted=noted)
     from smart_fork.retrieval.commits_made import commits_made
 
     author = author_of(str(located.path or ""))
     notice = written_by([author], notice or UNTRUSTED) if author else notice
     session = sessions.look_into(located)
     told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
-    if reading.at is not None:  # they were told with the first message
+    if reading.at is not None:
         return told
     made = commits_made([(session.agent, session.session_id)], session.cwd)
-    return replace(told, commits=made.get(session.session_id))
+    return replace(told, commits=made.get(session.session_id), noted=noted)

@@ -42,6 +42,7 @@ COMMANDS = {
         "families.branch", "Copy a session, whole or up to a message, without running it.", _SESSIONS
     ),
     "lineage": CommandEntry("families.lineage", "Show a session's forks, branches and parents as a tree.", _SESSIONS),
+    "verdict": CommandEntry("notes.verdict", "Note what came of a session. Results say it from then on.", _SESSIONS),
     "export": CommandEntry("export.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
     "excise": CommandEntry("excise.app", "Cut turns or secrets out of a session. Every cut can be undone.", _SESSIONS),
     "project": CommandEntry("project.app", "Show which directories this project's sessions come from.", _SESSIONS),

@@ -20,7 +20,7 @@ from smart_fork.terminal.words import harmless, is_id, short
 
 #: What the shell scripts of `--install-completion` set; nobody else does.
 VARIABLE = "_SMART_FORK_COMPLETE"
-_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume")
+_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict")
 _OF_WORKERS = ("read", "message", "wait", "close", "compare")
 #: Options whose value is a session, and options that have none.
 _SESSION_OPTIONS = ("--fork-from", "--resume")

@@ -7,6 +7,7 @@ from typing import Any
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
+from smart_fork.conversation import Noted
 from smart_fork.repository.file_change import FileChange
 
 #: On the command line these come last.
@@ -41,6 +42,7 @@ class Compared(Value):
     lines_added: int | None = None
     lines_removed: int | None = None
     diff: Masked | None = None
+    noted: Noted | None = rare()
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.spent import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.notes import noted_if_known
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
@@ -28,6 +29,7 @@ from smart_fork.system.processes import Processes
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
 from smart_fork.workers.compared import Compared
+from smart_fork.workers.outcomes import note_outcomes
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.
 TOGETHER_SECONDS = 60.0
@@ -46,7 +48,12 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
         workers = [registry.get(one) for one in references] or last_fan_out(
             [worker for worker in registry.workers() if permission.permits(worker.cwd)]
         )
-    return [_compared(worker, processes, patch=patch) for worker in workers]
+    note_outcomes(workers, processes)
+    known = noted_if_known((worker.agent, worker.session_id) for worker in workers if worker.session_id)
+    return [
+        replace(_compared(worker, processes, patch=patch), noted=known.get((worker.agent, worker.session_id or "")))
+        for worker in workers
+    ]
 
 
 def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
@@ -79,6 +86,7 @@ def facts(one: Compared) -> list[tuple[str, str]]:
         ("written", "unknown" if one.output_tokens is None else f"{one.output_tokens:,} tokens"),
         ("changes", _changes(one)),
         ("branch", one.branch or "none of its own"),
+        ("outcome", "; ".join(one.noted.sentences) if one.noted and one.noted.verdict else "unknown"),
     ]
 
 

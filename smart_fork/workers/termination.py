@@ -15,6 +15,7 @@ from smart_fork.repository import worktree
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Instruments
+from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.roster import LIVING, require
 from smart_fork.workers.staged_copies import remove_copies
 from smart_fork.workers.state import WorkerClosed
@@ -62,6 +63,7 @@ def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, rem
     except SmartForkError as error:
         note = joined(error.message, error.hint)
     removed = None
+    note_outcomes([worker], around.processes)
     if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
         removed, notes = _remove_worktree(worker, registry, around)
         note = joined(note, *notes)

@@ -18,6 +18,7 @@ from smart_fork.repository.unsaved import what_would_be_lost
 from smart_fork.repository.worktree import remove_if_saved
 from smart_fork.system.processes import Processes
 from smart_fork.whereabouts import in_project
+from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.staged_copies import remove_copies
 
 
@@ -56,6 +57,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
     """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
     with Registry() as registry:
         workers = registry.workers()
+    note_outcomes([one for one in workers if one.worktree and _is_within(one.worktree, within)], processes)
     in_each: dict[str, list[WorkerRecord]] = {}
     for worker in workers:
         if worker.worktree and worker.branch and _is_within(worker.worktree, within):

@@ -1,0 +1,194 @@
+"""What is noted of sessions beside their logs: what came of them, and the tags, pins and archive of a person.
+
+A reason is a person's text that models are shown: masked, on one line, short, and quoted as data.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, get_args
+
+from indexer import state
+from indexer.masking import Masked, mask, shorten
+from indexer.transcripts.model import AgentName
+from smart_fork.conversation import Noted, Verdict
+from smart_fork.errors import NotFound, Usage
+from smart_fork.text.advice import advice
+from smart_fork.text.snippets import printable, shown, storable
+
+if TYPE_CHECKING:
+    import apsw
+
+log = logging.getLogger(__name__)
+
+#: What can have come of a session's work.
+Outcome = Literal["merged", "kept", "dropped"]
+#: Marks of ours; no tag has a colon.
+PINNED, ARCHIVED = ":pinned", ":archived"
+REASON_CHARACTERS, MOST_FORKS = 200, 3
+#: What a tag may be, lower case.
+_TAG = re.compile(r"[a-z0-9_.][a-z0-9_./-]{0,39}")
+_BECAME: Mapping[str, str] = {"merged": "merged", "kept": "kept", "dropped": "given up"}
+
+_Session = tuple[AgentName, str]
+
+
+def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
+    """What is noted of those of these sessions of which anything is.
+
+    Raises:
+        OSError: that cannot be read.
+    """
+    wanted = set(sessions)
+    own: dict[_Session, Verdict] = {}
+    forks: defaultdict[str, list[Verdict]] = defaultdict(list)
+    for agent, session_id, source, *said in state.rows("SELECT * FROM verdicts ORDER BY tried DESC, session_id"):
+        own[agent, session_id] = _verdict(session_id, *said, subject="Tried")
+        if source:
+            forks[source].append(_verdict(session_id, *said, subject="A fork of it was tried"))
+    marks: defaultdict[_Session, list[str]] = defaultdict(list)
+    for agent, session_id, mark in state.rows("SELECT * FROM marks ORDER BY mark"):
+        marks[agent, session_id].append(mark)
+    return {
+        one: Noted(
+            own.get(one), tuple(forks[one[1]][:MOST_FORKS]), tuple(mark for mark in marks[one] if mark[0] != ":"),
+            PINNED in marks[one], ARCHIVED in marks[one],
+        )
+        for one in wanted if one in own or one[1] in forks or one in marks
+    }  # fmt: skip
+
+
+def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
+    """The same; nothing where it cannot be read, for answers that are good without."""
+    try:
+        return noted(sessions)
+    except OSError as error:
+        log.warning("what is noted of sessions cannot be read: %s", error)
+        return {}
+
+
+def marked(mark: str) -> frozenset[_Session]:
+    """The sessions with this tag, or mark of ours.
+
+    Raises:
+        OSError: that cannot be read.
+    """
+    return frozenset(state.rows("SELECT agent, session_id FROM marks WHERE mark = ?", mark))
+
+
+def tags() -> dict[str, int]:
+    """How many sessions have each tag.
+
+    Raises:
+        OSError: that cannot be read.
+    """
+    return dict(state.rows("SELECT mark, count(*) FROM marks WHERE mark NOT LIKE ':%' GROUP BY mark ORDER BY mark"))
+
+
+def tag(given: str) -> str:
+    """A tag as it is kept: in lower case.
+
+    Raises:
+        Usage: it cannot be one.
+    """
+    folded = given.lower()
+    if not _TAG.fullmatch(folded):
+        raise Usage(
+            f"{shown(given)} cannot be a tag",
+            "A tag has at most 40 letters (a-z), digits and - _ . /, and does not begin with - or /.",
+        )
+    return folded
+
+
+def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: bool = False) -> None:
+    """Mark a session, or no longer.
+
+    Raises:
+        NotFound: the session was forgotten.
+        OSError: it cannot be written; all is as it was.
+    """
+    with state.changing() as db:
+        _refuse_forgotten(db, agent, session_id)
+        what = "DELETE FROM marks WHERE agent = ? AND session_id = ? AND mark = ?"
+        what = what if remove else "INSERT OR IGNORE INTO marks VALUES (?, ?, ?)"
+        db.executemany(what, [(agent, session_id, one) for one in marks])
+
+
+def judge(
+    agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
+    said_by: Literal["person", "git"] = "person",
+) -> None:  # fmt: skip
+    """Note what came of a session, which was forked from `source`, if from any. What a person says is not replaced by
+    what git shows.
+
+    Raises:
+        Usage: that cannot have come of it.
+        NotFound: the session was forgotten.
+        OSError: it cannot be written; all is as it was.
+    """
+    if outcome not in get_args(Outcome):
+        raise Usage(f"{shown(outcome)} cannot have come of a session", f"Say one of {', '.join(get_args(Outcome))}.")
+    line = mask(shorten(mask(printable(mask(storable(reason)))), REASON_CHARACTERS))
+    with state.changing() as db:
+        _refuse_forgotten(db, agent, session_id)
+        keep = "IGNORE" if said_by == "git" else "REPLACE"
+        db.execute(
+            f"INSERT OR {keep} INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+            (agent, session_id, source, outcome, line, tried, said_by),
+        )
+
+
+def unjudge(agent: AgentName, session_id: str) -> None:
+    """Note nothing of what came of a session.
+
+    Raises:
+        OSError: it cannot be written; all is as it was.
+    """
+    state.change("DELETE FROM verdicts WHERE agent = ? AND session_id = ?", agent, session_id)
+
+
+def forget(agent: AgentName, session_id: str) -> None:
+    """Note nothing of a session that is gone.
+
+    Raises:
+        OSError: it cannot be written; all is as it was.
+    """
+    unjudge(agent, session_id)
+    state.change("DELETE FROM marks WHERE agent = ? AND session_id = ?", agent, session_id)
+
+
+def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
+    """Take the reasons of these sessions, and of their forks, away that have what was cut.
+
+    Raises:
+        OSError: they cannot be read or written.
+    """
+    for session_id, source, reason in state.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
+        if reason and not {session_id, source}.isdisjoint(session_ids) and has(reason):
+            state.change("UPDATE verdicts SET reason = '' WHERE session_id = ?", session_id)
+
+
+def _refuse_forgotten(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
+    query = "SELECT 1 FROM forgotten WHERE agent = ? AND session_id = ?"
+    if db.execute(query, (agent, session_id)).fetchone():
+        raise NotFound(
+            "This session was forgotten",
+            advice(f"To index it again: smart-fork forget {session_id} --undo", tool="Tell the user."),
+        )
+
+
+def _verdict(session_id: str, outcome: str, reason: str, tried: str, said_by: str, *, subject: str) -> Verdict:
+    said = f"{subject} on {_day(tried)} and {_BECAME.get(outcome, 'kept')}{f': {reason}' if reason else ''}"
+    return Verdict(session_id, outcome, Masked(said), tried, said_by, Masked(reason))
+
+
+def _day(moment: str) -> str:
+    try:
+        day = datetime.fromisoformat(moment)
+    except ValueError:
+        return moment[:10]
+    return f"{day.day} {day:%b %Y}"
