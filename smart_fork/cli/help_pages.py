@@ -44,6 +44,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "worktrees": ("worktrees", "worktrees --prune"),
     "project": ("project", "project --json"),
     "project adopt": ("project adopt ~/old/shop", "project adopt ~/old/shop --remove"),
+    "verdict": ("verdict 70f1a07f", 'verdict 70f1a07f dropped "too slow"', "verdict 70f1a07f --remove"),
     "forget": ("forget 70f1a07f", "forget 70f1a07f --undo"),
     "mcp": ("mcp", "mcp --tools all"),
     "serve": ("serve", "serve --port 8800"),
