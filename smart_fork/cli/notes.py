@@ -33,7 +33,7 @@ def verdict(
 ) -> None:
     """Note what came of a session. Results, lists and hints say it from then on.
 
-    smart-fork notes by itself that a fork's commits were merged, or that nothing of its work is left.
+    If git shows that a fork was merged or thrown away, smart-fork notes it.
 
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
