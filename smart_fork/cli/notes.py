@@ -33,7 +33,7 @@ def verdict(
 ) -> None:
     """Note what came of a session. Results, lists and hints say it from then on.
 
-    If git shows that a fork was merged or thrown away, smart-fork notes it.
+    smart-fork itself notes forks that were merged or thrown away.
 
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
