@@ -97,6 +97,8 @@ ASSIGNMENTS = {
         ('String password = new String("', "hunter2x", '");'),
         ("the password for staging is '", "amber lanterns drift north", "'"),
         ("the wifi password is '", "purple monkey dishwasher lamp", "'"),
+        ("PASSWORD='", "Tiger lily over 9 moons", "'"),
+        ("| user | password |\n|---|---|\n| k7Rm2xQp9z | ", "k7Rm2xQp9z", " |\n"),
     ],
     "api-key": [
         ("api_key=", made_up(32, HEX), "\n"),
