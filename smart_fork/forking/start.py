@@ -83,7 +83,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     request = ForkRequest(
         agent=spec.agent,
         session_id=source.session_id if source else "",
-        source_path=_source_path(source, spec, world) if source else None,
+        source_path=_source_path(source) if source else None,
         source_cwd=source.cwd if source else "",
         target_cwd=target,
         program=_program(spec, place, world),
@@ -358,12 +358,11 @@ def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
         return max(told, registry.depth(caller_session_id))
 
 
-def _source_path(source: ForkSource, spec: WorkerSpec, world: World) -> Path | None:
+def _source_path(source: ForkSource) -> Path | None:
     """Where the log is now: it may have moved to another folder, or to the archive, since it was read."""
     if source.source_path is None or is_there(str(source.source_path)):
         return source.source_path
-    adapter = world.adapter if source.agent == spec.agent else READERS[source.agent]
-    found = original_of(adapter, source.session_id)
+    found = original_of(READERS[source.agent], source.session_id)
     if found is None:
         raise NotFound(f"The session's log is gone: {source.source_path}", "The agent may have deleted it.")
     return found

@@ -307,7 +307,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow]) -> Lineage:
     family = [member for member in family if permits(member)]
     forks = [member.session_id for member in family if member.parent_id == row.session_id]
     others = [member.session_id for member in family if member.row != row.row]
-    return Lineage(row.parent_id, tuple(forks[:MAX_NAMED]), max(1, len(family)), tuple(others[:MAX_NAMED]))
+    return Lineage(row.parent_id, tuple(forks[:MAX_NAMED]), len(family), tuple(others[:MAX_NAMED]))
 
 
 def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str | None) -> list[str]:

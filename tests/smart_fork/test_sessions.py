@@ -11,6 +11,7 @@ from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry.workers import Registry
+from smart_fork.team.reading import conversation
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 FIRST = "11111111-aaaa-4000-8000-000000000001"
@@ -132,6 +133,16 @@ def test_a_deleted_log_leaves_the_export(world, shop):
     assert "the answer" in sessions.exported(located)
     with pytest.raises(NotFound, match="deleted"):
         sessions.read(located)
+
+
+def test_of_an_export_as_much_is_read_as_a_tool_may_answer(world, shop):
+    world.claude(shop, "one", "the answer", session_id=FIRST)
+    world.find("one", shop)
+    world.log_of(FIRST).unlink()
+
+    read = conversation(FIRST, sessions.Reading(characters=30), None)
+
+    assert read.markdown.startswith("---\nSession ID: 11111111-aaaa-\n… (")
 
 
 def test_an_export_that_is_another_sessions_is_not_shown(world, shop):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import pytest
 
+from indexer.masking import mask
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.errors import ProgramFailed
+from smart_fork.forking.confirmation import Confirmation
+from smart_fork.forking.report import ended_at_once
 from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import SystemProcesses
@@ -35,6 +39,14 @@ def test_an_agent_that_ends_before_it_has_taken_the_prompt_is_an_error(launch, s
     assert 0 == clock.slept
     with Registry() as registry:
         assert ["failed"] == [worker.state for worker in registry.workers()]
+
+
+def test_of_the_last_words_of_an_agent_that_ended_a_thousand_characters_are_repeated():
+    seen = Confirmation(None, taken=False, last_words=mask("word " * 1000))
+
+    error = ended_at_once(Mock(agent="claude", prompt="do"), Mock(log="out.log"), seen)
+
+    assert 1000 == len(error.message.removeprefix("claude ended before it took its prompt: "))
 
 
 @agents

@@ -150,6 +150,20 @@ def test_one_that_cannot_be_loaded_is_not_loaded_again(tmp_path, monkeypatch):
         rerank(RETRY, [FIRST])
 
 
+def test_the_libraries_that_load_one_show_no_bars_of_their_own(monkeypatch):
+    for name in (bars := "HF_HUB_DISABLE_PROGRESS_BARS", words := "TRANSFORMERS_VERBOSITY"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+    def load(_name):
+        assert ("1", "error") == (os.environ[bars], os.environ[words])
+        raise ModelUnavailableError("seen")
+
+    monkeypatch.setattr(module, "_cross_encoder", load)
+    with pytest.raises(ModelUnavailableError, match="seen"):
+        CrossEncoderReranker("named")._load()
+
+
 @pytest.mark.full
 def test_a_person_is_told_too(run, two, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("SMART_FORK_RERANKER", str(broken(tmp_path)))

@@ -10,8 +10,11 @@ from indexer import forgotten
 from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
+from smart_fork.sharing.digest import NOTHING
+from smart_fork.team.local import ahead, read_log
 from smart_fork.team.outgoing import IMAGES, NotSent, prepare
 from smart_fork.team.settings import Sharing, settings
+from smart_fork.team.tracking import Alias
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
 
@@ -52,6 +55,17 @@ def test_up_to_the_last_finished_turn_goes(home, root):
 def test_a_session_without_an_answer_is_not_pushed(home, root):
     with pytest.raises(ForkRefused, match="no answer and no tool result"):
         prepare(claude(home, root, user("u1", None, "one")), "claude", root)
+
+
+def test_a_log_that_has_lost_its_conversation_is_neither_read_nor_ahead(home, root):
+    log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
+    tracked = Alias(platform="claude", files=(str(log),), local_digest=NOTHING)
+    assert 2 == ahead(tracked, root)
+    log.write_text("{}\n")
+
+    with pytest.raises(NotFound, match="No conversation"):
+        read_log(log, "claude", root)
+    assert ahead(tracked, root) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):

@@ -98,11 +98,13 @@ def test_what_one_checkout_has_pushed_goes_on_there(alice, worktree, monkeypatch
     session, first = Path(pushed["files"][0]).stem, alice.repository
     monkeypatch.setattr(alice, "repository", worktree)
 
-    refused = alice.do("team", "push", session, "--yes")
+    refused = alice.do("team", "push", session, "--yes", "--json")
 
     assert 9 == refused.code
-    assert f"{session} was pushed from another checkout: {first}" in refused.err
-    assert f"cd {first} && smart-fork team push {pushed['alias']}" in refused.err
+    assert {
+        "error": f"{session} was pushed from another checkout: {first}",
+        "hint": f"Push new records from there: cd {first} && smart-fork team push {pushed['alias']}",
+    } == json.loads(refused.out)
     assert alice.team("push", session, "--yes", "--force")["created"]
 
 

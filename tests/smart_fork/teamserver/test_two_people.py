@@ -483,6 +483,8 @@ def test_aliases_are_given_used_and_taken_away(alice):
     assert (second["alias"], 2) == (listed["current"], taken.code)
     alice.team("alias", "remove", "retry")
     assert {second["alias"]} == set(alice.team("alias", "list")["aliases"])
+    alice.team("alias", "set", "untracked", first["session_id"])
+    assert first["session_id"] == alice.team("show", "untracked")["session"]["id"]
     assert [3, 2] == [alice.do("team", "alias", *words).code for words in (("use", "none"), ("set", "a/b", "x" * 8))]
 
 
