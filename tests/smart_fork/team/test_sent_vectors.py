@@ -1,0 +1,28 @@
+"""Vectors that go with a push."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smart_fork.sharing.passages import hash_of, searched
+from smart_fork.team import vectors
+from smart_fork.team.local import read_log
+from smart_fork.team.outgoing import prepare
+from tests.smart_fork.world import WordsModel
+
+
+def test_the_index_gives_the_vector_of_each_passage_under_its_hash(world, shop, monkeypatch):
+    log = world.log_of(world.claude(shop, "add retry", "done", "draw the logo", "drawn"))
+    world.find("retry", shop)
+    session, records = read_log(log, "claude", shop), prepare(log, "claude", shop).records
+    monkeypatch.setattr(vectors, "LightEmbedder", WordsModel)
+
+    sent = vectors.vectors_here(session, records)
+
+    passages = [one.text for one in searched(records, "claude", "", "").document.chunks]
+    expected = {
+        hash_of(text).hex(): vector for text, vector in zip(passages, WordsModel().embed(passages), strict=True)
+    }
+    assert 2 == len(passages) == len(sent.vectors)
+    for one in sent.vectors:
+        assert np.allclose(expected[one.chunk], np.frombuffer(one.e, np.float16), atol=0.01)
