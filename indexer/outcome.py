@@ -6,18 +6,33 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
-from functools import cache
+from enum import IntEnum, StrEnum
+from functools import cache, lru_cache
 from itertools import chain
 from operator import attrgetter
+from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
-from indexer.transcripts.model import Proof, Session, ToolCall, Turn
+from indexer.transcripts.authored import key_in_use
+from indexer.transcripts.error_lines import (
+    Commands,
+    changes,
+    commands_of,
+    hashed,
+    hides_its_end,
+    is_alike,
+    is_same,
+    parted,
+)
+from indexer.transcripts.model import Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
 
 #: Of more files the last edited are remembered.
 MAX_FILES = 1000
+#: So many calls after an error it is looked for what ended it, and so many of them are remembered.
+MOST_STEPS, MOST_CAUSES = 60, 3
+_RUN = "run "
 
 
 class Outcome(StrEnum):
@@ -68,6 +83,56 @@ class Authored:
     moment: str
     file: str
     lines: bytes
+
+
+class Fate(IntEnum):
+    """What became of a line of an error: its command did not run again without it, it did, or it is no error's."""
+
+    MET = 0
+    ENDED = 1
+    HARMLESS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MetError:
+    """A line of an error that a session met, as a hash, and the exchange and turn in which it ended, or else came last.
+
+    `by` are the joined hashes of the actions that ended it; none if the same command ran without it by itself.
+    """
+
+    line: bytes
+    exchange: int
+    turn: int
+    fate: Fate
+    by: bytes = b""
+
+
+class _Step(NamedTuple):
+    """A call with its result, and the exchange and turn of that."""
+
+    exchange: int
+    turn: int
+    call: ToolCall
+    result: ToolResult
+
+    @property
+    def failed(self) -> bool:
+        return self.result.is_error or self.result.proof is Proof.FAILED
+
+    @property
+    def settled(self) -> bool:
+        """Whether it shows that an error is gone: it went well, or wrong otherwise."""
+        if self.failed:
+            return bool(self.result.errors)
+        return self.result.proof is not Proof.NOTHING or not hides_its_end(self.call.action)
+
+    @property
+    def commands(self) -> Commands:
+        return _commands(self.call.action)
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.call.edits) or changes(self.commands)
 
 
 def outcome_of(session: Session) -> Outcome:
@@ -123,6 +188,54 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
                         # Not every agent says when a result came.
                         found.append(Authored(exchange.index, number, turn.timestamp or made, file, lines))
     return tuple(found)
+
+
+def errors_of(session: Session) -> tuple[MetError, ...]:
+    """The errors that the commands of a session met, each with what ended it: the next run of the same command that
+    did not print it again, and what was changed or run before that.
+    """
+    if not any(result.errors for turn in session.turns for result in turn.tool_results):
+        return ()
+    calls = {call.id: call for turn in session.turns for call in turn.tool_calls if call.action and not call.ours}
+    steps = [
+        _Step(exchange.index, number, call, result)
+        for exchange in session.exchanges()
+        for number, turn in enumerate(exchange.turns, exchange.start)
+        for result in turn.tool_results
+        if (call := calls.pop(result.tool_use_id, None))
+    ]
+    last, harmless = dict[bytes, int](), dict[bytes, int]()
+    for number, step in enumerate(steps):
+        found = parted(step.result.errors)
+        if not step.failed and len(step.commands) == 1:  # of several the last may hide that another failed
+            harmless |= dict.fromkeys(found, number)
+        elif step.failed and step.commands:
+            last |= dict.fromkeys(found, number)
+    said = ((line, steps[number]) for line, number in harmless.items())
+    return (
+        *(MetError(line, one.exchange, one.turn, Fate.HARMLESS) for line, one in said),
+        *(_ended(line, number, steps) for line, number in last.items() if line not in harmless),
+    )
+
+
+def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
+    met, following = steps[number], steps[number + 1 : number + 1 + MOST_STEPS]
+    for place, step in enumerate(following):
+        if step.settled and step.commands and is_same(met.commands, step.commands):
+            did = [one.call.action for one in following[:place] if not one.failed and one.changes]
+            more = [words for words in step.commands if words not in met.commands]
+            otherwise = len(more) == len(step.commands) and is_alike(met.commands, step.commands)
+            if otherwise or (changes(more) and not step.failed):
+                did.append(step.call.action)
+            by = list(dict.fromkeys(did))[-MOST_CAUSES:]
+            return MetError(line, step.exchange, step.turn, Fate.ENDED, by=b"".join(hashed(by, key_in_use())))
+    return MetError(line, met.exchange, met.turn, Fate.MET)
+
+
+@lru_cache(maxsize=1024)
+def _commands(action: str) -> Commands:
+    """What the action of a call runs."""
+    return commands_of(action.removeprefix(_RUN)) if action.startswith(_RUN) else ()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:

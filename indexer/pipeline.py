@@ -19,7 +19,7 @@ from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import Masked
 from indexer.model_notice import telling
-from indexer.outcome import authored_by, edited_paths, edits_of, outcome_of
+from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of
 from indexer.own_calls import told
 from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, recorded
@@ -267,7 +267,8 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     found_by = (known.until, known.acted, export.digest)
     answered = last_answered(session)
     authored = authored_by(session, resolved)
-    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, answered, authored), export
+    left = (answered, authored, errors_of(session))
+    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, *left), export
 
 
 def _symbols(session: Session) -> Symbols:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk, Voices
-from indexer.outcome import NO_EDITS, Authored, Edits, Outcome
+from indexer.outcome import NO_EDITS, Authored, Edits, MetError, Outcome
 from indexer.project import Project
 from indexer.shapes import dataclass
 from indexer.transcripts.base import Checkpoint, LogFile
@@ -49,6 +49,7 @@ class Document:
     edits: Edits = NO_EDITS
     answered: int | None = None
     authored: tuple[Authored, ...] = ()
+    errors: tuple[MetError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +430,10 @@ class Store(Searchable, Protocol):
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         """The lines that sessions in scope have added to files with these names, whatever their folders are."""
+        ...
+
+    def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
+        """The errors with these lines that sessions in scope have met."""
         ...
 
     def directories(self) -> list[str]:

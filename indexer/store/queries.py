@@ -13,7 +13,7 @@ import apsw
 
 from indexer.chunks import Voices
 from indexer.objects import known
-from indexer.outcome import Authored, Edits, Outcome
+from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
 from indexer.project import Project, head_of, is_within, places_of
 from indexer.store import backlog, groups, vectors
 from indexer.store.base import (
@@ -307,6 +307,17 @@ class StoreReading:
         found: defaultdict[int, list[Authored]] = defaultdict(list)
         for session, *rest in rows:
             found[session].append(Authored(*rest))
+        return dict(found)
+
+    def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
+        rows = self._all(
+            "SELECT session, line, exchange, turn, fate, by FROM errors JOIN sessions ON id = session "  # noqa: S608
+            f"WHERE line IN ({', '.join('?' * len(lines))}) AND part IN ({_numbers(scope.parts)})",
+            lines,
+        )
+        found: defaultdict[int, list[MetError]] = defaultdict(list)
+        for session, line, exchange, turn, fate, by in rows:
+            found[session].append(MetError(line, exchange, turn, Fate(fate), by))
         return dict(found)
 
     def session_count(self) -> int:

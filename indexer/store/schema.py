@@ -9,7 +9,7 @@ from indexer.errors import IndexerError
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Changes with the tables. An index of another form is not read.
-FORM = 14
+FORM = 15
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -97,6 +97,15 @@ CREATE TABLE authored(
     PRIMARY KEY(session, position)
 ) WITHOUT ROWID;
 CREATE INDEX authored_name ON authored(name);
+
+-- The errors that a session's commands met, each with where it ended or came last; hashes as above.
+CREATE TABLE errors(
+    session INTEGER NOT NULL REFERENCES sessions(id), line BLOB NOT NULL,
+    exchange INTEGER NOT NULL, turn INTEGER NOT NULL, fate INTEGER NOT NULL,
+    by BLOB NOT NULL,              -- the lines of the actions that ended it, one after the other
+    PRIMARY KEY(session, line)
+) WITHOUT ROWID;
+CREATE INDEX errors_line ON errors(line);
 
 -- Without lengths: chunks are about equally long, and looking up each takes three quarters of a search.
 CREATE VIRTUAL TABLE chunk_words USING fts5(part, text, content='', columnsize=0, tokenize='{TOKENIZER}');

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.outcome import Authored, Edits, masked_again
+from indexer.outcome import Authored, Edits, MetError, masked_again
 from indexer.project import Project
 from indexer.store import backlog, erasure, vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
@@ -133,6 +133,7 @@ class SqliteStore(StoreReading):
             if edits := self.edits([session]).get(session):
                 self._write_edits(session, masked_again(edits))
             self._write_authored(session, ())
+            self._write_errors(session, ())
 
     def owe_erasing(self) -> None:
         erasure.owe(self.db)
@@ -153,6 +154,7 @@ class SqliteStore(StoreReading):
         self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
         self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
         self.db.execute("DELETE FROM authored WHERE session = ?", (row,))
+        self._write_errors(row, ())
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
             "offset = 0, lines = 0, probe = '', state = x'' WHERE session = ?",
@@ -238,6 +240,7 @@ class SqliteStore(StoreReading):
         self._write_words(row, part, document.words)
         self._write_edits(row, document.edits)
         self._write_authored(row, document.authored)
+        self._write_errors(row, document.errors)
         return gone or not _has_words_of(names, document.words)
 
     def _write_edits(self, row: int, edits: Edits) -> None:
@@ -258,6 +261,13 @@ class SqliteStore(StoreReading):
         self.db.executemany(
             "INSERT OR REPLACE INTO authored VALUES(?, ?, ?, ?, ?, ?, ?, ?)", [one for one in rows if one not in was]
         )
+
+    def _write_errors(self, row: int, errors: Sequence[MetError]) -> None:
+        was = set(self.db.execute("SELECT * FROM errors WHERE session = ?", (row,)))
+        rows = {(row, one.line, one.exchange, one.turn, int(one.fate), one.by) for one in errors}
+        gone = [one[:2] for one in was - rows]
+        self.db.executemany("DELETE FROM errors WHERE session = ? AND line = ?", gone)
+        self.db.executemany("INSERT INTO errors VALUES(?, ?, ?, ?, ?, ?)", sorted(rows - was))
 
     def _write_words(self, row: int, part: int, words: Words) -> None:
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))

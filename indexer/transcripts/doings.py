@@ -8,9 +8,21 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from indexer.masking import NOTHING, Masked
-from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, lines_by, read_by, writes
+from indexer.transcripts.actions import (
+    describe,
+    describe_raw,
+    edited_by,
+    error_note,
+    lines_by,
+    read_by,
+    status_and_body,
+    succeeded,
+    writes,
+)  # fmt: skip
+from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds, commits_made, pushed_to
+from indexer.transcripts.error_lines import hashed, telling
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Proof, ToolCall, ToolResult
 from indexer.transcripts.ours import is_ours, runs_ours
@@ -35,7 +47,7 @@ class Doings:
         self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
         opens_a_session: Callable[[str], bool], tools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
-        self._runs, self._opens, self._tools = runs, opens_a_session, tools
+        self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
         self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
@@ -90,12 +102,23 @@ class Doings:
 
     def result(self, back: GivenBack) -> ToolResult:
         """Note the result of a call."""
-        identity, note, proof = intern(back.id), NOTHING, Proof.NOTHING
+        identity, note, proof, errors = intern(back.id), NOTHING, Proof.NOTHING, b""
         if identity not in self.ours:
             self.symbols.add(back.output)
             note = error_note(back.output) if back.failed else NOTHING
+            tried = back.id in self.deeds
             proof = self.end(back)
+            errors = self._errors(back, proof, tried=tried)
             if proof == Proof.COMMITTED:
                 self.commits = [*self.commits, *commits_made(back.output)][-_MOST_COMMITS:]
             self.remote = pushed_to(back.output) or self.remote
-        return ToolResult(identity, back.failed, note, proof)
+        return ToolResult(identity, back.failed, note, proof, errors)
+
+    def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
+        """The hashes of what went wrong. `tried` is a test or a commit: what it prints when all is well is no error."""
+        key = key_in_use()
+        if not key or not (tried or back.failed or proof is Proof.FAILED):
+            return b""
+        if back.failed and succeeded(back.output, said=False, not_run=self._not_run) is None:
+            return b""
+        return b"".join(hashed(telling(status_and_body(back.output)[1]), key))

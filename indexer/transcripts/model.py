@@ -52,12 +52,17 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came back from a call. `note` is an exit status or the first line of an error, never the output itself."""
+    """What came back from a call. `note` is an exit status or the first line of an error, never the output itself.
+
+    `errors` are the joined hashes of the lines that tell what went wrong, where they are noted: of what failed, and of
+    tests and commits that went well, which print such lines all the same.
+    """
 
     tool_use_id: str
     is_error: bool = False
     note: Masked = NOTHING
     proof: Proof = Proof.NOTHING
+    errors: bytes = b""
 
 
 class Cache(NamedTuple):

@@ -74,7 +74,7 @@ def turn_to_row(turn: Turn) -> list[Any]:
             [call.id, call.name, call.action, call.ours, call.edits, call.reads, [one.hex() for one in call.lines]]
             for call in turn.tool_calls
         ],
-        [[result.tool_use_id, result.is_error, result.note, result.proof] for result in turn.tool_results],
+        [[one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex()] for one in turn.tool_results],
         turn.prompt, turn.group, turn.loaded, turn.cached_for,
     ]  # fmt: skip
 
@@ -93,7 +93,10 @@ def turn_from_row(row: list[Any]) -> Turn:
             )
             for call, name, action, asks, edits, reads, lines in calls
         ),
-        tuple(ToolResult(intern(call), failed, Masked(note), Proof(proof)) for call, failed, note, proof in results),
+        tuple(
+            ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors))
+            for call, failed, note, proof, errors in results
+        ),
         prompt, intern(group), loaded=loaded, cached_for=cached,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ _GROUPS: Mapping[str, str] = {
 EXAMPLES: Mapping[str, tuple[str, str]] = {
     "find": ('find "add retry to the uploader"', 'find "flaky login test" --also "test_login fails now and then" -n 3'),
     "why": ("why src/upload.py:42", "why src/upload.py:42-60 --json"),
+    "fix": ("fix < errors.txt", "fix --json < errors.txt"),
     "list": ("list", "list --all-projects --limit 50"),
     "show": ("show 70f1a07f", "show 70f1a07f --at 10"),
     "export": ("export 70f1a07f --html session.html", "export 70f1a07f --markdown"),

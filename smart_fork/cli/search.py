@@ -32,6 +32,8 @@ _MOST_SHARED = 100
 _QUOTED, _INDENT = 1, "    "
 #: Commits that are named one by one.
 _COMMITS = 3
+#: Of an error on standard input no more is read.
+MOST_ERROR = 1 << 20
 #: So long the first line of a patch on standard input is waited for.
 _PATCH_SECONDS = 5.0
 
@@ -186,6 +188,43 @@ def why(
         out.row(plain(when), plain(who, "bold cyan"), plain(one.asked or ""))
     if told.more:
         say(f"{told.more} more: --limit {min(500, len(told.changes) + told.more)}")
+
+
+def fix(
+    agent: WhoseOption = EVERYBODY,
+    project: ProjectOption = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
+) -> None:
+    """Print what ended an error when a session of this repository met it. The error is read from standard input."""
+    from smart_fork.caller import caller_session
+    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.chances import percent
+    from smart_fork.retrieval.errors import fix as fixes_of
+    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.terminal.words import short
+
+    error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
+    request = FindRequest(
+        "", agent_type=agent, limit=limit, project_path=_path(project), error=error,
+        caller_session_id=caller_session(os.environ),
+    )  # fmt: skip
+    with progress_bar() as progress:
+        told = fixes_of(request, replace(engine(progress), embed_seconds=0.0))
+    if not printed_as_json(told):
+        for one in told.fixes:
+            at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
+            out.row(plain(f"{percent(one.score):>6}", "bold green"), plain(one.title, "bold"))
+            out.row(plain(f"{_INDENT}{one.agent_type} {short(one.session_id)}{at} · {one.last_activity[:10]}", "cyan"))
+            for action in one.ended_by:
+                out.row(plain(f"{_INDENT}ended by: {action}", "magenta"))
+        if told.fixes:
+            say(f"smart-fork fork {short(told.fixes[0].session_id)} starts an agent that knows it")
+        elif told.met:
+            say(f"{told.met} session{'s' if told.met > 1 else ''} met this error, and none ended it.")
+        else:
+            say("No session met this error." if told.lines else "No line of this is one error's own.")
+    if not told.fixes:
+        raise typer.Exit(3)
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way

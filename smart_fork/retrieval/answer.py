@@ -225,6 +225,35 @@ class Causes(Value):
 
 
 @value
+class Fix(Value):
+    """A session that met an error, and the actions that ended it there, in an exchange that was `asked` this.
+
+    `score` is the chance that the same ends it again.
+    """
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    last_activity: str
+    score: float
+    exchange: int
+    ends_at_message: int | None
+    asked: str
+    ended_by: tuple[str, ...]
+
+
+@value
+class Fixes(Value):
+    """What ended an error, the likeliest first. So many `lines` of it are its own, and `met` sessions printed one."""
+
+    notice: str
+    count: int
+    lines: int
+    met: int
+    fixes: tuple[Fix, ...]
+
+
+@value
 class Covered(Value):
     """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
 

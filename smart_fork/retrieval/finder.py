@@ -110,7 +110,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
 def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, meaning: Meaning) -> Found:
     request = asked.request
     scope = scope_of(store, asked)
-    caller, hidden = _caller(store, request.caller_session_id)
+    caller, hidden = caller_of(store, request.caller_session_id)
     hidden |= engine.elsewhere.withheld() if engine.elsewhere is not None else frozenset()
     most = max(asked.limit, COMPARED)
     counts = store.counts(scope)
@@ -250,7 +250,7 @@ def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearn
     return near
 
 
-def _caller(store: Store, session_id: str | None) -> tuple[SessionRow | None, frozenset[str]]:
+def caller_of(store: Store, session_id: str | None) -> tuple[SessionRow | None, frozenset[str]]:
     """The calling session, and what else it must not find: itself, where it is not indexed yet, and its own workers."""
     if not session_id:
         return None, frozenset()

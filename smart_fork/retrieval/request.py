@@ -55,6 +55,7 @@ class FindRequest:
     changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
     pull: int | None = None
     session: str | None = said(described="Its exchanges alone: 'self' or an id.")
+    error: str | None = said(described="A failed command's output: what ended that error?")
 
     @property
     def code(self) -> Code:
@@ -68,7 +69,7 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     Raises:
         Usage: something in it is not as it may be.
     """
-    if not _is_text(request.intent) and not (request.code and request.intent == ""):
+    if not _is_text(request.intent) and not ((request.code or request.error is not None) and request.intent == ""):
         raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
     agents = selected(request.agent_type or first())

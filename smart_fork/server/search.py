@@ -75,7 +75,7 @@ class Searching:
         return self._answered(ctx, caller, asked, ForkChoice(), team)
 
     @takes(
-        without=("name", "skip_permissions", "session"),
+        without=("name", "skip_permissions", "session", "error"),
         order="auto_fork fork_index fork_session_id prompt run_in at budget keep drop merge worktree with_changes "
         "explain also team brief as_agent dry_run",
         also="Four, as for find_sessions.",
@@ -142,6 +142,10 @@ class Searching:
         # Nobody has said whose sessions are meant: the other agents' may do as well.
         choice = replace(choice, or_all=all(given.get(name) is None for name in ("agent_type", "collection")))
         engine = replace(self.engine(progress_of()), elsewhere=beside(wanted=team))
+        if asked.error is not None:
+            from smart_fork.retrieval.errors import fix
+
+            return fix(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
         if asked.session:
             from smart_fork.retrieval.within import within
 

@@ -58,12 +58,16 @@ class BrokenModel(WordsModel):
 
 @dataclass(frozen=True)
 class Did:
-    """A call of a tool and what came back; `server` is the MCP server's name, as Codex puts it beside the tool's."""
+    """A call of a tool and what came back; `server` is the MCP server's name, as Codex puts it beside the tool's.
+
+    `failed` says that it went wrong, as Claude Code does; Codex has an exit status in the result.
+    """
 
     name: str
     arguments: dict | str
     result: str = "ok"
     server: str = ""
+    failed: bool = False
 
 
 def _claude_records(step: str | Did, asked: dict, answered: dict) -> list[dict]:
@@ -76,6 +80,8 @@ def _claude_records(step: str | Did, asked: dict, answered: dict) -> list[dict]:
     name = f"mcp__{step.server}__{step.name}" if step.server else step.name
     answered["message"]["content"] = [{"type": "tool_use", "id": call, "name": name, "input": step.arguments}]
     asked["message"]["content"] = [{"type": "tool_result", "tool_use_id": call, "content": step.result}]
+    if step.failed:
+        asked["message"]["content"][0]["is_error"] = True
     asked.pop("promptSource"), asked.pop("origin")
     return [answered, asked]
 
