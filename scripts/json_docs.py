@@ -58,6 +58,8 @@ TABLES: Mapping[str, Table] = {
     "gone_prompts": _of(answer.GonePrompt),
     "why": _of(answer.Causes),
     "changes": _of(answer.Cause),
+    "fix": _of(answer.Fixes),
+    "fixes": _of(answer.Fix),
     "drift": _of(answer.Changed),
     "price": _of(answer.Price),
     "match": _of(answer.Match),

@@ -113,9 +113,9 @@ def endings(output: str, store: Store, query: Query) -> Endings:
     best: dict[str, Ending] = {}
     for one, actions in sorted(known, key=lambda both: both[0].order, reverse=True):
         family = one.row.root_id or str(one.row.row)
-        if len(best) < query.limit and family not in best and (by := _actions(store, one, actions)):
-            edit = any(action.startswith("edit ") for action in by)
-            best[family] = one._replace(by=by, signs=one.signs._replace(edit=edit))
+        if len(best) < query.limit and family not in best and (known_by := _actions(store, one, actions)):
+            edit = any(action.startswith("edit ") for action in known_by)
+            best[family] = one._replace(by=known_by, signs=one.signs._replace(edit=edit))
     by_chance = sorted(best.values(), key=lambda one: one.order, reverse=True)
     return Endings(len(weights), len(set().union(*met.values())), by_chance)
 

@@ -55,7 +55,7 @@ class FindRequest:
     changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
     pull: int | None = None
     session: str | None = said(described="Its exchanges alone: 'self' or an id.")
-    error: str | None = said(described="A failed command's output: what ended that error?")
+    error: str | None = said(described="An error: what ended it?")
 
     @property
     def code(self) -> Code:
