@@ -13,9 +13,22 @@ if TYPE_CHECKING:
 #: Commands that a waiting process can run: what people and agents wait for.
 _HANDED_OVER = frozenset(
     {
-        *("find", "why", "fork", "list", "show", "resume", "continue", "branch", "lineage", "export", "excise"),
+        *(
+            "find",
+            "recall",
+            "why",
+            "fork",
+            "list",
+            "show",
+            "resume",
+            "continue",
+            "branch",
+            "lineage",
+            "export",
+            "excise",
+        ),
         *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees", "project"),
-        *("status", "agents", "hook", "mcp", "forget"),
+        *("status", "agents", "hook", "mcp", "forget", "recall"),
     }
 )
 

@@ -12,7 +12,7 @@ from indexer.switches import is_off
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
-from smart_fork.hooks import switch
+from smart_fork.hooks import ASKED, EDITS, switch
 from smart_fork.registry.file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
@@ -74,7 +74,8 @@ class ServiceOverview(Value):
 class RecallOverview(Value):
     """For which agents it is on, and what came of it: of `sessions`, and of exchanges that were named before edits.
 
-    Where an answer came too late it counts as late, and not as told.
+    Where an answer came too late it counts as late, and not as told. Followed are sessions that were asked for by the
+    session that was told of them.
     """
 
     on: tuple[str, ...]
@@ -83,6 +84,8 @@ class RecallOverview(Value):
     late: int = rare(0)
     edits_told: int = rare(0)
     edits_late: int = rare(0)
+    followed: int = rare(0)
+    edits_followed: int = rare(0)
 
 
 @value
@@ -145,7 +148,10 @@ def _service() -> ServiceOverview:
 
 def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if switch.is_on(one.name))
-    return RecallOverview(on, *switch.asked(), switch.late(), *switch.edits())
+    edits = switch.said(EDITS)
+    return RecallOverview(
+        on, *switch.asked(), switch.late(), edits.told, edits.late, switch.said(ASKED).followed, edits.followed
+    )
 
 
 def _memory(pid: int) -> int | None:

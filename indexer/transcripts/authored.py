@@ -16,7 +16,7 @@ LEAST = 8
 #: The bytes of a line's hash.
 SIZE = 6
 #: What edit tools call the text that they replace, and the text in its place; and the text of a whole file.
-_PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
+PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
 _WHOLE = ("content", "file_text", "new_source")
 _QUOTES = bytes.maketrans(b"'`", b'""')
 _HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
@@ -66,7 +66,7 @@ def added(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> t
     old, new = list[bytes](), list[bytes]()
     edits = given.get("edits")
     for one in (given, *(edits if isinstance(edits, list) else ())):
-        for before, after in _PAIRS if isinstance(one, Mapping) else ():
+        for before, after in PAIRS if isinstance(one, Mapping) else ():
             if isinstance(text := one.get(after), str):
                 new += plain(text)
                 old += plain(text) if isinstance(text := one.get(before), str) else ()

@@ -27,9 +27,9 @@ class Wrote:
 
 
 def writers_of(
-    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *, trailers: bool = True
+    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *, trailers: bool = True, sure: bool = False
 ) -> list[Writer | None]:
-    """Who wrote each line, of the sessions in scope; without `trailers` by the edits alone.
+    """Who wrote each line, of the sessions in scope; without `trailers` by the edits alone, `sure` as `writers`.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -41,7 +41,7 @@ def writers_of(
         for commit, ids in sessions_named(there, commits).items():
             rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
             named[commit] = tuple(row.row for row in rows if row.part in scope.parts)
-    return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named)
+    return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named, sure=sure)
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:

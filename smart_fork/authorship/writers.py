@@ -36,9 +36,11 @@ class Writer:
 
 def writers(
     lines: Sequence[Line], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
-    named: Mapping[str, Collection[int]] | None = None,
+    named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
 ) -> list[Writer | None]:  # fmt: skip
     """Who wrote each of these lines. `tops` are the directories of the repository, the innermost first.
+
+    To be `sure`, a line that several exchanges wrote is nobody's.
 
     `named` are the sessions that commits name: no other one wrote their lines, and a single one wrote all of them in
     the files that it edited.
@@ -47,6 +49,8 @@ def writers(
     bare = [plain(line.text.replace("\n", " "))[0] for line in lines]
     hashes = [next(iter(hashed([one], key)), b"") for one in bare]
     wrote = _by_line(edits, set(hashes), tops)
+    if sure:
+        wrote = {one: several for one, several in wrote.items() if len(_exchanges(several)) == 1}
     able = [
         _able(line, wrote.get(digest, ()), named.get(line.commit, ()))
         for line, digest in zip(lines, hashes, strict=True)
@@ -54,6 +58,10 @@ def writers(
     chosen = [_chosen(lines, able, bare, at) if one else None for at, one in enumerate(able)]
     result = _with_short_ones(lines, chosen, [len(text) >= LEAST for text in bare])
     return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
+
+
+def _exchanges(several: Iterable[tuple[str, float, Writer]]) -> set[tuple[int, int]]:
+    return {(writer.session, writer.edit.exchange) for *_, writer in several}
 
 
 def _named_one(

@@ -23,6 +23,7 @@ _GROUPS: Mapping[str, str] = {
 #: The session is one of the demo, so that they can be tried there.
 EXAMPLES: Mapping[str, tuple[str, str]] = {
     "find": ('find "add retry to the uploader"', 'find "flaky login test" --also "test_login fails now and then" -n 3'),
+    "recall": ('recall --here "what did we decide about retries"', 'recall "add retry to the uploader"'),
     "why": ("why src/upload.py:42", "why src/upload.py:42-60 --json"),
     "fix": ("fix < errors.txt", "fix --json < errors.txt"),
     "list": ("list", "list --all-projects --limit 50"),

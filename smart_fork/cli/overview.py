@@ -70,9 +70,11 @@ def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
         return []
     spoke = f"suggested a session in {recall.told:,} of {recall.sessions:,} new sessions"
     spoke += f", too late in {recall.late:,}" if recall.late else ""
+    spoke += f", followed in {recall.followed:,}" if recall.followed else ""
     if recall.edits_told or recall.edits_late:
         spoke += f"; named an exchange before {recall.edits_told:,} edit{'s' * (recall.edits_told != 1)}"
         spoke += f", too late for {recall.edits_late:,}" if recall.edits_late else ""
+        spoke += f", followed {recall.edits_followed:,}" if recall.edits_followed else ""
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 

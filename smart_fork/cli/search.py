@@ -162,6 +162,21 @@ def _changes() -> bool | str:
     return sys.stdin.read() or True
 
 
+def recall(
+    intent: Annotated[str, typer.Argument(help="What you want to know, in a sentence.")],
+    here: Annotated[bool, typer.Option("--here", help="Search this session: the one that runs the command.")] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Find the one session that probably knows, as at a first prompt, or what this session said before."""
+    from smart_fork.retrieval.recall import LEAST
+    from smart_fork.retrieval.within import SELF
+
+    if here:
+        find(intent, session=SELF, project=project)
+    else:
+        find(intent, limit=1, min_score=LEAST, project=project)
+
+
 def why(
     where: Annotated[
         str, typer.Argument(metavar="PATH:N", help="A line of a file, PATH:N-M, or PATH for each commit.")

@@ -9,5 +9,7 @@ RECALL, ASKED = "recall", "asked"
 EDITS = "edits"
 #: What stands in that file where the answer came too late: less than the id of a session.
 LATE = b"-"
+#: What stands in an agent's file where its model does not get what a hook says at a prompt.
+NO_PROMPTS = b"-"
 #: What the agents run, and what tells our handlers from those of others.
 MODULE = "smart_fork.hooks"

@@ -14,7 +14,7 @@ import socket
 import stat
 import time
 
-from smart_fork.hooks import ASKED, EDITS, LATE, RECALL
+from smart_fork.hooks import ASKED, EDITS, LATE, NO_PROMPTS, RECALL
 from smart_fork.system.peers import SERVICE, is_ours
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
@@ -95,19 +95,20 @@ def line_for(agent: str, event: Any, state: str, until: float) -> str:
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
     """What is to be said of a first prompt; a session is asked about once."""
     session_id, prompt = event["session_id"], event["prompt"]
-    if event.get("agent_id") or not (_is_id(session_id) and prompt):
+    marks = _marks(f"{state}/{RECALL}/{agent}")
+    if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
         return ""
     note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
     if note is None:
         return ""
     with _late_noted(note, LATE):
-        if _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
+        if _is_begun(event.get("transcript_path"), (*_BEGUN, *marks)):
             return ""
         asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"]}
         answer = _answer(state, "/recall", asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
         line = _sound(answer["line"])
         if line:
-            os.write(note, str(answer["session_id"]).encode())
+            os.write(note, f"{answer['session_id']}\n".encode())
         return line
 
 

@@ -13,24 +13,30 @@ from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
-from smart_fork.hooks import ASKED, EDITS, LATE, RECALL
+from smart_fork.hooks import ASKED, EDITS, LATE, NO_PROMPTS, RECALL
 
+#: The folders with a note for each session, one a point of action; and how a line begins of what was followed.
+NOTED, FOLLOWED = (ASKED, EDITS), b"+"
 #: So long it is known of a session that it was asked about.
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class AskedLately(NamedTuple):
-    """How many sessions were asked about of late, and in how many of them something was said."""
+    """How many sessions were asked about of late at their first prompts, and in how many of them something was said."""
 
     sessions: int
     told: int
 
 
-class SaidBeforeEdits(NamedTuple):
-    """How many exchanges were named before edits of their lines of late, and how often the answer came too late."""
+class Said(NamedTuple):
+    """How many exchanges were named of late, how often the answer came too late, and how many sessions were followed.
+
+    A session is followed if the one that was told of it asks a tool or a command for it afterwards.
+    """
 
     told: int
     late: int
+    followed: int
 
 
 def file_of(agent: AgentName) -> Path:
@@ -49,9 +55,10 @@ def turn_on(agent: AgentName) -> None:
     Raises:
         OSError: the folder cannot be written.
     """
-    for folder in (ASKED, EDITS):
+    for folder in NOTED:
         private_dir(state_home() / RECALL / folder)
-    replace_file(file_of(agent), ["\n".join(hooks_of(agent).begun).encode()])
+    hooks = hooks_of(agent)
+    replace_file(file_of(agent), ["\n".join(hooks.begun).encode() if hooks.recalls else NO_PROMPTS])
 
 
 def turn_off(agent: AgentName) -> None:
@@ -76,15 +83,26 @@ def late() -> int:
     return _sizes().count(len(LATE))
 
 
-def edits() -> SaidBeforeEdits:
-    """What was said before edits."""
-    lines = [line for path in _notes(EDITS) for line in _lines(path)]
-    return SaidBeforeEdits(len(lines) - lines.count(LATE), lines.count(LATE))
+def said(folder: str) -> Said:
+    """What was said at the point of action that has its notes in this folder."""
+    lines = [line for path in _notes(folder) for line in _lines(path)]
+    late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
+    return Said(len(lines) - late - followed, late, followed)
+
+
+def follow(session_id: str | None, given: str) -> None:
+    """Note which of the sessions that a session was told of it names in what it gives to a tool or a command."""
+    for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
+        lines = _lines(path)
+        told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
+        new = [one for one in told if one.decode() in given and FOLLOWED + one not in lines]
+        with suppress(OSError), path.open("ab") as file:
+            file.write(b"".join(FOLLOWED + one + b"\n" for one in new))
 
 
 def forget() -> None:
     """Delete what is known of sessions that began long ago."""
-    for path in (*_notes(ASKED), *_notes(EDITS)):
+    for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:
                 path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter
@@ -18,6 +19,7 @@ from pydantic import Field
 
 from indexer.values import Value
 from smart_fork.agents.options import ordered, said_of
+from smart_fork.hooks.switch import follow
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.calls import around, caller_of, in_thread, own_projects, without_its_own
@@ -68,6 +70,7 @@ def asynchronous(handler: Handler) -> Handler:
     @functools.wraps(handler)
     async def run(ctx: Context[Any, Any], **given: Any) -> Any:
         given = {name: value for name, value in given.items() if value is not None}
+        told = json.dumps(given, default=str)
         for parameter, (request, keys) in requests.items():
             values = {name: given.pop(key) for name, key in keys.items() if key in given}
             given[parameter] = request(**{name: _frozen(value) for name, value in values.items()})
@@ -75,6 +78,7 @@ def asynchronous(handler: Handler) -> Handler:
             given["ctx"] = ctx
         if "caller" in wants:
             given["caller"] = await caller_of(ctx)
+            await in_thread(functools.partial(follow, given["caller"].session_id, told))
         if inspect.iscoroutinefunction(handler):
             return await handler(**given)
         return await in_thread(functools.partial(handler, **given))

@@ -16,7 +16,7 @@ from smart_fork.service.client import find_service
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, switching
 
-NAME = "recall at first prompts"
+NAME = "recall at first prompts, before edits and after compactions"
 _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
@@ -25,8 +25,8 @@ def planned(way: Registration) -> Step:
     agent = way.agent
     step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
     hooks = AGENTS[agent].hooks
-    if hooks is None or not hooks.recalls:
-        return step(state="left", why=f"{way.title} has no hook for prompts")
+    if hooks is None or not (hooks.recalls or hooks.edits):
+        return step(state="left", why=f"{way.title} has no hook for prompts or edits")
     return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
 
 

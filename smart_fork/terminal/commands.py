@@ -32,6 +32,7 @@ _SETUP = "Setup"
 COMMANDS = {
     "find": CommandEntry("search.find", "Find past sessions of this repository that know how.", _FIND),
     "fork": CommandEntry("fork.fork", "Run a fork of a session. The original stays untouched.", _FIND),
+    "recall": CommandEntry("search.recall", "Find the one session that knows, or what this one said before.", _FIND),
     "why": CommandEntry("search.why", "Print each change of a line with the prompt that caused it.", _FIND),
     "fix": CommandEntry("search.fix", "Print what ended the error on standard input before.", _FIND),
     "list": CommandEntry("search.list_sessions", "List recent sessions, newest first.", _FIND),

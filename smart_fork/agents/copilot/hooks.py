@@ -1,7 +1,8 @@
 """Copilot CLI's hooks, in its ``settings.json``: Claude Code's, in its form.
 
 Seen with 1.0.102: events with Claude Code's names are said as Claude Code says them, but for a notification, which
-names its session as Copilot CLI's own events do.
+names its session as Copilot CLI's own events do. What a hook says before a tool reaches the model; what it says at a
+prompt does not.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class CopilotHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "copilot"
+    edits = "Edit|MultiEdit"
     recalls = False
     events = ("SessionStart", "UserPromptSubmit", "Stop", "Notification", "SessionEnd")
 

@@ -30,11 +30,12 @@ BODY = """def upload(path, retries=5):
 FIRST, SLOWLY = "def upload(path, retries=5):", "def upload(path, retries=7, slowly=True):"
 
 
-def git(folder: Path, *words: str, at: int = LATER, author: str = "Ann <ann@example.org>") -> str:
+def git(folder: Path, *words: str, at: int = LATER, author: str = "Ann <ann@example.org>", given: str = "") -> str:
     name, _, mail = author.partition(" <")
     told = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail.rstrip(">"), "GIT_COMMITTER_DATE": f"@{at} +0000"}
     env = os.environ | told | {"GIT_AUTHOR_DATE": f"@{at} +0000"}
-    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, env=env, text=True).stdout
+    done = subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, env=env, text=True, input=given)
+    return done.stdout
 
 
 def commit(folder: Path, name: str, text: str, message: str = "Work", **how) -> str:

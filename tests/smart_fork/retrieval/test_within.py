@@ -66,3 +66,19 @@ def test_who_asks_must_be_known_and_be_there(world, shop):
         asked(world, shop, "self")
     with pytest.raises(NotFound, match="no session"):
         asked(world, shop, "99999999")
+
+
+def test_recall_here_finds_what_the_session_that_runs_it_said(world, shop, run, monkeypatch):  # noqa: F811
+    session = world.claude(shop, *SAID)
+    world.claude(shop, "why does the upload lose its last packet", "Nobody knows")
+    world.find("anything", shop)
+
+    unknown = run("recall", "--here", "upload packet", "--project", str(shop))
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", session)
+    here = run("recall", "--here", "upload packet", "--project", str(shop), "--json")
+    elsewhere = run("recall", SAID[2], "--project", str(shop), "--json")
+
+    assert "it is not known which session asks" in unknown.err
+    assert (session, 2) == ((told := json.loads(here.out))["session_id"], told["exchanges"][0]["exchange"])
+    assert [session] != [hit["session_id"] for hit in json.loads(elsewhere.out)["results"]]
+    assert session not in elsewhere.out

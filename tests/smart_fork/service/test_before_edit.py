@@ -13,7 +13,8 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
-from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
+from tests.smart_fork.client import answer
+from tests.smart_fork.service.test_recall import NEW, announced, asked, on, prompt, run
 from tests.smart_fork.world import Did
 
 __all__ = ["announced", "on"]
@@ -49,12 +50,15 @@ def written(world, shop) -> str:
     [
         ("claude", ("Edit", {})),
         ("claude", ("MultiEdit", {"file_path": "upload.py", "edits": [{"old_string": OLD, "new_string": "x"}]})),
+        ("claude", ("Edit", {"file_path": "upload.py", "old_string": BODY, "new_string": BODY.replace("send", "put")})),
+        ("copilot", ("Edit", {"path": "upload.py", "old_str": OLD, "new_str": "x"})),
         ("codex", ("apply_patch", {"command": PATCH})),
         ("codex", ("apply_patch", {"input": PATCH})),
     ],
 )
 def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, written, shop, agent, called):
     tool, given = called
+    switch.turn_on(agent)
     said = json.loads(run(edit(shop, tool, **given), agent))["hookSpecificOutput"]
 
     line = said["additionalContext"]
@@ -62,7 +66,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
     assert f"<smart-fork-recall>Session {written} of 2026-" in line
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0) == switch.edits()
+    assert (1, 0, 0) == switch.said(EDITS)
     assert (1, 0) == ((shown := overview().recall).edits_told, shown.edits_late)
 
 
@@ -73,6 +77,35 @@ def test_an_exchange_is_named_once_in_a_session(announced, written, shop):
     assert "" == asked(edit(shop))
     assert "" == asked(again)
     assert asked(edit(shop, session_id=NEW.replace("9", "8")))
+
+
+def test_a_session_that_was_named_is_followed_by_asking_a_tool_for_it(announced, world, written, shop, monkeypatch):
+    assert asked(edit(shop))
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", NEW)
+
+    assert answer(world, "find_sessions", intent="upload", project_path=str(shop))
+    assert 0 == overview().recall.edits_followed, "another question"
+    for _ in range(2):
+        assert answer(world, "read_session", session_id=written)
+
+    assert (1, 0, 1) == switch.said(EDITS)
+    assert 1 == overview().recall.edits_followed
+    assert "" == asked(edit(shop)), "it is still noted that this was said"
+
+
+def test_lines_that_two_exchanges_wrote_are_not_spoken_of(announced, world, written, shop):
+    wrote(world, shop)
+    world.find("anything", shop)
+
+    assert "" == asked(edit(shop))
+
+
+def test_an_agent_whose_model_hears_nothing_at_prompts_is_not_asked_there(announced, written, shop):
+    switch.turn_on("copilot")
+
+    assert "" == asked(prompt(shop, "retry the upload five times"), "copilot")
+    assert (0, 0) == switch.asked()
+    assert asked(edit(shop, path="upload.py", old_str=OLD, new_str="x"), "copilot")
 
 
 def test_its_own_lines_are_not_told_to_a_session(announced, written, shop):
@@ -87,6 +120,13 @@ def by_hand(shop: Path) -> dict:
 
 def not_there(shop: Path) -> dict:
     return edit(shop, file_path=f"{shop}/upload.py", old_string="no such text", new_string="")
+
+
+def only_another_line_is_its_own(shop: Path) -> dict:
+    """The text that is replaced has its lines, but the line that is changed in it was written by hand."""
+    (shop / "upload.py").write_text(BODY.replace("send(path", "send_slowly(path"))
+    old = OLD.replace("send(path", "send_slowly(path")
+    return edit(shop, file_path=f"{shop}/upload.py", old_string=old, new_string=OLD.replace("send(path", "put(path"))
 
 
 def twice(shop: Path) -> dict:
@@ -109,7 +149,11 @@ def a_pipe(shop: Path) -> dict:
     return edit(shop)
 
 
-@pytest.mark.parametrize("case", [by_hand, not_there, twice, a_new_file, outside, a_pipe], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "case",
+    [by_hand, not_there, only_another_line_is_its_own, twice, a_new_file, outside, a_pipe],
+    ids=lambda one: one.__name__,
+)
 def test_what_no_session_is_known_to_have_written_is_not_spoken_of(announced, written, shop, case):
     assert "" == asked(case(shop))
 
