@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from indexer.masking import mask
+from indexer.unchecked import dict_in, json_in
 
 #: Characters looked at in one input or output; longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384
@@ -135,10 +136,9 @@ def _is_telling(name: str) -> bool:
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """`arguments` as they are where each stands beside its name; nothing of those that cannot be read so."""
     try:
-        masked = orjson.loads(mask(orjson.dumps(arguments).decode()))
-    except (TypeError, ValueError):
+        return dict_in(json_in(mask(orjson.dumps(arguments).decode())))
+    except TypeError:
         return {}
-    return masked if isinstance(masked, dict) else {}
 
 
 def _is_name(word: bytes) -> bool:

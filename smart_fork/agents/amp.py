@@ -11,7 +11,8 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 from indexer.transcripts.items import GivenBack, Item
-from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, item_of, text_of
+from indexer.unchecked import dicts_in
+from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
 #: How the name of a thread's file begins, and the scheme of a directory's address.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime
 from pathlib import Path
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import seconds_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,4 @@ class Births(ABC):
 
 def moment(text: object) -> float | None:
     """Return a time with ``Z`` or an offset in seconds since the epoch; `None` if it is no time."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None
+    return seconds_in(str(text))

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import orjson
-
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in, json_in, seconds_in, text_in
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.text.snippets import printable
@@ -237,15 +236,15 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
         size = sum(number for _, number in held)
         told = _json(said)
         agent = _agent(told.get("agent", ""))
-        session_id = _DATED.sub("", _text(told.get("session_id")))
+        session_id = _DATED.sub("", text_in(told.get("session_id")))
         if not agent or not _is_id(session_id) or not all(kind for kind, _ in held) or not 0 < size <= _MOST_BYTES:
             continue
-        named = _text(told.get("session_id"))
+        named = text_in(told.get("session_id"))
         author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
         title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
         yield Stored(
             agent, session_id, _plain(author or "", _NAME) or "unknown", _plain(title, _TITLE),
-            _plain(_text(told.get("branch")), _TITLE), _time(told.get("created_at")), size, files["metadata.json"],
+            _plain(text_in(told.get("branch")), _TITLE), _time(told.get("created_at")), size, files["metadata.json"],
             parts,
         )  # fmt: skip
 
@@ -281,15 +280,7 @@ def _width(data: bytes, end: int) -> int:
 
 
 def _json(data: bytes) -> dict[str, Any]:
-    try:
-        said = orjson.loads(data)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _text(said: object) -> str:
-    return said if isinstance(said, str) else ""
+    return dict_in(json_in(data))
 
 
 def _agent(said: object) -> AgentName | None:
@@ -310,8 +301,5 @@ def _plain(text: str, most: int) -> str:
 
 def _time(said: object) -> int:
     """A time in nanoseconds; 0 for what is none, and never later than now: the newest form of a session counts."""
-    try:
-        at = datetime.fromisoformat(_text(said)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return 0
+    at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds

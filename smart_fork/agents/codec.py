@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.model import Origin, Session
+from indexer.unchecked import dict_in, dicts_in, text_in
 
 Record = dict[str, Any]
 
@@ -126,8 +127,7 @@ class MessageCodec(Codec):
 
     def parts(self, record: Record) -> list[Record]:
         """Return the parts of a record's message."""
-        message = record.get("message")
-        return dicts_in(message.get(self.field)) if isinstance(message, dict) else []
+        return dicts_in(dict_in(record.get("message")).get(self.field))
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
         """Apply `change` to each part. Return the record itself if nothing changed, and `None` if no part is left."""
@@ -142,11 +142,6 @@ class MessageCodec(Codec):
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
 
-def dicts_in(content: object) -> list[Record]:
-    """Return the objects in a list; nothing if it is not a list."""
-    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-
-
 def only(record: Record, names: Collection[str]) -> Record:
     """Return the fields of a record with these names."""
     return {name: value for name, value in record.items() if name in names}
@@ -158,6 +153,13 @@ def text_of(content: object, joint: str = "\n\n") -> str:
         return content
     texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
     return joint.join(text for text in texts if isinstance(text, str))
+
+
+def texts_of(content: object, joint: str = "\n") -> str:
+    """Return a text, or the texts of all parts in a list."""
+    if isinstance(content, str):
+        return content
+    return joint.join(text for part in dicts_in(content) if isinstance(text := part.get("text"), str))
 
 
 def status_first(output: str, ended: re.Pattern[str]) -> str:
@@ -188,8 +190,7 @@ def item_of(content: object) -> Item:
 
 def patch_shown(display: object) -> str:
     """Return the unified diff in an edit's display; empty if there is none."""
-    patch = display.get("fileDiff") if isinstance(display, Mapping) else None
-    return patch if isinstance(patch, str) else ""
+    return text_in(dict_in(display).get("fileDiff"))
 
 
 def in_paragraphs(texts: Iterable[object]) -> str:

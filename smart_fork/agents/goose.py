@@ -19,7 +19,8 @@ import orjson
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.model import Origin, Session
-from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, text_of
+from indexer.unchecked import dicts_in
+from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.read_log import ReadAdapter
 

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, status_first, text_of
+from indexer.unchecked import dicts_in
+from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
 #: The main agent's log below a session's folder, and how the name of that folder begins.

@@ -14,6 +14,7 @@ from pathlib import Path
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.facets import logins
 from smart_fork.agents.login import Login
 from smart_fork.agents.plan import CALLERS_OWN, DEPTH, WORKER_ID
@@ -65,11 +66,7 @@ def _file() -> Path:
 
 
 def _read() -> dict[str, list[str]]:
-    try:
-        said = json.loads(_file().read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    lists = said.items() if isinstance(said, dict) else ()
+    lists = dict_in(json_at(_file())).items()
     return {agent: [one for one in names if _is_name(one)] for agent, names in lists if isinstance(names, list)}
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-
 from indexer.masking.answers import asks_for_one
 from indexer.masking.parts import answered, key_lines
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
+from indexer.unchecked import json_in
 from smart_fork.agents.codec import Codec
 
 
@@ -40,8 +39,4 @@ def _command(given: Mapping[str, Any] | str) -> str:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = orjson.loads(line) if line else None
-    except orjson.JSONDecodeError:
-        return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record := json_in(line), dict) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Completed, Processes
@@ -56,11 +56,7 @@ class Login:
 
     def settings(self) -> dict[str, Any]:
         """Return its own settings in JSON; empty if there are none."""
-        try:
-            said = json.loads((self.home.folder() / "settings.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return said if isinstance(said, dict) else {}
+        return dict_in(json_at(self.home.folder() / "settings.json"))
 
     def variables(self) -> tuple[str, ...]:
         """The variables that decide how it logs in and which server it uses, without its folder."""
@@ -105,5 +101,4 @@ class Login:
 
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object of that name in settings; empty if it is none."""
-    found = settings.get(name)
-    return found if isinstance(found, dict) else {}
+    return dict_in(settings.get(name))

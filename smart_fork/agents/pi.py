@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Header, ReadCodec, Record, dicts_in, status_first, text_of
+from indexer.unchecked import dicts_in
+from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
 #: Records that only stand between two messages, and messages that no person wrote.

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.codec import dicts_in
+from indexer.unchecked import dict_in, json_in
 from smart_fork.registry.workers import Status
 
 #: A record, such as a large file that was read, may be longer. Then there are fewer signs, but no wrong ones.
@@ -113,15 +111,4 @@ def notified(text: str) -> Steps:
 
 def object_in(text: object) -> dict[str, Any]:
     """Return the object in a JSON text; empty if it is none."""
-    try:
-        value = orjson.loads(text) if isinstance(text, str) else text
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def text_in(content: object) -> str:
-    """Return the text of a message's content."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(text for block in dicts_in(content) if isinstance(text := block.get("text"), str))
+    return dict_in(json_in(text) if isinstance(text, str) else text)

@@ -15,6 +15,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
 from smart_fork.agents.distilled import is_aside
 
@@ -149,14 +150,8 @@ class _Messages:
 
 
 def _copied(identity: str, origin: object) -> Copied:
-    if not isinstance(origin, dict):
-        return Copied(identity)
-    session_id, message_id = origin.get("sessionId"), origin.get("messageUuid")
-    return Copied(
-        identity,
-        session_id if isinstance(session_id, str) else "",
-        message_id if isinstance(message_id, str) else "",
-    )
+    named = dict_in(origin)
+    return Copied(identity, text_in(named.get("sessionId")), text_in(named.get("messageUuid")))
 
 
 def _time(record: dict[str, Any]) -> str:

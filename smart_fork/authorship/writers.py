@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 
 from indexer.outcome import Authored
 from indexer.shapes import dataclass
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
+from indexer.unchecked import seconds_in
 from smart_fork.authorship.blame import AROUND, Line
 from smart_fork.repository.git import FOLDER
 
@@ -160,7 +160,5 @@ def relative(file: str, tops: Collection[str]) -> str:
 
 def seconds(moment: str) -> float:
     """A time as logs have it, in seconds; infinity for what is none."""
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except (ValueError, OverflowError):
-        return float("inf")
+    found = seconds_in(moment)
+    return float("inf") if found is None else found

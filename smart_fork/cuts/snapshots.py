@@ -17,6 +17,7 @@ from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
+from indexer.unchecked import json_in, list_in
 from smart_fork.cuts.files import Files
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
@@ -233,11 +234,7 @@ def cuts(source: Path) -> list[Noted]:
 
 
 def _noted(line: bytes) -> Noted | None:
-    try:
-        entry = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(entry, dict):
+    if not isinstance(entry := json_in(line), dict):
         return None
     size = entry.get("size_after")
     return Noted(
@@ -265,8 +262,7 @@ def _word(entry: Mapping[str, object], name: str) -> str:
 
 
 def _words(entry: Mapping[str, object], name: str) -> tuple[str, ...]:
-    found = entry.get(name)
-    return tuple(map(str, found)) if isinstance(found, list) else ()
+    return tuple(map(str, list_in(entry.get(name))))
 
 
 def _plain(session_id: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.masking import mask
@@ -18,6 +17,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
+from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
@@ -223,7 +223,7 @@ def _stood(session: Session, end: int) -> str:
 
 def _checked_out(session: Session, until: str) -> CheckedOut | None:
     """By the record of the checkout that it worked in, where that is the one that it was begun in."""
-    moment, begun = _seconds(until), _seconds(session.started)
+    moment, begun = seconds_in(until), seconds_in(session.started)
     folder = recorded(session.cwd)
     if moment is None or folder is None:
         return None
@@ -255,10 +255,3 @@ def _uncommitted(session: Session, end: int) -> list[str]:
                 files[path] = None
     below = f"{session.cwd.rstrip('/')}/" if session.cwd else "\0"
     return [plainly(path.removeprefix(below)) for path in files if mask(path) == path]
-
-
-def _seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except (ValueError, OverflowError):
-        return None

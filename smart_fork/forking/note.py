@@ -16,6 +16,7 @@ from indexer.patterns import late
 from indexer.project import recorded
 from indexer.transcripts.boilerplate import NEWS_TAG
 from indexer.transcripts.model import Session
+from indexer.unchecked import seconds_in
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.spec import WorkerSpec
@@ -70,7 +71,7 @@ def _then(spec: WorkerSpec, session: Session) -> Then | None:
             end = None
     kept = spec.excerpt.kept if spec.excerpt is not None else None
     known = known_files(session, str(recorded(session.cwd) or ""), end, kept)
-    until = _seconds(known.until)
+    until = seconds_in(known.until)
     if until is None:
         return None
     # The log tells what was checked out at its beginning or at its end.
@@ -78,19 +79,12 @@ def _then(spec: WorkerSpec, session: Session) -> Then | None:
     return Then(
         known.edits,
         until,
-        _seconds(session.started),
+        seconds_in(session.started),
         session.cwd,
         session.begun_at,
         "" if branch == "HEAD" else branch,
         here=not is_taken(session.session_id),
     )
-
-
-def _seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _told(found: News, *, worktree: bool) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from indexer.shapes import dataclass
+from indexer.unchecked import dict_in, json_in
 from smart_fork.errors import Usage
 
 #: What an address says that asks about all projects, where the browser remembers one.
@@ -58,11 +57,7 @@ class Scopes:
 
 def project_in(body: bytes) -> str:
     """The project that ``smart-fork open`` was run in, as it says it; empty where it says none that is there."""
-    try:
-        said = orjson.loads(body)
-    except ValueError:
-        return ""
-    project = said.get("project") if isinstance(said, Mapping) else None
+    project = dict_in(json_in(body)).get("project")
     return _there(project) if isinstance(project, str) else ""
 
 

@@ -10,14 +10,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
-import orjson
-
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Session, ToolCall
+from indexer.unchecked import json_in
 from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.diffs import FileDiff, diffs_of
 from smart_fork.page.phrases import inside
@@ -169,11 +168,7 @@ class Steps:
 
 
 def _record(raw: bytes) -> dict[str, Any] | None:
-    try:
-        record = orjson.loads(raw) if raw else None
-    except orjson.JSONDecodeError:
-        return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record := json_in(raw), dict) else None
 
 
 def _kind(call: ToolCall, given: Mapping[str, Any] | str) -> StepKind:

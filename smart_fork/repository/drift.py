@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +16,7 @@ from indexer.checkout import listed_worktrees
 from indexer.outcome import Edits
 from indexer.project import is_within
 from indexer.repositories import other_places
+from indexer.unchecked import seconds_in
 from smart_fork.repository.git import Repository
 
 #: For longer nobody waits: what has changed is then not known.
@@ -60,7 +60,7 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
     """
     within = tops(repository)
     files = {key: inside(edits.files, within) for key, edits in edited.items()}
-    times = {key: time for key, edits in edited.items() if files[key] and (time := _time(edits.until)) is not None}
+    times = {key: time for key, edits in edited.items() if files[key] and (time := seconds_in(edits.until)) is not None}
     if not times:
         return {}
     asked = sorted({file for key in times for file in files[key]})
@@ -97,13 +97,6 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
         if top is not None and file.isprintable() and os.path.normpath(file) == file:
             found.add(file[len(top.rstrip("/")) + 1 :])
     return frozenset(found)
-
-
-def _time(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:

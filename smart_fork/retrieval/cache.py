@@ -6,6 +6,7 @@ import time
 from datetime import datetime, timedelta
 
 from indexer.transcripts.model import Cache
+from indexer.unchecked import seconds_in
 
 
 def cached_until(cache: Cache) -> str:
@@ -45,7 +46,5 @@ def ago(seconds: float) -> str:
 
 
 def _left(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None
+    at = seconds_in(moment)
+    return None if at is None else at - time.time()

@@ -19,6 +19,7 @@ from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.codec import Record, Told
 
@@ -105,11 +106,7 @@ def _beside(session: Session, end: int | None) -> Iterator[tuple[Told, Record]]:
 
 
 def _record(raw: bytes) -> Record:
-    try:
-        record = orjson.loads(raw) if raw else {}
-    except orjson.JSONDecodeError:
-        return {}
-    return record if isinstance(record, dict) else {}
+    return dict_in(json_in(raw))
 
 
 def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHING_MADE) -> Neutral:

@@ -14,6 +14,7 @@ from hashlib import sha256
 
 import orjson
 
+from indexer.unchecked import json_in
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
@@ -155,8 +156,4 @@ def _instead(old: str, new: str) -> Change:
 
 
 def _record(line: bytes) -> Record | None:
-    try:
-        record = orjson.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record := json_in(line), dict) else None

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
-
-import orjson
 
 from indexer.masking import mask
+from indexer.unchecked import json_in
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts.model import Transcript
@@ -239,11 +237,7 @@ def _said(line: bytes) -> str:
 
 
 def _record(line: bytes) -> Record | None:
-    try:
-        record: Any = orjson.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
+    return record if isinstance(record := json_in(line), dict) else None
 
 
 def audited(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from indexer.transcripts.items import GivenBack, Item
-from smart_fork.agents.codec import MessageCodec, Record, dicts_in, item_of
+from indexer.unchecked import dict_in, dicts_in
+from smart_fork.agents.codec import MessageCodec, Record, item_of
 
 
 class ClaudeCodec(MessageCodec):
@@ -17,8 +18,7 @@ class ClaudeCodec(MessageCodec):
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`."""
-        message = None if is_request(record) else record.get("message")
-        return item_of(message.get("content") if isinstance(message, dict) else None)
+        return item_of(None if is_request(record) else dict_in(record.get("message")).get("content"))
 
     def parts(self, record: Record) -> list[Record]:
         """See `MessageCodec.parts`."""
@@ -26,8 +26,7 @@ class ClaudeCodec(MessageCodec):
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
         """See `Codec.gave`."""
-        told = record.get("toolUseResult")
-        patch = _unified(told.get("structuredPatch")) if isinstance(told, dict) else ""
+        patch = _unified(dict_in(record.get("toolUseResult")).get("structuredPatch"))
         return (back._replace(patch=patch) for back in super().gave(record))
 
 

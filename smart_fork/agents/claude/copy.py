@@ -12,6 +12,7 @@ import orjson
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import utc
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.records import is_said
 from smart_fork.agents.claude.side_files import copy_backups, copy_beside
@@ -158,8 +159,7 @@ class ClaudeCopier(TreeCopier):
         """See `TreeCopier.as_said`. What was typed while the agent worked is a prompt like others."""
         if record.get("type") != "attachment":
             return record
-        attachment = record.get("attachment")
-        said: Any = attachment.get("prompt") if isinstance(attachment, dict) else None
+        said: Any = dict_in(record.get("attachment")).get("prompt")
         kept = {name: value for name, value in record.items() if name != "attachment"}
         message = {"role": "user", "content": said if isinstance(said, list) else str(said)}
         return kept | {"type": "user", "message": message}
@@ -170,11 +170,8 @@ def replacements(record: Record, calls: Container[str], session_id: str) -> Reco
 
     Without it the real program sends the long ones.
     """
-    given = record.get("replacements")
-    if record.get("agentId") or not isinstance(given, list):
-        return None
-    own = [one for one in given if isinstance(one, dict) and _in(one.get("toolUseId"), calls)]
-    return record | {"sessionId": session_id, "replacements": own} if own else None
+    own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
+    return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
 
 
 def titled(session_id: str, title: str, moment: str) -> list[bytes]:
@@ -188,9 +185,7 @@ def titled(session_id: str, title: str, moment: str) -> list[bytes]:
 
 def backups(record: Record) -> Iterator[str]:
     """The names of the file versions that a record refers to."""
-    snapshot = record.get("snapshot")
-    tracked = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
-    for backup in tracked.values() if isinstance(tracked, dict) else ():
+    for backup in dict_in(dict_in(record.get("snapshot")).get("trackedFileBackups")).values():
         if isinstance(backup, dict) and isinstance(backup.get("backupFileName"), str):
             yield backup["backupFileName"]
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import orjson
-
 from indexer.transcripts.lines import decode_line
+from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.claude.codec import is_request
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.loader import ClaudeLoader
@@ -70,11 +69,8 @@ class ClaudeCutter(TreeCutter):
     def writer_of(self, session: Transcript) -> str:
         """It notes each running session in ``sessions/<pid>.json`` and takes the note away at its end."""
         for path in (claude_home() / "sessions").glob("*.json"):
-            try:
-                note = orjson.loads(path.read_bytes())
-            except (OSError, orjson.JSONDecodeError):
-                continue
-            pid = note.get("pid") if isinstance(note, dict) else None
+            note = dict_in(json_at(path))
+            pid = note.get("pid")
             if isinstance(pid, int) and note.get("sessionId") == session.session_id and SystemProcesses().alive(pid):
                 return f"Claude Code, process {pid}"
         return ""
@@ -83,7 +79,6 @@ class ClaudeCutter(TreeCutter):
 def _agents_of(turn: TranscriptTurn) -> Iterator[str]:
     """The sub-agents whose answers these are."""
     for _, record in decode_line(turn.raw)[0]:
-        result = record.get("toolUseResult")
-        name = result.get("agentId") if isinstance(result, dict) else None
+        name = dict_in(record.get("toolUseResult")).get("agentId")
         if isinstance(name, str) and _PLAIN.fullmatch(name):
             yield name

@@ -12,6 +12,7 @@ from indexer.transcripts.model import Origin, Role, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
+from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.slugs import slug, unslugged
@@ -171,8 +172,7 @@ def _is_of_a_machine(record: Record) -> bool:
 
     Claude Code itself takes for a person's what says so, or nothing, of its origin; a program's prompt is one as well.
     """
-    origin = record.get("origin")
-    kind = origin.get("kind") if isinstance(origin, dict) else None
+    kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
     return told or bool(record.get("subtype")) or kind not in (None, "human", "sdk")
 

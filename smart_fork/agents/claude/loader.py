@@ -8,6 +8,7 @@ from typing import Any
 
 from indexer.transcripts.items import GivenBack
 from indexer.transcripts.model import Role
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeLoader
@@ -85,11 +86,9 @@ def _note(record: dict[str, Any]) -> str:
 
 def _repeated(record: dict[str, Any]) -> str:
     """The prompt that a line of bookkeeping repeats."""
-    attachment = record.get("attachment")
-    queued = attachment.get("prompt") if isinstance(attachment, dict) else None
+    queued = dict_in(record.get("attachment")).get("prompt")
     name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
-    copy = record.get(name, queued)
-    return text_of(copy)
+    return text_of(record.get(name, queued))
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -111,9 +110,8 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
     ]
     keys = [f"call:{one}" for one in named if isinstance(one, str)]
-    shown = record.get("replacements")
-    named = [one.get("toolUseId") for one in shown if isinstance(one, dict)] if isinstance(shown, list) else []
-    keys += [f"call:{one}" for one in named if isinstance(one, str)]
+    shown = (one.get("toolUseId") for one in dicts_in(record.get("replacements")))
+    keys += [f"call:{one}" for one in shown if isinstance(one, str)]
     if isinstance(record.get("messageId"), str):
         keys.append(f"turn:{record['messageId']}")
     name = _TITLES.get(str(record.get("type")))

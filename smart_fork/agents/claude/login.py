@@ -6,9 +6,8 @@ its settings and the keychain counted in. Without a login it opens its window al
 
 from __future__ import annotations
 
-import json
-
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.claude.home import HOME
 from smart_fork.agents.login import Login, table
 from smart_fork.system.processes import Completed
@@ -66,8 +65,5 @@ class ClaudeLogin(Login):
 
     def answered(self, said: Completed) -> bool | None:
         """See `Login.answered`."""
-        try:
-            logged_in = json.loads(said.stdout)["loggedIn"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return None
+        logged_in = dict_in(json_in(said.stdout)).get("loggedIn")
         return logged_in if isinstance(logged_in, bool) else None

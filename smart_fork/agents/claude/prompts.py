@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Container, Iterator
 
-import orjson
-
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.state import is_path, utc
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.kept_prompts import KeptPrompt
 
@@ -37,12 +36,7 @@ def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
         named = _SESSION.search(line)
         if named is None or named[1].decode() in known:
             continue
-        try:
-            record = orjson.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(record, dict):
-            continue
+        record = dict_in(json_in(line))
         text, directory, session = (record.get(name) for name in ("display", "project", "sessionId"))
         if not (isinstance(text, str) and is_path(directory) and session == named[1].decode()):
             continue  # the name was found in a prompt

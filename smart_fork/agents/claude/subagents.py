@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import orjson
-
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.claude.fold import ClaudeTree
 from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
 
@@ -54,22 +53,15 @@ def _beside(log: Path) -> str:
     """The call that began a sub-agent, as Claude Code notes it when that begins; empty where it does not."""
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
-            told = orjson.loads(file.read(_MOST))
-    except (OSError, orjson.JSONDecodeError):
+            return text_in(dict_in(json_in(file.read(_MOST))).get("toolUseId"))
+    except OSError:
         return ""
-    call = told.get("toolUseId") if isinstance(told, dict) else None
-    return call if isinstance(call, str) else ""
 
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:
     """The calls that a record answers, with the sub-agent that it names."""
-    try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return
-    told, message = record.get("toolUseResult"), record.get("message")
-    name = told.get("agentId") if isinstance(told, dict) else None
-    content = message.get("content") if isinstance(message, dict) else None
-    for block in content if isinstance(content, list) and isinstance(name, str) else ():
-        if isinstance(block, dict) and isinstance(call := block.get("tool_use_id"), str):
+    record = dict_in(json_in(raw))
+    name = dict_in(record.get("toolUseResult")).get("agentId")
+    for block in dicts_in(dict_in(record.get("message")).get("content")) if isinstance(name, str) else ():
+        if isinstance(call := block.get("tool_use_id"), str):
             yield call, str(name)

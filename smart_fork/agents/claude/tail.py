@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.fold import loaded_after
-from smart_fork.agents.codec import dicts_in
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified, text_in
+from smart_fork.agents.codec import texts_of
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
@@ -31,7 +32,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> RecordSign:
-    tokens, text = loaded_after(dict(message)), text_in(message.get("content"))
+    tokens, text = loaded_after(dict(message)), texts_of(message.get("content"))
     if record.get("isApiErrorMessage") is True:
         return RecordSign("idle", tokens, problem=text or "The model could not be reached")
     if message.get("stop_reason") in ("end_turn", "stop_sequence", "max_tokens", "refusal"):
@@ -42,7 +43,7 @@ def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> RecordSign:
 
 
 def _heard(message: Mapping[str, Any]) -> RecordSign:
-    text = text_in(message.get("content"))
+    text = texts_of(message.get("content"))
     if text.startswith(_INTERRUPTED):
         return RecordSign("idle")
     return RecordSign() if text.startswith(_COMMANDS) else RecordSign("working")
@@ -52,8 +53,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     """Sub-agents' own tasks end with them; what was copied from another session runs there."""
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
-    message, attachment = record.get("message"), record.get("attachment")
-    content = message.get("content") if isinstance(message, dict) else None
+    content, attachment = dict_in(record.get("message")).get("content"), dict_in(record.get("attachment"))
     call = NO_CALL
     for block in dicts_in(content):
         if block.get("type") == "tool_use" and isinstance(given := block.get("input"), dict):
@@ -63,12 +63,12 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     if isinstance(result := record.get("toolUseResult"), dict):
         yield from _result(result, call)
     if record.get("type") == "user":
-        yield from notified(text_in(content))
+        yield from notified(texts_of(content))
     elif record.get("type") == "queue-operation":
-        yield from notified(text_in(record.get("content")))
-    elif isinstance(attachment, dict) and attachment.get("type") == "queued_command":
-        yield from notified(text_in(attachment.get("prompt")))
-    elif isinstance(attachment, dict) and attachment.get("type") == "task_status":
+        yield from notified(texts_of(record.get("content")))
+    elif attachment.get("type") == "queued_command":
+        yield from notified(texts_of(attachment.get("prompt")))
+    elif attachment.get("type") == "task_status":
         yield from _told(attachment, "taskId")
 
 
@@ -104,9 +104,8 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
     """A message stands in several records; each says what was written up to then."""
     written: dict[str, int] = {}
     for record in records:
-        message = record.get("message")
-        usage = message.get("usage") if isinstance(message, dict) else None
-        if record.get("type") == "assistant" and isinstance(message, dict) and isinstance(usage, dict):
+        message = dict_in(record.get("message"))
+        if record.get("type") == "assistant" and isinstance(usage := message.get("usage"), dict):
             key = str(message.get("id") or record.get("uuid"))
             written[key] = max(written.get(key, 0), count(usage.get("output_tokens")))
     return sum(written.values())

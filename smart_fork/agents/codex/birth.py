@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from indexer.transcripts.lines import LineReader
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.birth import Birth, Births, moment
 
 
@@ -30,9 +31,6 @@ class CodexBirths(Births):
 
 
 def _asks(payload: object, prompt: str) -> bool:
-    if not isinstance(payload, dict) or payload.get("role") != "user":
-        return False
-    parts = payload.get("content")
-    if not isinstance(parts, list):
-        return False
-    return any(isinstance(part, dict) and str(part.get("text")).strip() == prompt.strip() for part in parts)
+    said = dict_in(payload)
+    texts = (str(part.get("text")).strip() for part in dicts_in(said.get("content")))
+    return said.get("role") == "user" and prompt.strip() in texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from indexer.unchecked import dict_in
 from smart_fork.agents.calls import ClientCall
 
 
@@ -20,6 +21,4 @@ class CodexCalls:
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
         """See `Calls.workspaces`."""
-        turn = meta.get("x-codex-turn-metadata")
-        named = turn.get("workspaces") if isinstance(turn, Mapping) else None
-        return [path for path in named if isinstance(path, str)] if isinstance(named, Mapping) else []
+        return list(dict_in(dict_in(meta.get("x-codex-turn-metadata")).get("workspaces")))

@@ -12,7 +12,8 @@ from indexer.transcripts.actions import failure_of
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Codec, Record, dicts_in, in_paragraphs
+from indexer.unchecked import dicts_in, json_in
+from smart_fork.agents.codec import Codec, Record, in_paragraphs, texts_of
 
 #: The kinds of items that are calls of tools, and what came back from them.
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
@@ -61,21 +62,14 @@ def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
     """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))
     if isinstance(given, str) and given.startswith("{"):
-        try:
-            given = orjson.loads(given)
-        except orjson.JSONDecodeError:
-            return str(given)
+        found = json_in(given)
+        return found if isinstance(found, dict) else given
     return given if isinstance(given, dict | str) else ""
 
 
 def text_of(content: object) -> str:
     """What the content of an item says."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = [block.get("text") for block in content if isinstance(block, dict)]
-        return "\n\n".join(part for part in parts if isinstance(part, str))
-    return ""
+    return texts_of(content, "\n\n")
 
 
 def unwrapped(output: str) -> str:

@@ -13,6 +13,8 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
+from indexer.unchecked import dicts_in, list_in
+from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.loader import OUTPUTS
@@ -186,9 +188,7 @@ def _is_instruction(item: Record) -> bool:
     """Whether the program told it the model by itself, as it tells each session."""
     if item.get("type") != "message" or item.get("role") == "assistant":
         return False
-    parts = item.get("content")
-    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    said = "\n".join(text for text in texts if isinstance(text, str))
+    said = texts_of(list_in(item.get("content")))
     return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
 
 
@@ -200,9 +200,7 @@ def _left(payload: Record) -> list[Record]:
     """What a compaction has left beside what was said: a text, or what its maker alone can read."""
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [_added(said)]
-    history = payload.get("replacement_history")
-    items = [one for one in history if isinstance(one, dict)] if isinstance(history, list) else []
-    return [one for one in items if one.get("type") in COMPACTIONS][-1:]
+    return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]
 
 
 def kept(path: Path, last: str | None) -> Iterator[Entry]:

@@ -36,6 +36,7 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
+from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ordinal_of, text_of
@@ -320,8 +321,7 @@ class _Fold(fold.LineFold):
             self.facts["name"] = name
 
     def _tokens(self, info: object) -> None:
-        usage = info.get("last_token_usage") if isinstance(info, dict) else None
-        total = count(usage.get("total_tokens")) if isinstance(usage, dict) else 0
+        total = count(dict_in(dict_in(info).get("last_token_usage")).get("total_tokens"))
         for back, turn in enumerate(reversed(self.turns[-2:]), start=1):
             # What was said stands there twice, and either copy may be the one that counts.
             if total and not turn.prompt and turn.text == self.turns[-1].text:
@@ -382,6 +382,5 @@ class _Fold(fold.LineFold):
 
 def _typed(item: dict[str, Any]) -> bool:
     """Newer versions say of each part of a message what it is; injected context is not the person's."""
-    about = item.get("internal_chat_message_metadata_passthrough")
-    kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
+    kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)

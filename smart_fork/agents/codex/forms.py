@@ -11,6 +11,7 @@ import orjson
 from indexer.transcripts.items import UsedTool
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session
+from indexer.unchecked import dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.codec import CodexCodec
@@ -125,8 +126,9 @@ class CodexForms(CodexCodec, Forms):
             found = _IMAGE_URL.match(url) if isinstance(url, str) else None
             size = (len(url) - found.end()) * 3 // 4 if found and isinstance(url, str) else 0
             return Image(found[1] if found else "image", size, lambda note: {"type": "input_text", "text": note})
-        if kind == "image_generation_call" and isinstance(value.get("result"), str) and not _is_note(value["result"]):
-            return Image("image", len(value["result"]) * 3 // 4, lambda note: value | {"result": note})
+        result = value.get("result")
+        if kind == "image_generation_call" and isinstance(result, str) and not result.startswith("["):  # a note
+            return Image("image", len(result) * 3 // 4, lambda note: value | {"result": note})
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
@@ -154,7 +156,7 @@ def _untied(item: Record) -> Record | None:
 def _item(item: Record) -> Record | None:
     """An item as it is shared; a message only of a person or the model."""
     if item.get("type") == "message":
-        texts = [part.get("text") for part in _parts(item.get("content"))]
+        texts = [part.get("text") for part in dicts_in(item.get("content"))]
         around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
         if item.get("role") not in ("user", "assistant") or around:
             return None
@@ -170,7 +172,7 @@ def _only(payload: Record, kinds: dict[str, tuple[str, ...]]) -> Record | None:
 def _compacted(payload: Record) -> Record:
     left: Record = {name: payload[name] for name in ("message", "replacement_history") if name in payload}
     if "replacement_history" in left:
-        left["replacement_history"] = [one for item in _parts(left["replacement_history"]) if (one := _item(item))]
+        left["replacement_history"] = [one for item in dicts_in(left["replacement_history"]) if (one := _item(item))]
     return left
 
 
@@ -180,7 +182,7 @@ def _items(record: Record) -> Iterator[Record]:
     if record.get("type") == "response_item" and isinstance(payload, dict):
         yield payload
     elif record.get("type") == "compacted" and isinstance(payload, dict):
-        yield from _parts(payload.get("replacement_history"))
+        yield from dicts_in(payload.get("replacement_history"))
 
 
 def _with_items(record: Record, change: Callable[[Record], Record | None]) -> Record:
@@ -209,15 +211,9 @@ def _call_id(item: Record) -> str:
 def _decoded(given: object) -> object:
     """What a tool was given, which is mostly JSON in a text."""
     if isinstance(given, str) and given.startswith(("{", "[")):
-        try:
-            return orjson.loads(given)
-        except orjson.JSONDecodeError:
-            return given
+        found = json_in(given)
+        return given if found is None else found
     return given
-
-
-def _is_note(text: str) -> bool:
-    return text.startswith("[")
 
 
 def _header(moment: str, becomes: Becomes) -> Record:
@@ -231,7 +227,3 @@ def _header(moment: str, becomes: Becomes) -> Record:
     if becomes.forked_from:
         meta["forked_from_id"] = becomes.forked_from
     return {"timestamp": moment, "type": "session_meta", "payload": meta}
-
-
-def _parts(content: object) -> Iterator[dict[str, Any]]:
-    return (part for part in content if isinstance(part, dict)) if isinstance(content, list) else iter(())

@@ -10,6 +10,7 @@ from typing import Any
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from indexer.unchecked import dict_in
 from smart_fork.agents.ancestry import Heads, Kin
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
@@ -24,8 +25,7 @@ class CodexHeads(Heads):
 
     def base(self, path: Path) -> str:
         record: dict[str, Any] = next((line.record for line in first_lines(path)), {})
-        payload = record.get("payload")
-        base = base_of(payload) if isinstance(payload, dict) else None
+        base = base_of(dict_in(record.get("payload")))
         return base.session_id if base else ""
 
     def begins(self, kin: Kin) -> bool:

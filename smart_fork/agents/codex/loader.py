@@ -13,6 +13,8 @@ import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Role
+from indexer.unchecked import dict_in, text_in
+from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -122,7 +124,7 @@ class _Reading:
                 self.turns[index] = replace(self.turns[index], repeats=(f"turn:{turn.id}",))
             self._thoughts.clear()
         if turn.role in ("user", "assistant") and not turn.tool_calls:
-            self.heads[turn.id] = head(strip_boilerplate(_text(payload.get("content"))))
+            self.heads[turn.id] = head(strip_boilerplate(texts_of(payload.get("content"))))
         elif copy := _repeated(kind, payload):
             self.copies[turn.id] = head(strip_boilerplate(copy))
 
@@ -139,14 +141,14 @@ def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
     history = payload.get("replacement_history") if kind == "compacted" else None
     if not isinstance(history, list):
         return False
-    kept = [item for item in history if head(_text(item.get("content") if isinstance(item, dict) else "")) not in gone]
+    kept = [item for item in history if head(texts_of(dict_in(item).get("content"))) not in gone]
     payload["replacement_history"] = kept
     return len(kept) < len(history)
 
 
 def text_of(record: dict[str, Any]) -> str:
     """What a message says."""
-    return _text(_payload(record)[1].get("content"))
+    return texts_of(_payload(record)[1].get("content"))
 
 
 def _marked(lines: Iterator[RawLine]) -> Iterator[tuple[bool, RawLine]]:
@@ -171,7 +173,7 @@ def _turn(
     turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
     item = str(payload.get("type")) if kind == "response_item" else ""
     call_id = intern(str(payload.get("call_id") or payload.get("id") or ""))
-    said = _text(payload.get("content")) if item == "message" else ""
+    said = texts_of(payload.get("content")) if item == "message" else ""
     output = _output(payload.get("output")) if item in OUTPUTS else ""
     arguments = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
     calls = (Call(call_id, intern(str(payload.get("name") or item))),) if item in CALLS else ()
@@ -224,9 +226,8 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
         return ""
     item = payload.get("item")
     if isinstance(item, dict):
-        return _text(item.get("content")) or str(item.get("text") or "")
-    said = payload.get("message") or payload.get("text")
-    return said if isinstance(said, str) else ""
+        return texts_of(item.get("content")) or str(item.get("text") or "")
+    return text_in(payload.get("message") or payload.get("text"))
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
@@ -237,14 +238,5 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
     return (*keys, *titles.quoting(payload.get("thread_name")))
 
 
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
 def _output(output: object) -> str:
-    return str(output.get("content") or "") if isinstance(output, dict) else _text(output)
+    return str(output.get("content") or "") if isinstance(output, dict) else texts_of(output)

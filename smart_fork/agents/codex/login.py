@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in
 from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.login import Login
 from smart_fork.system.processes import Completed
@@ -87,8 +88,7 @@ def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
 
 def _named_in(provider: Mapping[str, Any]) -> list[str]:
     """The variables that a provider's settings name."""
-    headers = provider.get("env_http_headers")
-    named = [provider.get("env_key"), *(headers.values() if isinstance(headers, dict) else ())]
+    named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
     return [one for one in named if _is_name(one)]
 
 

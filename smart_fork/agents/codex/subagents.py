@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import orjson
-
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.codex import fold
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.log import CodexAdapter
@@ -68,12 +67,7 @@ def _parent(log: Path) -> str:
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:
     """The call that a record answers, with the sub-agent that it names."""
-    try:
-        record = orjson.loads(raw)
-        item = record.get("payload", record)
-        told = orjson.loads(text_of(item.get("output")))
-    except (orjson.JSONDecodeError, AttributeError):
-        return
-    name = told.get("agent_id") if isinstance(told, dict) else None
-    if isinstance(name, str):
+    record = dict_in(json_in(raw))
+    item = dict_in(record.get("payload", record))
+    if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):
         yield str(item.get("call_id") or item.get("id") or ""), name

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, object_in, text_in
+from indexer.unchecked import dict_in
+from smart_fork.agents.codec import texts_of
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, object_in
 
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _OVER = re.compile(r"^Process exited with code |Unknown (?:process|session)", re.MULTILINE)
@@ -30,9 +32,9 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
         return RecordSign("working")
     if kind == "error":
         return RecordSign(problem=str(payload.get("message") or ""))
-    if kind == "token_count" and isinstance(info := payload.get("info"), dict):
-        usage = info.get("last_token_usage")
-        return RecordSign(tokens=count(usage.get("total_tokens")) if isinstance(usage, dict) else 0)
+    if kind == "token_count":
+        usage = dict_in(dict_in(payload.get("info")).get("last_token_usage"))
+        return RecordSign(tokens=count(usage.get("total_tokens")))
     return RecordSign()
 
 
@@ -45,11 +47,11 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
         calls[str(payload.get("call_id"))] = OpenCall(str(payload.get("name")), object_in(payload.get("arguments")))
     elif kind == "function_call_output":
         call = calls.pop(str(payload.get("call_id")), NO_CALL)
-        yield from _result(call, text_in(payload.get("output")))
+        yield from _result(call, texts_of(payload.get("output")))
     elif kind == "exec_command_end":
         yield str(payload.get("process_id")), None
     elif kind == "message" and payload.get("role") == "user":
-        for told in _OF_SUBAGENT.finditer(text_in(payload.get("content"))):
+        for told in _OF_SUBAGENT.finditer(texts_of(payload.get("content"))):
             said = object_in(told[1])
             yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
 
@@ -86,10 +88,9 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
     written = 0
     before: object = None
     for record in records:
-        payload = record.get("payload")
-        info = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
-        last = info.get("last_token_usage") if isinstance(info, dict) else None
-        if not isinstance(info, dict) or not isinstance(last, dict):
+        payload = dict_in(record.get("payload"))
+        info = dict_in(payload.get("info"))
+        if payload.get("type") != "token_count" or not isinstance(last := info.get("last_token_usage"), dict):
             continue
         total = info.get("total_token_usage")
         if total is None or total != before:

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Codec, Record, dicts_in
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import Codec, Record
 
 #: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.
 ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
@@ -38,19 +39,17 @@ class CopilotCodec(Codec):
         results: tuple[GivenBack, ...] = ()
         images = 0
         if record.get("type") == ANSWERED:
-            told = result if isinstance(result, dict) else {}
-            patch = told.get("detailedContent")
-            patch = patch if isinstance(patch, str) else ""
+            told = dict_in(result)
+            patch = text_in(told.get("detailedContent"))
             results = (GivenBack(str(data.get("toolCallId") or ""), *output_of(data), patch),)
             images = sum(part.get("type") == "image" for part in dicts_in(told.get("contents")))
-        thoughts = (thought if isinstance(thought, str) else "",) if any(map(data.get, THOUGHTS)) else ()
-        return Item(text if isinstance(text, str) else "", tuple(calls), results, thoughts, images)
+        thoughts = (text_in(thought),) if any(map(data.get, THOUGHTS)) else ()
+        return Item(text_in(text), tuple(calls), results, thoughts, images)
 
 
 def data_of(record: Mapping[str, Any]) -> Record:
     """What an event says."""
-    data = record.get("data")
-    return data if isinstance(data, dict) else {}
+    return dict_in(record.get("data"))
 
 
 def is_of_an_agent(record: Mapping[str, Any]) -> bool:
@@ -67,11 +66,9 @@ def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
     """What came back from a call, with a shell's exit status first, and whether the call failed."""
     result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
-        said = error.get("message") if isinstance(error, dict) else error
-        return said if isinstance(said, str) else "", True
-    content = result.get("content") if isinstance(result, dict) else result
-    output = content if isinstance(content, str) else ""
-    status = shell.get("exitCode") if isinstance(shell, dict) else None
+        return text_in(error.get("message") if isinstance(error, dict) else error), True
+    output = text_in(result.get("content") if isinstance(result, dict) else result)
+    status = dict_in(shell).get("exitCode")
     if type(status) is int:
         return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
     return output, False

@@ -22,6 +22,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import rooted
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
@@ -65,7 +66,7 @@ class CopilotCopier(Copier):
         """See `Copier.live`. That a call has begun goes with the answer that makes it."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
-        for spelled, record in _events(session.source_path):
+        for spelled, record in events(session.source_path):
             kind, data = record.get("type"), data_of(record)
             number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
             if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
@@ -138,10 +139,7 @@ class _CopilotCopy(Copy):
     def _own(self, record: Record) -> Record:
         """An event as the copy's own."""
         if record.get("type") == "session.start":
-            context = data_of(record).get("context")
-            place = context if isinstance(context, dict) else {}
-            if self._new.cwd:
-                place = {"cwd": str(self._new.cwd)}
+            place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data_of(record).get("context"))
             record["data"] = data_of(record) | {"sessionId": self._new.id, "context": place}
         return record
 
@@ -182,7 +180,7 @@ class CopilotCopy(_CopilotCopy):
     def _kept(self) -> Iterator[Entry]:
         """The events up to the last turn that is wanted, and those after it until somebody asks again."""
         past = False
-        for spelled, record in _events(self._source.source_path):
+        for spelled, record in events(self._source.source_path):
             identity = record.get("id")
             asks = record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
             if past and asks:
@@ -208,7 +206,7 @@ class CopilotDistilled(_CopilotCopy, Distilled):
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
-        for spelled, record in _events(self._source.source_path):
+        for spelled, record in events(self._source.source_path):
             if record.get("type") == "session.start":
                 yield respelled(spelled, self._chained(self._own(record)))
                 self._head = self.parent
@@ -243,7 +241,7 @@ class CopilotDistilled(_CopilotCopy, Distilled):
         return record
 
 
-def _events(log: Path) -> Iterator[Entry]:
+def events(log: Path) -> Iterator[Entry]:
     """The events of a log.
 
     Raises:
@@ -258,8 +256,7 @@ def _events(log: Path) -> Iterator[Entry]:
 
 def _left(record: Record) -> str:
     """What a compaction has left."""
-    said = data_of(record).get("summaryContent")
-    return said if isinstance(said, str) else ""
+    return text_in(data_of(record).get("summaryContent"))
 
 
 def _size(record: Record) -> int:

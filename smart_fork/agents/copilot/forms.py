@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID, uuid5
 
-from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
+from smart_fork.agents.copilot.copy import events
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.errors import ForkRefused
 
 _ASKED, _SAID, _BEGUN = "user.message", "assistant.message", "tool.execution_start"
 _USED = "session.usage_record"
@@ -54,7 +54,7 @@ class CopilotForms(CopilotCodec, Forms):
         missing, last = {turn.id for turn in turns}, turns[-1].id if turns else ""
         calls: set[str] = set()
         spent: Record | None = None
-        for record in _events(session):
+        for _, record in events(session.source_path):
             kind, identity, data = record.get("type"), record.get("id"), data_of(record)
             if is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
                 continue
@@ -141,7 +141,9 @@ class CopilotForms(CopilotCodec, Forms):
         data = value.get("data")
         if value.get("type") not in ("image", "audio") or not isinstance(data, str):
             return None
-        return Image(str(value.get("mimeType") or value["type"]), len(data) * 3 // 4, _text)
+        return Image(
+            str(value.get("mimeType") or value["type"]), len(data) * 3 // 4, lambda note: {"type": "text", "text": note}
+        )
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         data = data_of(record)
@@ -170,14 +172,6 @@ def _event(
     return {"type": kind, "data": data, "id": identity, "timestamp": moment, "parentId": parent}
 
 
-def _events(session: Session) -> Iterator[Record]:
-    try:
-        for line in LineReader(session.source_path):
-            yield line.record
-    except OSError as error:
-        raise NotFound(f"The session's log is gone: {session.source_path}") from error
-
-
 def _only(value: Any, names: Collection[str] | None) -> Any:
     if names is None or not isinstance(value, dict):
         return value
@@ -186,7 +180,3 @@ def _only(value: Any, names: Collection[str] | None) -> Any:
 
 def _without(call: Record, mark: str) -> Record:
     return call | {"arguments": all_texts(call["arguments"], mark)} if "arguments" in call else call
-
-
-def _text(note: str) -> Record:
-    return {"type": "text", "text": note}

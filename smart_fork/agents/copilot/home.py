@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
+from indexer.unchecked import json_in, text_in
 from smart_fork.agents.agent import Home
 
 HOME = Home("COPILOT_HOME", ".copilot")
@@ -33,11 +33,7 @@ def name_in(workspace: str) -> str:
 def _scalar(text: str) -> str:
     """A text as YAML writes it in one line; empty where it needs more."""
     if text.startswith('"'):
-        try:
-            said = json.loads(text)
-        except ValueError:
-            return ""
-        return said if isinstance(said, str) else ""
+        return text_in(json_in(text))
     if text.startswith("'"):
         return text[1:-1].replace("''", "'") if len(text) > 1 and text.endswith("'") else ""
     return "" if text.startswith(("|", ">", "&", "*", "!")) else text

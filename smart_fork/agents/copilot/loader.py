@@ -9,7 +9,8 @@ from typing import Any
 
 from indexer.transcripts.items import GivenBack
 from indexer.transcripts.model import Role
-from smart_fork.agents.codec import Record, dicts_in
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.log import CopilotAdapter
@@ -66,9 +67,8 @@ class CopilotLoader(TreeLoader):
         return _NEEDED if kind == "session.start" else COMPACTS if kind == "session.compaction_complete" else NOTHING
 
     def copied(self, record: Record) -> str:
-        given = data_of(record).get("input")
-        said = given.get("prompt", given.get("initialPrompt")) if isinstance(given, dict) else None
-        return said if isinstance(said, str) else ""
+        given = dict_in(data_of(record).get("input"))
+        return text_in(given.get("prompt", given.get("initialPrompt")))
 
     def repeats(self, record: Record) -> tuple[str, ...]:
         kind, data, agent = str(record.get("type")), data_of(record), record.get("agentId")
@@ -101,7 +101,6 @@ class CopilotLoader(TreeLoader):
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
     """The calls that an event is about: its own, one that needs a permission, those that a hook is asked about."""
     asked, given = data.get("permissionRequest"), data.get("input")
-    about = [data, asked if isinstance(asked, dict) else {}]
-    named = [one.get("toolCallId") for one in about]
-    named += [one.get("id") for one in dicts_in(given.get("toolCalls") if isinstance(given, dict) else None)]
+    named = [one.get("toolCallId") for one in (data, dict_in(asked))]
+    named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
     return (one for one in named if isinstance(one, str) and one)

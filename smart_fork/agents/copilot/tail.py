@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
+from indexer.unchecked import text_in
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed, loaded_by
 from smart_fork.agents.tail import RecordSign, Tail, no_steps
@@ -24,8 +25,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     if kind == "user.message":
         return RecordSign("working") if is_typed(data) else RecordSign()
     if kind == "session.error":
-        said = data.get("message")
-        return RecordSign("idle", problem=said if isinstance(said, str) and said else "The model could not be reached")
+        return RecordSign("idle", problem=text_in(data.get("message")) or "The model could not be reached")
     return RecordSign("idle") if kind in ("abort", "session.shutdown") else RecordSign()
 
 

@@ -15,6 +15,7 @@ import orjson
 
 from indexer.paths import config_home
 from indexer.transcripts.model import Role, estimate_tokens
+from indexer.unchecked import dicts_in, json_in
 from smart_fork.agents.foreign_database import read_only
 from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
 from smart_fork.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
@@ -128,11 +129,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _decoded(value: bytes) -> dict[str, Any] | None:
-    try:
-        bubble = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-    return bubble if isinstance(bubble, dict) else None
+    return bubble if isinstance(bubble := json_in(value), dict) else None
 
 
 def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
@@ -191,5 +188,4 @@ def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
-    values = value if isinstance(value, list) else [value]
-    return [one for one in values if isinstance(one, dict)]
+    return dicts_in(value if isinstance(value, list) else [value])

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer.transcripts.items import Item
+from indexer.unchecked import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -71,8 +72,7 @@ class CursorAdapter(ReadAdapter):
 
 
 def _content(record: Record) -> object:
-    message = record.get("message")
-    return message.get("content") if isinstance(message, dict) else None
+    return dict_in(record.get("message")).get("content")
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:

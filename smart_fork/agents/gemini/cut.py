@@ -12,7 +12,7 @@ import orjson
 import psutil
 
 from indexer.masking import mask
-from smart_fork.agents.codec import dicts_in
+from indexer.unchecked import dicts_in
 from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.loader import ABOUT, GeminiLoader
 from smart_fork.agents.gemini.log import id_of

@@ -127,8 +127,7 @@ class _Fold(fold.LineFold):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        name: str = self.facts.get("summary", "")
-        return name
+        return str(self.facts.get("summary", ""))
 
     def last_activity(self) -> str:
         """See `Fold.last_activity`."""

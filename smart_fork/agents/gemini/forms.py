@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
 from smart_fork.agents.gemini.copy import plain
@@ -93,8 +94,7 @@ class GeminiForms(GeminiCodec, PartForms):
             if isinstance(told, list):
                 new["thoughts"] = [one for one in told if not (isinstance(one, dict) and of(one))]
             if isinstance(content := message.get("content"), list):
-                parts = (part for part in content if isinstance(part, dict))
-                new["content"] = [part for part in parts if not (self._is_thought(part) and of(part))]
+                new["content"] = [part for part in dicts_in(content) if not (self._is_thought(part) and of(part))]
             return new
 
         return _each(record, without)
@@ -172,9 +172,7 @@ def _messages(record: Record) -> list[Record]:
     """The messages of a record: itself, or those of a list."""
     if "$set" not in record:
         return [record]
-    changes = record["$set"]
-    listed = changes.get("messages") if isinstance(changes, dict) else None
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return dicts_in(dict_in(record["$set"]).get("messages"))
 
 
 def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
@@ -198,8 +196,7 @@ def _sent(message: Record) -> Record | None:
             kept[name] = [part for one in parts_of(kept[name]) if (part := shared_of(one))]
     for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
         if name in kept:
-            listed = kept[name] if isinstance(kept[name], list) else []
-            kept[name] = [only(one, names) for one in listed if isinstance(one, dict)]
+            kept[name] = [only(one, names) for one in dicts_in(kept[name])]
     return kept if sign_of(kept) else None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dict_in
 from smart_fork.agents.gemini.home import gemini_home
 from smart_fork.agents.hooks import TIMEOUT, Hooks
 
@@ -42,8 +43,7 @@ class GeminiHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""
-        said = json.loads(text).get("hooksConfig")
-        if isinstance(said, dict) and said.get("enabled") is False:
+        if dict_in(json.loads(text).get("hooksConfig")).get("enabled") is False:
             yield "Gemini CLI runs no hooks: hooksConfig.enabled is false in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:

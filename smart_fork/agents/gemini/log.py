@@ -17,6 +17,7 @@ from indexer.transcripts.base import MOST_DAYS, AgentAdapter, Checkpoint, LogFil
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName, Session
+from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, projects
 
 _ENDINGS = (".jsonl", ".json")
@@ -46,11 +47,7 @@ class GeminiAdapter(AgentAdapter):
 
     def retention(self) -> Retention | None:
         path = gemini_home() / "settings.json"
-        try:
-            said = orjson.loads(path.read_bytes())["general"]["sessionRetention"]
-        except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
-            said = None
-        said = said if isinstance(said, dict) else {}
+        said = dict_in(dict_in(dict_in(json_at(path)).get("general")).get("sessionRetention"))
         if said.get("enabled") is False:
             return None
         age = _AGE.fullmatch(said["maxAge"]) if isinstance(said.get("maxAge"), str) else None

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.state import count
-from smart_fork.agents.codec import Codec, dicts_in, in_paragraphs, patch_shown
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import Codec, in_paragraphs, patch_shown
 
 Record = dict[str, Any]
 #: How its own words begin that it puts into the place of a person's.
@@ -88,11 +89,9 @@ def output_of(call: MadeCall) -> tuple[str, bool]:
 
 def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
     """What one answer says, and whether it says that the call failed."""
-    response = answer.get("response")
-    given = response if isinstance(response, dict) else {}
+    given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
-    text = given.get("error") if failed else given.get("output")
-    output = text if isinstance(text, str) else ""
+    output = text_in(given.get("error") if failed else given.get("output"))
     if inside := _UNTRUSTED.match(output):
         output = inside["inside"]
     if ran := _RAN.match(output):
@@ -105,8 +104,7 @@ def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
 
 def loaded_after(record: Mapping[str, Any]) -> int:
     """What the model had in its context when it had said this."""
-    tokens = record.get("tokens")
-    return count(tokens.get("total")) if isinstance(tokens, dict) else 0
+    return count(dict_in(record.get("tokens")).get("total"))
 
 
 def _id(call: Mapping[str, Any]) -> str:

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import orjson
-
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents.gemini import fold
 from smart_fork.agents.gemini.home import CHATS
 from smart_fork.agents.subagents import SubAgents
@@ -48,10 +47,6 @@ def _logs(session: Session) -> Mapping[str, Path]:
 
 def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
     """The calls of a record, each with the sub-agent that it names."""
-    try:
-        calls = orjson.loads(raw).get("toolCalls")
-    except (orjson.JSONDecodeError, AttributeError):
-        return
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict) and isinstance(name := call.get("agentId"), str):
+    for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
+        if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import Codec, Record, dicts_in
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import Codec, Record
 
 
 class OpenCodeCodec(Codec):
@@ -56,13 +57,3 @@ def text_of(parts: Sequence[Record]) -> str:
         if part.get("type") == "text" and part.get("synthetic") is not True and part.get("ignored") is not True
     )
     return "\n\n".join(text for text in said if isinstance(text, str) and text).strip()
-
-
-def dict_in(value: object) -> Record:
-    """Return an object; an empty one for all else."""
-    return value if isinstance(value, dict) else {}
-
-
-def text_in(value: object) -> str:
-    """Return a text; an empty one for all else."""
-    return value if isinstance(value, str) else ""

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, newest_summary, shortened
@@ -207,7 +208,7 @@ class _Renamed:
         own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
         self._moment = max(self._moment, _moment(info))
         if _moment(info) != self._moment:
-            own["time"] = {**_dict(info.get("time")), "created": self._moment}
+            own["time"] = {**dict_in(info.get("time")), "created": self._moment}
         if own.get("role") == "user":
             self._asked = self.last
         elif info.get("parentID") not in self._messages:  # what it answers is left out
@@ -280,7 +281,7 @@ def _info(found: Document, session: Session, new: NewSession) -> dict[str, Any]:
 
 
 def _moment(info: Mapping[str, Any]) -> int:
-    made = _dict(info.get("time")).get("created")
+    made = dict_in(info.get("time")).get("created")
     return made if type(made) is int else 0
 
 
@@ -289,7 +290,7 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
     tokens = value.get("tokens")
     if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):
         return value
-    cache = dict.fromkeys(_dict(tokens.get("cache")), 0)
+    cache = dict.fromkeys(dict_in(tokens.get("cache")), 0)
     now = {"total": loaded, "input": max(0, loaded - own), "output": own, "reasoning": 0, "cache": cache}
     return {**value, "tokens": {name: now[name] for name in tokens if name in now}}
 
@@ -308,9 +309,9 @@ def _sent(part: Mapping[str, Any]) -> int:
         return 0 if shown else IMAGE_CHARACTERS
     if part.get("type") != "tool":
         return 0
-    state = _dict(part.get("state"))
+    state = dict_in(part.get("state"))
     images = state.get("attachments")
-    cleared = bool(_dict(state.get("time")).get("compacted"))
+    cleared = bool(dict_in(state.get("time")).get("compacted"))
     back = characters(_CLEARED if cleared else state.get("output")) + characters(state.get("error"))
     pictures = IMAGE_CHARACTERS * len(images) if isinstance(images, list) and not cleared else 0
     return characters(part.get("tool")) + characters(state.get("input")) + back + pictures
@@ -322,7 +323,7 @@ def _short(record: Record) -> Record:
 
 
 def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    state = dict(_dict(part.get("state")))
+    state = dict(dict_in(part.get("state")))
     for name in ("output", "error"):
         if name in state:
             state[name] = shortened(state[name])
@@ -331,10 +332,6 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(shown := state.get("metadata"), dict):  # what its screen has beside it
         state["metadata"] = {name: shortened(one) if isinstance(one, str) else one for name, one in shown.items()}
     return {**part, "state": state}
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:

@@ -17,9 +17,10 @@ import orjson
 from indexer.disk import DISK, Disk
 from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
-from smart_fork.agents.codec import dicts_in, only
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import only
 from smart_fork.agents.opencode import rows
-from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in, text_of
+from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.fold import said_in, written
 from smart_fork.agents.opencode.home import HOME
 from smart_fork.cuts import titles

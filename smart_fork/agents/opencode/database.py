@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-import orjson
 
 from indexer.transcripts.long_lines import abridged
+from indexer.unchecked import json_in
 from smart_fork.agents.foreign_database import columns, with_tables
 
 #: A session's id is the last part of its log's place: nothing else may be one.
@@ -147,7 +147,7 @@ def _info(db: apsw.Connection, key: str) -> Json | None:
         if name in _TEXTS:
             no_path = name == "directory" and b"\0" in value  # without its NUL it would be another one's
             info[_TEXTS[name]] = "" if no_path else _text(value)
-        elif (found := _value(value)) is not None:
+        elif (found := json_in(value)) is not None:
             info[_JSON[name]] = found
     return info | {"time": {"created": _number(created), "updated": _number(updated)}}
 
@@ -156,15 +156,8 @@ def decoded(data: bytes | None) -> tuple[Json | None, str]:
     """The object that these bytes spell, or what is wrong with them."""
     if data is None:
         return None, "larger than any message, or nothing"
-    value = _value(data)
+    value = json_in(data)
     return (value, "") if isinstance(value, dict) else (None, "not a JSON object")
-
-
-def _value(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _text(value: object) -> str:

@@ -28,8 +28,9 @@ from indexer.transcripts.model import (
     estimate_tokens,
 )
 from indexer.transcripts.state import count, is_path, utc
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents import READERS
-from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in, text_of
+from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 
 #: A file of one session is read as a whole, and one that is larger is none.

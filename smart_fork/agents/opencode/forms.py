@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, dicts_in, only
+from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts
-from smart_fork.agents.opencode.codec import OpenCodeCodec, dict_in, text_in
+from smart_fork.agents.opencode.codec import OpenCodeCodec
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
 from smart_fork.errors import ForkRefused, NotFound
 
@@ -245,7 +245,4 @@ def _identity(kind: str, session_id: str, number: int) -> str:
 
 
 def _milliseconds(moment: str) -> int:
-    try:
-        return max(0, int(datetime.fromisoformat(moment).timestamp() * 1000))
-    except (ValueError, OverflowError):
-        return 0
+    return max(0, int((seconds_in(moment) or 0) * 1000))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import list_in
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.opencode.settings import settings_folder
 from smart_fork.agents.registration.base import ARGUMENTS
@@ -40,8 +41,7 @@ class OpenCodeRegistration(JsonRegistration):
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
         """See `Registration.argv`: one list."""
-        words = entry.get("command")
-        return tuple(str(word) for word in words) if isinstance(words, list) else ()
+        return tuple(map(str, list_in(entry.get("command"))))
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""

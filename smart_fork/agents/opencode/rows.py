@@ -18,9 +18,8 @@ from typing import Any
 import apsw
 import orjson
 
-from smart_fork.agents.codec import dicts_in
+from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents.foreign_database import BUSY_MILLISECONDS
-from smart_fork.agents.opencode.codec import dict_in
 from smart_fork.agents.opencode.database import Json, has, opened
 from smart_fork.cuts.model import Stamp
 from smart_fork.errors import ForkRefused, NotFound
@@ -219,10 +218,7 @@ def _spelled(row: dict[str, Any]) -> Json:
 
 
 def _decoded(data: object) -> Json:
-    try:
-        return dict_in(orjson.loads(data)) if isinstance(data, str) else {}
-    except orjson.JSONDecodeError:
-        return {}
+    return dict_in(json_in(data)) if isinstance(data, str) else {}
 
 
 def _message_of(event: Json) -> str:

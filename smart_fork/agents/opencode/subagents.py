@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import orjson
 
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.opencode import fold
 from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.subagents import SubAgents
@@ -44,10 +45,7 @@ def _of(session: Session, name: str, most: int = -1) -> Document | None:
 
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    parts = orjson.loads(raw).get("parts")
-    for part in parts if isinstance(parts, list) else ():
-        state = part.get("state") if isinstance(part, dict) and part.get("type") == "tool" else None
-        told = state.get("metadata") if isinstance(state, dict) else None
-        name = told.get("sessionId") if isinstance(told, dict) else None
-        if isinstance(name, str):
+    for part in dicts_in(orjson.loads(raw).get("parts")):
+        name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
+        if part.get("type") == "tool" and isinstance(name, str):
             yield str(part.get("callID") or part.get("id") or ""), name

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.state import count, utc
+from indexer.unchecked import dict_in
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
 from smart_fork.agents.tail import RecordSign, Tail, no_steps
 
@@ -18,7 +19,7 @@ def _records(path: Path) -> Iterator[Mapping[str, Any]]:
     """The messages, each with its parts and the time of its end, else of its beginning."""
     found = written(path)
     for info, parts in conversation(found["messages"], found["info"].get("revert")):
-        when = _of(info, "time")
+        when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}
 
 
@@ -27,30 +28,25 @@ def _backwards(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
-    info = _of(record, "info")
+    info = dict_in(record.get("info"))
     if info.get("role") == "user":
         return RecordSign("working")
     if info.get("role") != "assistant":
         return RecordSign()
-    error, tokens = _of(info, "error"), loaded_after(dict(info))
+    error, tokens = dict_in(info.get("error")), loaded_after(dict(info))
     if error:
-        said = _of(error, "data").get("message") if error.get("name") != ABORTED else ""
+        said = dict_in(error.get("data")).get("message") if error.get("name") != ABORTED else ""
         return RecordSign("idle", tokens, str(said or ""))
-    if not _of(info, "time").get("completed") or info.get("finish") in _GOES_ON:
+    if not dict_in(info.get("time")).get("completed") or info.get("finish") in _GOES_ON:
         return RecordSign("working", tokens)
     # A summary is written when it cannot go on without one, and it goes on then.
     return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
 def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    infos = (_of(record, "info") for record in records)
-    tokens = (_of(info, "tokens") for info in infos if info.get("role") == "assistant")
+    infos = (dict_in(record.get("info")) for record in records)
+    tokens = (dict_in(info.get("tokens")) for info in infos if info.get("role") == "assistant")
     return sum(count(one.get("output")) + count(one.get("reasoning")) for one in tokens)
-
-
-def _of(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
 
 
 #: Sessions of OpenCode.

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from indexer.unchecked import dict_in, json_in, list_in
 from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.home import database
 from smart_fork.agents.opencode.settings import settings_folder
@@ -45,8 +44,7 @@ def _model(value: object) -> Mapping[str, str] | None:
 def _chosen() -> Iterator[Mapping[str, str] | None]:
     folder = os.environ.get("XDG_STATE_HOME", "")
     state = Path(folder) if folder.startswith("/") else Path.home() / ".local/state"
-    recent = _read(state / "opencode/model.json").get("recent")
-    yield from map(_model, recent if isinstance(recent, list) else ())
+    yield from map(_model, list_in(_read(state / "opencode/model.json").get("recent")))
 
 
 def _asked() -> Iterator[Mapping[str, str] | None]:
@@ -63,7 +61,6 @@ def _asked() -> Iterator[Mapping[str, str] | None]:
 def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as stream:
-            value = orjson.loads(stream.read(_BYTES))
-    except (OSError, orjson.JSONDecodeError):
+            return dict_in(json_in(stream.read(_BYTES)))
+    except OSError:
         return {}
-    return value if isinstance(value, dict) else {}

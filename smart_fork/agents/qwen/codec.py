@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from smart_fork.agents.codec import MessageCodec, Record, dicts_in, patch_shown
+from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.codec import MessageCodec, Record, patch_shown
 
 #: The header of what a shell command gave back, and what stands below its output.
 _RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
@@ -28,8 +29,7 @@ class QwenCodec(MessageCodec):
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`."""
         texts, calls, results, thoughts, images = [], [], [], [], 0
-        told = record.get("toolCallResult")
-        patch = patch_shown(told.get("resultDisplay")) if isinstance(told, dict) else ""
+        patch = patch_shown(dict_in(record.get("toolCallResult")).get("resultDisplay"))
         for part in parts_of(record.get("message")):
             call, answer, text = part.get("functionCall"), part.get("functionResponse"), part.get("text")
             if isinstance(call, dict):
@@ -46,7 +46,7 @@ class QwenCodec(MessageCodec):
 
 def parts_of(message: object) -> list[Record]:
     """Return the parts of a message."""
-    return dicts_in(message.get("parts")) if isinstance(message, dict) else []
+    return dicts_in(dict_in(message).get("parts"))
 
 
 def text_of(parts: Iterable[Record]) -> str:
@@ -57,11 +57,9 @@ def text_of(parts: Iterable[Record]) -> str:
 
 def output_of(answer: Record) -> tuple[str, bool]:
     """What came back from a call, with a shell's exit status first, and whether the call failed."""
-    response = answer.get("response")
-    given = response if isinstance(response, dict) else {}
+    given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
-    text = given.get("error") if failed else given.get("output")
-    output = text if isinstance(text, str) else ""
+    output = text_in(given.get("error") if failed else given.get("output"))
     if output.startswith("Command: ") and (ran := _RAN.match(output)):
         status = _EXIT.search(output, ran.end())
         output = f"Exit code: {status[1]}\n{ran['output']}" if status else ran["output"]

@@ -10,6 +10,8 @@ import orjson
 
 from indexer.paths import private_dir
 from indexer.transcripts.state import utc
+from indexer.unchecked import dict_in, dicts_in, list_in
+from smart_fork.agents.codec import texts_of
 from smart_fork.agents.copier import Entry, NewSession, Record
 from smart_fork.agents.distilled import aside
 from smart_fork.agents.excerpt import characters, shortened
@@ -112,12 +114,8 @@ class QwenCopier(TreeCopier):
 
 def _left(record: Record) -> str:
     """What a compaction has left, as a text: its history begins with that."""
-    given = record.get("systemPayload")
-    history = given.get("compressedHistory") if isinstance(given, dict) else None
-    first = next((one for one in history if isinstance(one, dict)), {}) if isinstance(history, list) else {}
-    parts = first.get("parts")
-    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    return "\n".join(text for text in texts if isinstance(text, str))
+    history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
+    return texts_of(list_in(history[0].get("parts"))) if history else ""
 
 
 def agents_of(log: Path) -> Path:

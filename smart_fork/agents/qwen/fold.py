@@ -13,6 +13,7 @@ from indexer.transcripts.model import Origin, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.tree import Tree
+from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
 from smart_fork.agents.qwen.slugs import slug
@@ -95,13 +96,11 @@ class QwenTree(Tree):
 
     def given_name(self) -> str:
         """See `Fold.given_name`."""
-        name: str = self.facts.get("custom_title", "")
-        return name
+        return str(self.facts.get("custom_title", ""))
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        name: str = self.facts.get("ai_title", "")
-        return name
+        return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
         """See `Fold.origin`. Nothing in the log tells a script's prompts from a person's."""
@@ -124,25 +123,20 @@ def is_typed(record: Record) -> bool:
 
 def typed_in(record: Record, said: str) -> str:
     """The person's words in a message: what hooks have added to them is not shown, and not theirs."""
-    given = record.get("systemPayload")
-    shown = given.get("displayText") if isinstance(given, dict) else None
+    shown = dict_in(record.get("systemPayload")).get("displayText")
     return shown if isinstance(shown, str) else said
 
 
 def loaded_after(record: Record) -> int:
     """What the model had in its context when it had said this."""
-    usage = record.get("usageMetadata")
-    return count(usage.get("totalTokenCount")) if isinstance(usage, dict) else 0
+    return count(dict_in(record.get("usageMetadata")).get("totalTokenCount"))
 
 
 def loaded_by_compaction(record: Record) -> int:
     """What a compaction left in the context; 0 for other records. From there on that is sent, and not what is above."""
-    given = record.get("systemPayload")
-    if record.get("subtype") != "chat_compression" or not isinstance(given, dict):
-        return 0
+    given = dict_in(record.get("systemPayload"))
     history = given.get("compressedHistory")
-    if not isinstance(history, list):
+    if record.get("subtype") != "chat_compression" or not isinstance(history, list):
         return 0
-    info = given.get("info")
-    told = count(info.get("newTokenCount")) if isinstance(info, dict) else 0
+    told = count(dict_in(given.get("info")).get("newTokenCount"))
     return told or max(1, sum(estimate_tokens(text_of(parts_of(message))) for message in history))

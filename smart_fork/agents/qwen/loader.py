@@ -8,6 +8,7 @@ from typing import Any
 
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
@@ -57,18 +58,15 @@ class QwenLoader(TreeLoader):
 
     def copied(self, record: Record) -> str:
         """Telemetry repeats an answer."""
-        said = _event(record).get("response_text")
-        return said if isinstance(said, str) else ""
+        return text_in(_event(record).get("response_text"))
 
 
 def _payload(record: dict[str, Any]) -> dict[str, Any]:
-    payload = record.get("systemPayload")
-    return payload if isinstance(payload, dict) else {}
+    return dict_in(record.get("systemPayload"))
 
 
 def _event(record: dict[str, Any]) -> dict[str, Any]:
-    event = _payload(record).get("uiEvent")
-    return event if isinstance(event, dict) else {}
+    return dict_in(_payload(record).get("uiEvent"))
 
 
 def _note(record: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import dicts_in, text_in
 from smart_fork.agents.login import Login, table
 from smart_fork.agents.qwen.home import HOME
 
@@ -67,5 +68,4 @@ def _chosen(settings: Mapping[str, Any]) -> str:
 
 def _named_in(models: object) -> list[str]:
     """The variables that the models of one provider name."""
-    named = [model.get("envKey") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
-    return [name for name in named if isinstance(name, str) and _NAME.fullmatch(name)]
+    return [name for model in dicts_in(models) if _NAME.fullmatch(name := text_in(model.get("envKey")))]

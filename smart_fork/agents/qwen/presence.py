@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import orjson
-
+from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.presence import Presence
 from smart_fork.agents.qwen.log import QwenAdapter
 
@@ -25,10 +24,7 @@ PRESENCE = QwenPresence(("qwen",), forks=("--fork-session",))
 
 def process_of(log: Path) -> Iterator[int]:
     """The number of the process that Qwen Code says writes this log; it may have ended."""
-    try:
-        note = orjson.loads(log.with_suffix(".runtime.json").read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return
-    pid = note.get("pid") if isinstance(note, dict) else None
+    note = dict_in(json_at(log.with_suffix(".runtime.json")))
+    pid = note.get("pid")
     if type(pid) is int and pid > 0 and note.get("session_id") == log.stem:
         yield pid

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
+from indexer.unchecked import dict_in
 from smart_fork.agents.qwen.codec import parts_of, text_of
 from smart_fork.agents.qwen.fold import loaded_after
 from smart_fork.agents.tail import NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified
@@ -26,8 +27,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
         calls = any("functionCall" in part for part in parts_of(record.get("message")))
         return RecordSign("working" if calls else "idle", loaded_after(dict(record)))
     if kind == "tool_result":
-        told = record.get("toolCallResult")
-        stopped = isinstance(told, dict) and told.get("status") == "cancelled"
+        stopped = dict_in(record.get("toolCallResult")).get("status") == "cancelled"
         return RecordSign("idle" if stopped else "working")
     return RecordSign("working") if kind == "user" else RecordSign()
 
@@ -48,8 +48,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
 
 
 def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
-    response = answer.get("response")
-    output = response.get("output") if isinstance(response, dict) else None
+    output = dict_in(answer.get("response")).get("output")
     in_background = call.tool == "agent" or call.given.get("is_background") is True
     if in_background and isinstance(output, str) and (found := _BEGUN.search(output)):
         yield found[1], call.text("description", "command")
