@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from smart_fork.errors import Conflict, NotFound, Usage, WrongVerb
 from smart_fork.sharing import wire
@@ -15,7 +15,7 @@ from smart_fork.team.local import ahead
 from smart_fork.team.local_branch import copied
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project, has_moved
-from smart_fork.team.pull import FILE, TakenAs, free_alias, named, now, told, track, tracked_as, writing
+from smart_fork.team.pull import FILE, TakenAs, free_alias, named, told, track, tracked_as, writing
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -277,10 +277,13 @@ def create(
 
 
 def _described(project: Project, info: wire.SessionInfo, asked: BranchAsked) -> wire.SessionInfo:
+    said = {"visibility": asked.visibility, "title": asked.title, "tags": asked.tags, "summary": asked.summary}
+    return described(project, info, **said)
+
+
+def described(project: Project, info: wire.SessionInfo, **said: Any) -> wire.SessionInfo:
     """What is said of a session that is there, where it is to be something else."""
-    wanted = wire.made(
-        wire.SessionChange, visibility=asked.visibility, title=asked.title, tags=asked.tags, summary=asked.summary
-    )
+    wanted = wire.made(wire.SessionChange, **said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
@@ -295,19 +298,12 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
 ) -> Shared:
     """A session that nobody but this machine knows of, until it is pushed."""
     info = cut.source.info
-    digest = digest_of(cut.source.records[: cut.count])
-    alias = Alias(
+    alias = replace(
+        tracked_as(info, written, kind=verb),
+        session_id=None,
         parent_id=info.id,
-        root_id=info.root_id,
         base_count=cut.count,
-        base_digest=digest,
-        platform=written.agent,
-        files=(str(written.path),),
-        last_pulled_at=now(),
-        local_digest=written.local.digest(len(written.local.records)),
-        local_count=len(written.local.records),
-        revision=info.revision,
-        kind=verb,
+        base_digest=digest_of(cut.source.records[: cut.count]),
         visibility=asked.visibility or "private",
         title=asked.title or info.title,
     )

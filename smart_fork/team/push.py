@@ -11,10 +11,10 @@ from smart_fork.sharing.digest import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.team.begun import Begun, begin
-from smart_fork.team.branch import BranchAsked, alone, begun_as
+from smart_fork.team.branch import BranchAsked, alone, begun_as, described
 from smart_fork.team.download import tail
 from smart_fork.team.project import Project
-from smart_fork.team.pull import default_alias, now, track
+from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.pulled import Written, tracked_in
 from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.push_plan import Plan, is_another, reached, visible_of, way_out
@@ -96,7 +96,12 @@ def _sent(project: Project, made: Plan) -> Shared:
     before = made.alias.file if made.alias is not None else None
     pushed_here(here, *base, made.out.records, before=before)
     name = _called(project, made, info.id)
-    one = _tracked(info, made, "push" if made.alias is None else made.alias.kind)
+    one = replace(
+        tracked_as(info, None, kind="push" if made.alias is None else made.alias.kind),
+        files=(str(made.session.source_path),),
+        local_digest=made.out.local.digest,
+        local_count=made.out.local.count,
+    )
     track(project, name, one, begun, in_place_of=made.name)
     return replace(
         shared("push", project.server, info, name),
@@ -262,27 +267,5 @@ def _committed(project: Project, wanted: wire.Push, segments: list[Segment]) -> 
 def _described(project: Project, info: wire.SessionInfo, made: Plan, *, created: bool) -> wire.SessionInfo:
     """What is said of a session that was there, where something was said."""
     asked = made.asked
-    said = (asked.visibility, asked.title, asked.tags, asked.summary)
-    if created or said == (None, None, None, None):
-        return info
-    wanted = wire.made(wire.SessionChange, visibility=said[0], title=said[1], tags=said[2], summary=said[3])
-    return project.client.change(project.key, info.id, wanted)
-
-
-def _tracked(info: wire.SessionInfo, made: Plan, kind: str) -> Alias:
-    return Alias(
-        session_id=info.id,
-        parent_id=info.parent_id,
-        root_id=info.root_id,
-        base_count=info.record_count,
-        base_digest=info.head_digest,
-        platform=made.session.agent,
-        files=(str(made.session.source_path),),
-        last_pulled_at=now(),
-        local_digest=made.out.local.digest,
-        local_count=made.out.local.count,
-        revision=info.revision,
-        kind=kind,
-        visibility=info.visibility,
-        title=info.title,
-    )
+    said = {"visibility": asked.visibility, "title": asked.title, "tags": asked.tags, "summary": asked.summary}
+    return info if created else described(project, info, **said)

@@ -47,24 +47,9 @@ class Shared(Value):
 
 def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
     """What is known of a session that the server has; the rest is added by who did it."""
-    return Shared(
-        verb=verb,
-        server=server,
-        project=info.project,
-        session_id=info.id,
-        alias=alias,
-        url=url_of(server, info.project, info.id),
-        title=info.title,
-        owner=info.owner,
-        visibility=info.visibility,
-        agent=info.agent,
-        root_id=info.root_id,
-        parent_id=info.parent_id,
-        base_count=info.base_count,
-        base_digest=info.base_digest,
-        head_digest=info.head_digest,
-        record_count=info.record_count,
-    )
+    same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
+    url = url_of(server, info.project, info.id)
+    return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
 
 
 def url_of(server: str, project: str, session_id: str) -> str:

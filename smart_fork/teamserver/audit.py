@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg.types.json import Jsonb
-
 from smart_fork.errors import Usage
 from smart_fork.sharing import wire
 from smart_fork.teamserver.auth import ON_ITS_MACHINE, Person
@@ -27,16 +25,6 @@ class Question:
     since: datetime | None = None
     mine: bool = False
     before: str | None = None
-
-
-def note(  # noqa: PLR0917 - what a line has
-    db: Connection, person: Person, verb: str, project_id: int | None, session_id: str | None, details: dict[str, int]
-) -> None:
-    """Write what somebody did, in figures: no word of a session stands in the audit."""
-    db.execute(
-        "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
-        (person.id, person.token, verb, project_id, session_id, Jsonb(details)),
-    )
 
 
 def seen(db: Connection, person: Person, asked: Question) -> wire.Audit:

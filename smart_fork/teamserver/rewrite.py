@@ -20,7 +20,7 @@ from smart_fork.sharing.digest import written
 from smart_fork.sharing.limits import LIMITS, Limits
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Rewrite
-from smart_fork.teamserver import audit, segments, sessions, traces, withdrawn
+from smart_fork.teamserver import segments, sessions, traces, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.edits import Edited, Edits, checked, edited
@@ -255,7 +255,7 @@ def _begin(
         job = _noted(db, work, row["revision"] + 1)
         _as(db, person.id)
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
-        audit.note(db, person, verb, *_ids(work), {"records": len(edits)})
+        sessions.note(db, person, verb, *_ids(work), records=len(edits))
         _describe(db, work, row, given)
     changed = _below(database, work, person.id, edits)
     with database.asked_by(origin.owner) as db:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing.digest import state_of, written
@@ -50,25 +51,15 @@ def readable(db: Connection, key: str, person: Person, session_id: str, *, own: 
 
 def told(row: Row) -> SessionInfo:
     """A session without its records, as it travels."""
-    return SessionInfo(
-        id=str(row["id"]),
-        project=row["key"],
-        owner=row["owner"],
-        agent=row["agent"],
-        root_id=str(row["root_id"]),
-        parent_id=str(row["parent_id"]) if row["parent_id"] else None,
-        base_count=row["base_count"],
-        base_digest=written(row["base_digest"]),
-        head_digest=written(row["head_digest"]),
-        record_count=row["record_count"],
-        revision=row["revision"],
-        visibility="public" if row["visibility"] else "private",
-        title=row["title"],
-        tags=tuple(row["tags"]),
-        summary=row["summary"],
-        meta=Meta.model_validate(row["meta"], strict=False),
-        bytes=row["bytes"],
-    )
+    own: Row = {
+        "project": row["key"],
+        **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
+        **{name: written(row[name]) for name in ("base_digest", "head_digest")},
+        "visibility": VISIBILITY[row["visibility"]],
+        "tags": tuple(row["tags"]),
+        "meta": Meta.model_validate(row["meta"], strict=False),
+    }
+    return SessionInfo(**{name: own.get(name, row.get(name)) for name in SessionInfo.model_fields})
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:
@@ -271,9 +262,11 @@ def note_pull(db: Connection, project_id: int, person: Person, session_id: str, 
     )
 
 
-def note(db: Connection, person: Person, verb: str, project_id: int | None, session_id: str | None) -> None:
-    """Write into the audit what somebody did."""
+def note(
+    db: Connection, person: Person, verb: str, project_id: int | None, session_id: str | None, **figures: int
+) -> None:
+    """Write into the audit what somebody did, in figures: no word of a session stands in it."""
     db.execute(
-        "INSERT INTO audit(actor, token, verb, project_id, session_id) VALUES (%s, %s, %s, %s, %s)",
-        (person.id, person.token, verb, project_id, session_id),
+        "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
+        (person.id, person.token, verb, project_id, session_id, Jsonb(figures)),
     )
