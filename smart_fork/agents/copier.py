@@ -112,6 +112,10 @@ class Copier(ABC):
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
         """Copy turns 0 to `end` of a session."""
 
+    def short(self, record: Record) -> Record:
+        """Return a record with its results shortened."""
+        return record
+
     @abstractmethod
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """Copy these records of a session, in file order."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.lines import is_long
-from smart_fork.agents.copier import Copy, Entry, Record
-from smart_fork.agents.excerpt import Excerpt, LiveRecord
+from indexer.transcripts.model import Session
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
+from smart_fork.agents.excerpt import Excerpt, newest_summary
 
 _BEGINS = f"<{LEFT_OUT_TAG}>\n"
 
@@ -17,8 +18,9 @@ _BEGINS = f"<{LEFT_OUT_TAG}>\n"
 class Distilled(Copy):
     """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
 
-    def __init__(self, live: Iterable[LiveRecord], excerpt: Excerpt, newest: int | None) -> None:
-        self._live, self._excerpt, self._newest = live, excerpt, newest
+    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
+        self._copier, self._source, self._excerpt, self._new = copier, source, excerpt, new
+        self._live, self._newest = copier.live(source), newest_summary(copier.live(source), excerpt.end)
         self.copied = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -40,7 +42,7 @@ class Distilled(Copy):
                 self.copied += 1
             spelled, record = one.entry
             if one.number in self._excerpt.shortened:
-                entry = (b"" if is_long(spelled) else spelled, self.short(record))
+                entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))
             else:
                 entry = one.entry
             made = self.summary(one.entry) if summary else self.record(one.number, entry)
@@ -62,10 +64,6 @@ class Distilled(Copy):
     def last(self) -> Iterable[bytes]:
         """Return the last lines: the title, if there is one."""
         return ()
-
-    def short(self, record: Record) -> Record:
-        """Return a record with its results shortened, as `LiveRecord.short` counted it."""
-        return record
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:

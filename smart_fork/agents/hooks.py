@@ -6,12 +6,13 @@ own.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.agent import Home
 
 #: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
 TIMEOUT = 3
@@ -40,9 +41,13 @@ class Hooks(ABC):
     #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.recall` knows.
     begun: tuple[str, ...] = ()
 
-    @abstractmethod
+    #: The agent's own folder, and the settings file in it.
+    home: ClassVar[Home]
+    file: ClassVar[str] = "settings.json"
+
     def path(self) -> Path:
         """The file with its hooks."""
+        return self.home.folder() / self.file
 
     def content(self, command: Sequence[str]) -> str | None:
         """Return a file of our own, which passes each event on stdin to `command`; `None` for settings.

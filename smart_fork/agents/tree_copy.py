@@ -16,7 +16,7 @@ from indexer.transcripts.tree import rooted
 from smart_fork.agents.codec import MessageCodec
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
 from smart_fork.agents.distilled import Distilled
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, newest_summary
+from smart_fork.agents.excerpt import Excerpt, LiveRecord
 from smart_fork.text.json_edits import respelled
 
 #: Makes the copied form of a record without a place of its own; `None` if it is not copied.
@@ -138,7 +138,7 @@ class TreeCopier(Copier):
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
-        return TreeDistilled(self, session, excerpt, self.lines(session, new))
+        return TreeDistilled(self, session, excerpt, new)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
@@ -150,7 +150,7 @@ class TreeCopier(Copier):
                 yield LiveRecord(places[identity], (spelled, said), self.size(said), sums_up, short)
 
     def short(self, record: Record) -> Record:
-        """Return a record with its results shortened."""
+        """See `Copier.short`."""
         return self.codec.changed(record, self.short_part) or record
 
     def as_said(self, record: Record) -> Record:
@@ -177,10 +177,9 @@ class TreeCopier(Copier):
 class TreeDistilled(Distilled):
     """The turns of a session that an excerpt keeps, as one chain of parents."""
 
-    def __init__(self, copier: TreeCopier, session: Session, excerpt: Excerpt, lines: TreeCopy) -> None:
-        newest = newest_summary(copier.live(session), excerpt.end)
-        super().__init__(copier.live(session), excerpt, newest)
-        self._copier, self._root, self.lines = copier, session.root_id, lines
+    def __init__(self, copier: TreeCopier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
+        super().__init__(copier, source, excerpt, new)
+        self.lines = copier.lines(source, new)
 
     def after(self, other: Distilled) -> None:
         """See `Distilled.after`."""
@@ -194,10 +193,6 @@ class TreeDistilled(Distilled):
     def last(self) -> Iterable[bytes]:
         """See `Distilled.last`."""
         return self.lines.titled()
-
-    def short(self, record: Record) -> Record:
-        """See `Distilled.short`."""
-        return self._copier.short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -219,6 +214,6 @@ class TreeDistilled(Distilled):
     def _chained(self, entry: Entry) -> bytes:
         spelled, record = entry
         if self.lines.parent is None:
-            record = rooted(record, self._root)
+            record = rooted(record, self._source.root_id)
         record["parentUuid"], self.lines.parent = self.lines.parent, record["uuid"]
         return respelled(spelled, record)

@@ -14,7 +14,7 @@ from smart_fork.agents.codec import Codec, Record
 from smart_fork.cuts import titles, transcript
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import RawLine, names_one_of, preview, tokens
+from smart_fork.cuts.lines import RawLine, first_record, names_one_of, preview, tokens
 from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Call, Result, Tool, Transcript, TranscriptTurn
 from smart_fork.cuts.transcript import SeenLine
@@ -42,10 +42,15 @@ class TreeLoader(ABC):
         """
         return transcript.load(cls.tool, path, cls().seen)
 
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        """Return whether the first line that is not empty is a record of this agent."""
+        return path.suffix.lower() == ".jsonl" and cls.begins(first_record(path))
+
     @staticmethod
     @abstractmethod
-    def detect(path: Path) -> bool:
-        """Return whether the first line is a record of this agent."""
+    def begins(record: Record) -> bool:
+        """Return whether a log of this agent may begin with a record."""
 
     @abstractmethod
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:

@@ -59,7 +59,8 @@ def told(row: Row) -> SessionInfo:
         "tags": tuple(row["tags"]),
         "meta": Meta.model_validate(row["meta"], strict=False),
     }
-    return SessionInfo(**{name: own.get(name, row.get(name)) for name in SessionInfo.model_fields})
+    said: Row = {name: own.get(name, row.get(name)) for name in SessionInfo.model_fields}
+    return SessionInfo(**said)
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.claude.home import HOME
 from smart_fork.agents.hooks import Hooks, switched_off
 
 
@@ -14,13 +13,10 @@ class ClaudeHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "claude"
+    home = HOME
     edits = "Edit|MultiEdit"
     #: No others: it stops at its start to ask about an event that it does not know.
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
-
-    def path(self) -> Path:
-        """See `Hooks.path`."""
-        return claude_home() / "settings.json"
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""

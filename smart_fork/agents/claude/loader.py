@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.items import GivenBack
@@ -13,7 +12,6 @@ from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeLoader
 from smart_fork.cuts import titles
-from smart_fork.cuts.lines import first_record
 from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
@@ -32,16 +30,12 @@ class ClaudeLoader(TreeLoader):
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     @staticmethod
-    def detect(path: Path) -> bool:
-        """Return whether the first line that is not empty is a record of Claude Code.
+    def begins(record: Record) -> bool:
+        """See `TreeLoader.begins`.
 
         An agent that has taken over its form has parts in its messages, or a payload.
         """
-        if path.suffix.lower() != ".jsonl":
-            return False
-        record = first_record(path)
-        message = record.get("message")
-        of_another = "systemPayload" in record or (isinstance(message, dict) and "parts" in message)
+        of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
 
     def may_be_copied(self, turn: TranscriptTurn) -> bool:

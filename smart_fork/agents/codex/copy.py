@@ -23,7 +23,7 @@ from smart_fork.agents.codex.remembered import remembered
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.errors import NotFound
 from smart_fork.text.json_edits import respelled
 
@@ -61,12 +61,19 @@ class CodexCopier(Copier):
                 yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
             else:
                 counts = kind == "response_item" and not _is_instruction(payload)
-                size, short = (characters(payload), characters(_short(entry[1])["payload"])) if counts else (0, 0)
+                size, short = (characters(payload), characters(self.short(entry[1])["payload"])) if counts else (0, 0)
                 yield LiveRecord(number, entry, size, short=short)
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        payload = record["payload"]
+        if payload.get("type") not in OUTPUTS or "output" not in payload:
+            return record
+        return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
-        return CodexDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
+        return CodexDistilled(self, session, excerpt, new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +149,17 @@ class CodexCopy(Copy):
 class CodexDistilled(Distilled):
     """Those turns of a session that an excerpt keeps."""
 
-    def __init__(self, session: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
-        super().__init__(CodexCopier().live(session), excerpt, newest)
-        self._path, self._form = session.source_path, CodexForm(session.session_id, new)
+    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
+        super().__init__(copier, source, excerpt, new)
+        self._form = CodexForm(source.session_id, new)
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
-        yield self._form.header(self._path)
+        yield self._form.header(self._source.source_path)
 
     def last(self) -> Iterator[bytes]:
         """See `Distilled.last`."""
         return self._form.titled()
-
-    def short(self, record: Record) -> Record:
-        """See `Distilled.short`."""
-        return _short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -174,14 +177,6 @@ class CodexDistilled(Distilled):
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
         })  # fmt: skip
-
-
-def _short(record: Record) -> Record:
-    """A record with its results shortened."""
-    payload = record["payload"]
-    if payload.get("type") not in OUTPUTS or "output" not in payload:
-        return record
-    return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
 
 
 def _is_instruction(item: Record) -> bool:

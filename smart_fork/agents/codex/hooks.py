@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.codex.daemon import runs_hooks
-from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex.home import HOME, codex_home
 from smart_fork.agents.hooks import Hooks
 
 
@@ -16,12 +15,10 @@ class CodexHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "codex"
+    home = HOME
+    file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
     events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
-
-    def path(self) -> Path:
-        """See `Hooks.path`."""
-        return codex_home() / "hooks.json"
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`: a person decides what is trusted."""

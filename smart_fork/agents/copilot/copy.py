@@ -28,7 +28,7 @@ from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
@@ -72,11 +72,21 @@ class CopilotCopier(Copier):
             if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
                 continue
             calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
-            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(_short(record)))
+            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(self.short(record)))
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        data = data_of(record)
+        if record.get("type") != _ANSWERED or "result" not in data:
+            return record
+        content = shortened(_content(data))
+        return record | {
+            "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
+        }
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
-        return CopilotDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
+        return CopilotDistilled(self, session, excerpt, new)
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """See `Copier.write`: the session gets a folder of its own, with what says where it works.
@@ -190,14 +200,11 @@ class CopilotCopy(_CopilotCopy):
             yield spelled, record
 
 
-class CopilotDistilled(_CopilotCopy, Distilled):
+class CopilotDistilled(Distilled, _CopilotCopy):
     """Those turns of a session that an excerpt keeps, as one line of parents."""
 
-    def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
-        _CopilotCopy.__init__(self, source, new)
-        Distilled.__init__(self, CopilotCopier().live(source), excerpt, newest)
-        self.parent: Any = None
-        self._head: Any = ""
+    parent: Any = None
+    _head: Any = ""
 
     def after(self, other: Distilled) -> None:
         """See `Distilled.after`."""
@@ -211,10 +218,6 @@ class CopilotDistilled(_CopilotCopy, Distilled):
                 yield respelled(spelled, self._chained(self._own(record)))
                 self._head = self.parent
                 return
-
-    def short(self, record: Record) -> Record:
-        """See `Distilled.short`."""
-        return _short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -276,12 +279,3 @@ def _content(data: Record) -> Any:
     """What a model is sent of what came back; beside it stands what its screen shows."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
-
-
-def _short(record: Record) -> Record:
-    """An event with the result in it shortened."""
-    data = data_of(record)
-    if record.get("type") != _ANSWERED or "result" not in data:
-        return record
-    content = shortened(_content(data))
-    return record | {"data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}}

@@ -8,11 +8,10 @@ prompt does not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.copilot.home import copilot_home
+from smart_fork.agents.copilot.home import HOME
 from smart_fork.agents.hooks import Hooks, switched_off
 
 
@@ -21,12 +20,9 @@ class CopilotHooks(Hooks):
 
     agent: AgentName = "copilot"
     edits = "Edit|MultiEdit"
+    home = HOME
     recalls = False
     events = ("SessionStart", "UserPromptSubmit", "Stop", "Notification", "SessionEnd")
-
-    def path(self) -> Path:
-        """See `Hooks.path`."""
-        return copilot_home() / "settings.json"
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""

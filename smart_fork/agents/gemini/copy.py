@@ -20,7 +20,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
 from smart_fork.agents.gemini.log import new_name
@@ -68,11 +68,24 @@ class GeminiCopier(Copier):
         replay = Replay(session.source_path)
         for identity, kept in replay.all().items():
             if identity in places and (record := plain(kept.record, replay.given_back)):
-                yield LiveRecord(places[identity], (b"", record), _size(record), kept.sums_up, _size(_short(record)))
+                yield LiveRecord(
+                    places[identity], (b"", record), _size(record), kept.sums_up, _size(self.short(record))
+                )
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        calls = record.get("toolCalls")
+        if not isinstance(calls, list):
+            return record
+        made = [
+            one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
+            for one in calls
+        ]
+        return record | {"toolCalls": made}
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
-        return GeminiDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
+        return GeminiDistilled(self, session, excerpt, new)
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """See `Copier.write`: the folder of a directory that has none yet says whose it is."""
@@ -183,20 +196,12 @@ class GeminiCopy(_GeminiCopy):
                 yield orjson.dumps(kept)
 
 
-class GeminiDistilled(_GeminiCopy, Distilled):
+class GeminiDistilled(Distilled, _GeminiCopy):
     """Those turns of a session that an excerpt keeps."""
-
-    def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
-        _GeminiCopy.__init__(self, source, new)
-        Distilled.__init__(self, GeminiCopier().live(source), excerpt, newest)
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
         yield self.head()
-
-    def short(self, record: Record) -> Record:
-        """See `Distilled.short`."""
-        return _short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
@@ -216,18 +221,6 @@ class GeminiDistilled(_GeminiCopy, Distilled):
 
 def _size(record: Record) -> int:
     return characters(record.get("content")) + characters(record.get("toolCalls"))
-
-
-def _short(record: Record) -> Record:
-    """A record with its results shortened."""
-    calls = record.get("toolCalls")
-    if not isinstance(calls, list):
-        return record
-    made = [
-        one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
-        for one in calls
-    ]
-    return record | {"toolCalls": made}
 
 
 def plain(record: Record, given_back: set[str]) -> Record | None:

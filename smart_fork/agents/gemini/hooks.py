@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in
-from smart_fork.agents.gemini.home import gemini_home
+from smart_fork.agents.gemini.home import HOME
 from smart_fork.agents.hooks import TIMEOUT, Hooks
 
 #: What its events are called, and how Claude Code calls those.
@@ -28,14 +27,11 @@ class GeminiHooks(Hooks):
     """See `Hooks`."""
 
     agent: AgentName = "gemini"
+    home = HOME
     recalls = False
     #: npm's script, and what that begins with more memory.
     processes = 3
     events = tuple(_EVENTS)
-
-    def path(self) -> Path:
-        """See `Hooks.path`."""
-        return gemini_home() / "settings.json"
 
     def handler(self, command: str) -> dict[str, Any]:
         """See `Hooks.handler`. It counts in milliseconds."""

@@ -19,7 +19,7 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
@@ -68,13 +68,21 @@ class OpenCodeCopier(Copier):
             if number is None or any(part.get("type") == "compaction" for part in parts):
                 continue
             record = {"info": info, "parts": parts}
-            yield LiveRecord(number, (b"", record), _size(record), info.get("summary") is True, _size(_short(record)))
+            yield LiveRecord(
+                number, (b"", record), _size(record), info.get("summary") is True, _size(self.short(record))
+            )
         if missing:
             raise _changed(session)
 
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        return record | {
+            "parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
+        }
+
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
-        return OpenCodeDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
+        return OpenCodeDistilled(self, session, excerpt, new)
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """See `Copier.write`: OpenCode is run to take it."""
@@ -136,9 +144,8 @@ class OpenCodeDistilled(Distilled):
     before it then. What an answer says was in the context is replaced by what is there now: OpenCode compacts by it.
     """
 
-    def __init__(self, session: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
-        super().__init__(OpenCodeCopier().live(session), excerpt, newest)
-        self._session, self._new = session, new
+    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
+        super().__init__(copier, source, excerpt, new)
         self.renamed, self.loaded = _Renamed(new), 0
 
     def after(self, other: Distilled) -> None:
@@ -148,16 +155,12 @@ class OpenCodeDistilled(Distilled):
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
-        info = _info(_document(self._session), self._session, self._new)
+        info = _info(_document(self._source), self._source, self._new)
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def last(self) -> Iterator[bytes]:
         """See `Distilled.last`."""
         yield b"]}"
-
-    def short(self, record: Record) -> Record:
-        """See `Distilled.short`."""
-        return _short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -182,7 +185,7 @@ class OpenCodeDistilled(Distilled):
             "agent": near.get("agent") or "build",
             "model": model if all(isinstance(model.get(name), str) for name in UNKNOWN) else UNKNOWN,
         }
-        whose = {LEFT_OUT: {"sessionID": self._session.session_id, "root": self._session.root_id}}
+        whose = {LEFT_OUT: {"sessionID": self._source.session_id, "root": self._source.root_id}}
         yield self._line(info, [{"id": "", "type": "text", "text": aside(text), "metadata": whose}])
 
     def _line(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> bytes:
@@ -315,11 +318,6 @@ def _sent(part: Mapping[str, Any]) -> int:
     back = characters(_CLEARED if cleared else state.get("output")) + characters(state.get("error"))
     pictures = IMAGE_CHARACTERS * len(images) if isinstance(images, list) and not cleared else 0
     return characters(part.get("tool")) + characters(state.get("input")) + back + pictures
-
-
-def _short(record: Record) -> Record:
-    """A message with the results in it shortened."""
-    return record | {"parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]}
 
 
 def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:

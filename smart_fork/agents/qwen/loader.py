@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.items import GivenBack, Item
@@ -14,7 +13,6 @@ from smart_fork.agents.qwen.codec import QwenCodec, parts_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeLoader
 from smart_fork.cuts import titles
-from smart_fork.cuts.lines import first_record
 
 _ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
@@ -26,16 +24,12 @@ class QwenLoader(TreeLoader):
     codec = QwenCodec()
 
     @staticmethod
-    def detect(path: Path) -> bool:
-        """Return whether the first line that is not empty is a record of Qwen Code.
+    def begins(record: Record) -> bool:
+        """See `TreeLoader.begins`.
 
         Others link their records as well, but have no messages of ``parts``, and no payload of the system.
         """
-        if path.suffix.lower() != ".jsonl":
-            return False
-        record = first_record(path)
-        message = record.get("message")
-        of_parts = isinstance(message, dict) and isinstance(message.get("parts"), list)
+        of_parts = isinstance(dict_in(record.get("message")).get("parts"), list)
         return "uuid" in record and "parentUuid" in record and (of_parts or "systemPayload" in record)
 
     def said(self, record: Record, item: Item) -> str:
