@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
+from indexer.unchecked import list_in
+
 #: A shorter line, such as a bracket or `else:`, says nothing about its author.
 LEAST = 8
 #: The bytes of a line's hash.
@@ -64,8 +66,7 @@ def added(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> t
     if isinstance(given, str):
         return ()
     old, new = list[bytes](), list[bytes]()
-    edits = given.get("edits")
-    for one in (given, *(edits if isinstance(edits, list) else ())):
+    for one in (given, *list_in(given.get("edits"))):
         for before, after in PAIRS if isinstance(one, Mapping) else ():
             if isinstance(text := one.get(after), str):
                 new += plain(text)

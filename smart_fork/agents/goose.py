@@ -19,7 +19,7 @@ import orjson
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.model import Origin, Session
-from indexer.unchecked import dicts_in
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.read_log import ReadAdapter
@@ -215,7 +215,7 @@ def _decoded(text: str | None) -> object:
 
 def _value(result: object) -> object:
     """Return what a call or a result has, if it did not fail."""
-    return result.get("value") if isinstance(result, dict) else None
+    return dict_in(result).get("value")
 
 
 def _output(result: object) -> tuple[str, bool, int]:
@@ -225,9 +225,5 @@ def _output(result: object) -> tuple[str, bool, int]:
         return (str(result.get("error") or "") if isinstance(result, dict) else ""), True, 0
     failed = isinstance(value, dict) and value.get("isError") is True
     parts = dicts_in(value.get("content") if isinstance(value, dict) else value)
-    parts = [one for one in parts if not _is_for_person(one.get("annotations"))]
+    parts = [one for one in parts if dict_in(one.get("annotations")).get("audience") != ["user"]]
     return text_of(parts), failed, sum(one.get("type") == "image" for one in parts)
-
-
-def _is_for_person(annotations: object) -> bool:
-    return isinstance(annotations, dict) and annotations.get("audience") == ["user"]

@@ -5,7 +5,6 @@ A program of ours inside the shell prints only the requested variables, so that 
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import secrets
@@ -14,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import shell_answer
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
@@ -42,10 +42,7 @@ def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes
     except SmartForkError:
         return {}
     _, found, rest = done.stdout.rpartition(mark.encode())  # a profile may print what it likes before
-    try:
-        said = json.loads(rest) if found else {}
-    except ValueError:
-        return {}
+    said = dict_in(json_in(rest)) if found else {}
     return {name: value for name, value in said.items() if name in names}
 
 

@@ -5,7 +5,6 @@ What is needed to read one is imported where one is read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Home
 from smart_fork.agents.codec import Header, ReadCodec, Record
@@ -98,10 +98,9 @@ class ReadAdapter(TreeAdapter):
             from indexer.transcripts.lines import open_regular
 
             with open_regular(path) as file:
-                found = json.loads(file.read(_MOST))
-        except (OSError, ValueError, RecursionError):
+                return dict_in(json_in(file.read(_MOST)))
+        except OSError:
             return {}
-        return found if isinstance(found, dict) else {}
 
     def guessed(self, path: Path) -> str:
         """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""

@@ -13,6 +13,7 @@ from indexer.masking.parts import hidden_in_parts, lines_at
 from indexer.masking.secrets import hidden, spans_of
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
+from indexer.unchecked import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.cuts.model import Transcript
@@ -102,9 +103,8 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
 
 def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
     """Take thinking that had to be changed out of a message: it is signed. False where nothing is left."""
-    message, old = new.get("message"), record.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    before = old.get("content") if isinstance(old, dict) else None
+    message = new.get("message")
+    content, before = dict_in(message).get("content"), dict_in(record.get("message")).get("content")
     if not isinstance(content, list) or not isinstance(before, list):
         return True
     kept = [block for block, was in zip(content, before, strict=True) if not _signed(was) or block == was]
@@ -114,7 +114,7 @@ def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def _signed(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") in _THINKING
+    return dict_in(block).get("type") in _THINKING
 
 
 def _collecting(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from indexer.masking import mask, mask_parts
 from indexer.shapes import dataclass
 from indexer.transcripts.commands import patch_of
+from indexer.unchecked import list_in
 from smart_fork.text.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
@@ -121,8 +122,7 @@ def _patches(given: Mapping[str, Any] | str) -> Iterator[str]:
 
 def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The texts that are replaced, each with what stands in its place."""
-    edits = given.get("edits")
-    for one in (given, *(edits if isinstance(edits, list) else ())):
+    for one in (given, *list_in(given.get("edits"))):
         for old, new in _PAIRS if isinstance(one, Mapping) else ():
             if isinstance(one.get(old), str) or isinstance(one.get(new), str):
                 yield str(one.get(old) or ""), str(one.get(new) or "")

@@ -16,7 +16,7 @@ from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Session, ToolCall
-from indexer.unchecked import json_in
+from indexer.unchecked import json_in, list_in
 from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.diffs import FileDiff, diffs_of
 from smart_fork.page.phrases import inside
@@ -186,16 +186,14 @@ def _kind(call: ToolCall, given: Mapping[str, Any] | str) -> StepKind:
 
 def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
     for name in ("todos", "plan", "questions"):
-        listed = given.get(name)
-        for one in listed[:_MOST_PARTS] if isinstance(listed, list) else ():
+        for one in list_in(given.get(name))[:_MOST_PARTS]:
             if not isinstance(one, Mapping):
                 continue
             said = next(
                 (one[key] for key in ("content", "step", "question", "text") if isinstance(one.get(key), str)), ""
             )
             yield PlanPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
-            options = one.get("options")
-            for option in options[:_MOST_PARTS] if isinstance(options, list) else ():
+            for option in list_in(one.get("options"))[:_MOST_PARTS]:
                 label = option.get("label") if isinstance(option, Mapping) else option
                 if isinstance(label, str):
                     yield PlanPart(_said(label), "to choose")

@@ -16,6 +16,7 @@ from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.store.erasure import compact
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import json_in, list_in
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry.file import registry_file
 from smart_fork.registry.schema import Writing, opened, unusable
@@ -432,11 +433,7 @@ def _worker(row: dict[str, Any]) -> WorkerRecord:
 
 
 def _words(text: object) -> tuple[str, ...]:
-    try:
-        words = orjson.loads(str(text))
-    except orjson.JSONDecodeError:
-        return ()
-    return tuple(map(str, words)) if isinstance(words, list) else ()
+    return tuple(map(str, list_in(json_in(str(text)))))
 
 
 def _iso(moment: float | None = None) -> str:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-import orjson
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
@@ -18,6 +17,7 @@ from starlette.routing import Route
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks.receive import receive
@@ -160,8 +160,5 @@ def _receive(agent: AgentName, body: Mapping[str, Any]) -> str | None:
 
 
 async def _object(request: Request) -> dict[str, Any] | None:
-    try:
-        given = orjson.loads(await request.body())
-    except ValueError:
-        return None
+    given = json_in(await request.body())
     return given if isinstance(given, dict) else None
