@@ -64,3 +64,35 @@ class Starter(ABC):
     def new_id(self) -> str:
         """Return an id for a new session."""
         return str(uuid.uuid4())
+
+
+class OptionStarter(Starter):
+    """Makes the commands of agents that take ids and prompts behind options, and whose forks are copies of ours."""
+
+    #: The options with which it never asks, and the one with the prompt of a worker with a screen.
+    unasked: tuple[str, ...]
+    interactive: str = "--prompt-interactive"
+    #: The beginnings of prompts that are commands of its own, and whether they are commands without a screen too.
+    commands: tuple[str, ...] = ("/", "?")
+    always: bool = True
+    #: `True` if it takes a session's id only behind ``=``.
+    joined: bool = False
+    resumed: Staging = "nothing"
+
+    def line(self, request: ForkRequest) -> CommandLine:
+        """See `Starter.line`."""
+        session_id = request.session_id if request.form == "resume" else request.new_session_id
+        option = "--session-id" if request.form == "new" else "--resume"
+        session = (f"{option}={session_id}",) if self.joined else (option, session_id or "")
+        unasked = self.unasked if request.skip_permissions else ()
+        asking = self.asking if request.of_others else ()
+        argv = (request.program, *(session if session_id else ()), *unasked, *asking, *self._asked(request))
+        staging: Staging = "branch" if request.form == "fork" else "nothing" if request.form == "new" else self.resumed
+        return CommandLine(argv, session_id, staging)
+
+    def _asked(self, request: ForkRequest) -> tuple[str, ...]:
+        prompt = request.prompt or ""
+        said = ordinary(prompt, self.commands) if self.always or not request.headless else prompt
+        if request.headless:
+            return ("--output-format", "json", f"--prompt={said}")
+        return (f"{self.interactive}={said}",) if said else ()

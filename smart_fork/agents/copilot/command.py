@@ -13,43 +13,18 @@ Seen with 1.0.102:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from smart_fork.agents.starter import CommandLine, Starter, ordinary
-
-if TYPE_CHECKING:
-    from smart_fork.agents.fork_request import ForkRequest
-
-#: How prompts begin that are commands of its own.
-_COMMANDS = ("/", "!", "?", "#")
+from smart_fork.agents.starter import OptionStarter
 
 
-class CopilotStarter(Starter):
+class CopilotStarter(OptionStarter):
     """The command lines of Copilot CLI."""
 
     name = "copilot"
     asking = ("--mode=interactive",)
-
-    def line(self, request: ForkRequest) -> CommandLine:
-        """See `Starter.line`."""
-        session_id = request.session_id if request.form == "resume" else request.new_session_id
-        option = "--session-id" if request.form == "new" else "--resume"
-        session = (f"{option}={session_id}",) if session_id else ()
-        unasked = ("--allow-all",) if request.skip_permissions else ()
-        asking = self.asking if request.of_others else ()
-        return CommandLine(
-            (request.program, *session, *unasked, *asking, *_asked(request)),
-            session_id,
-            "branch" if request.form == "fork" else "nothing",
-        )
+    unasked = ("--allow-all",)
+    interactive, joined = "--interactive", True
+    commands = ("/", "!", "?", "#")
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`. Its own way to fork is a command on its screen."""
         return ("smart-fork", "fork", session_id)
-
-
-def _asked(request: ForkRequest) -> tuple[str, ...]:
-    said = ordinary(request.prompt or "", _COMMANDS)
-    if request.headless:
-        return ("--output-format", "json", f"--prompt={said}")
-    return (f"--interactive={said}",) if said else ()

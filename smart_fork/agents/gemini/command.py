@@ -13,43 +13,17 @@ Seen with 0.61:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from smart_fork.agents.starter import CommandLine, Staging, Starter, ordinary
-
-if TYPE_CHECKING:
-    from smart_fork.agents.fork_request import ForkRequest
-
-#: How prompts begin that are commands of its own.
-_COMMANDS = ("/", "?")
-_STAGED: dict[str, Staging] = {"fork": "branch", "resume": "name", "new": "nothing"}
+from smart_fork.agents.starter import OptionStarter
 
 
-class GeminiStarter(Starter):
+class GeminiStarter(OptionStarter):
     """The command lines of Gemini CLI."""
 
     name = "gemini"
     asking = ("--approval-mode", "default")
-
-    def line(self, request: ForkRequest) -> CommandLine:
-        """See `Starter.line`."""
-        session_id = request.session_id if request.form == "resume" else request.new_session_id
-        session: tuple[str, ...] = ("--session-id" if request.form == "new" else "--resume", session_id or "")
-        unasked = ("--yolo",) if request.skip_permissions else ()
-        asking = self.asking if request.of_others else ()
-        return CommandLine(
-            (request.program, *(session if session_id else ()), *unasked, *asking, *_asked(request)),
-            session_id,
-            _STAGED[request.form],
-        )
+    unasked = ("--yolo",)
+    resumed = "name"
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`. Its own way to fork deletes what it has made."""
         return ("smart-fork", "fork", session_id)
-
-
-def _asked(request: ForkRequest) -> tuple[str, ...]:
-    said = ordinary(request.prompt or "", _COMMANDS)
-    if request.headless:
-        return ("--output-format", "json", f"--prompt={said}")
-    return (f"--prompt-interactive={said}",) if said else ()

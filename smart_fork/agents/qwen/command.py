@@ -10,40 +10,17 @@ Seen with 0.24:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from smart_fork.agents.starter import CommandLine, Starter, ordinary
-
-if TYPE_CHECKING:
-    from smart_fork.agents.fork_request import ForkRequest
+from smart_fork.agents.starter import OptionStarter
 
 
-class QwenStarter(Starter):
+class QwenStarter(OptionStarter):
     """The command lines of Qwen Code."""
 
     name = "qwen"
     asking = ("--approval-mode", "default")
-
-    def line(self, request: ForkRequest) -> CommandLine:
-        """See `Starter.line`."""
-        session_id = request.session_id if request.form == "resume" else request.new_session_id
-        session: tuple[str, ...] = ("--session-id" if request.form == "new" else "--resume", session_id or "")
-        unasked = ("--yolo",) if request.skip_permissions else ()
-        asking = self.asking if request.of_others else ()
-        return CommandLine(
-            (request.program, *(session if session_id else ()), *unasked, *asking, *_asked(request)),
-            session_id,
-            "branch" if request.form == "fork" else "nothing",
-        )
+    unasked = ("--yolo",)
+    commands, always = ("/",), False
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`."""
         return ("qwen", "--resume", session_id, "--fork-session")
-
-
-def _asked(request: ForkRequest) -> tuple[str, ...]:
-    if request.headless:
-        return ("--output-format", "json", f"--prompt={request.prompt or ''}")
-    if not request.prompt:
-        return ()
-    return (f"--prompt-interactive={ordinary(request.prompt, ('/',))}",)
