@@ -97,6 +97,8 @@ class AgentAdapter(Protocol):
     places: tuple[str, ...] = ()
     #: Whether it loses sessions that a person goes on with: copies of them are kept unless that is switched off.
     loses: bool = False
+    #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
+    resumes: tuple[str, ...] = ()
 
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""
@@ -184,7 +186,7 @@ class AgentAdapter(Protocol):
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """What a person types to go on in that session."""
-        ...
+        return (*(self.resumes or (self.name, "--resume")), session_id)
 
 
 class UnknownAgentError(IndexerError, ValueError):

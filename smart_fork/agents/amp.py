@@ -11,7 +11,7 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 from indexer.transcripts.items import GivenBack, Item
-from indexer.unchecked import dicts_in
+from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -50,14 +50,14 @@ class AmpCodec(ReadCodec):
 
     def header(self, record: Record) -> Header | None:
         """See `ReadCodec.header`."""
-        role, usage, meta = record.get("role"), _in(record, "usage"), _in(record, "meta")
+        role, usage, meta = record.get("role"), dict_in(record.get("usage")), dict_in(record.get("meta"))
         if role == "user":
             asked = not meta.get("fromAggman") and not meta.get("fromExecutorThreadID")
             return Header(role, moment=meta.get("sentAt"), asked=asked, interrupts=record.get("interrupted") is True)
         if role == "assistant":
             return Header(
                 role, moment=usage.get("timestamp"), model=usage.get("model"), loaded=usage.get("totalInputTokens"),
-                interrupts=_in(record, "state").get("type") == "cancelled",
+                interrupts=dict_in(record.get("state")).get("type") == "cancelled",
             )  # fmt: skip
         if role == "info":
             return Header(
@@ -70,6 +70,7 @@ class AmpAdapter(ReadAdapter):
     """Finds Amp's threads."""
 
     name = "amp"
+    resumes = ("amp", "threads", "continue")
     codec = AmpCodec()
     endings = (".json",)
     below, depth, document = "threads", 0, True
@@ -77,36 +78,28 @@ class AmpAdapter(ReadAdapter):
     def is_session(self, location: str, projects: str) -> bool:
         return Path(location).name.startswith(_THREAD)
 
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("amp", "threads", "continue", session_id)
-
 
 def _thread(record: Record) -> Header:
-    began = _in(_in(record, "env"), "initial")
+    began = dict_in(dict_in(record.get("env")).get("initial"))
     tree = next(iter(dicts_in(began.get("trees"))), {})
-    place, ref = tree.get("uri"), _in(tree, "repository").get("ref")
+    place, ref = tree.get("uri"), dict_in(tree.get("repository")).get("ref")
     return Header(
         moment=record.get("created"), session_id=record.get("id"), title=record.get("title"),
         cwd=unquote(place.removeprefix(_FILE)) if isinstance(place, str) and place.startswith(_FILE) else None,
         branch=ref.removeprefix("refs/heads/") if isinstance(ref, str) else None,
-        version=_in(began, "platform").get("clientVersion"),
+        version=dict_in(began.get("platform")).get("clientVersion"),
     )  # fmt: skip
 
 
 def _result(part: Record) -> GivenBack:
-    run = _in(part, "run")
+    run = dict_in(part.get("run"))
     status, given = run.get("status"), run.get("result")
     output, patch = text_of(given), ""
     if isinstance(given, dict):
         output = next((text for name in _OUTPUTS if isinstance(text := given.get(name), str)), "")
-        patch = diff if isinstance(diff := given.get("diff"), str) else ""
+        patch = text_in(given.get("diff"))
         ended = given.get("exitCode")
         output = f"Exit code: {ended}\n{output}" if isinstance(ended, int) and ended else output
     if status in _FAILED:
-        output = output or str(_in(run, "error").get("message") or run.get("reason") or "")
+        output = output or str(dict_in(run.get("error")).get("message") or run.get("reason") or "")
     return GivenBack(str(part.get("toolUseID") or ""), output, status in _FAILED, patch)
-
-
-def _in(record: Record, name: str) -> Record:
-    found = record.get(name)
-    return found if isinstance(found, dict) else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer.transcripts.items import Item
+from indexer.unchecked import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -27,8 +28,7 @@ class DroidCodec(ReadCodec):
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`."""
-        message = record.get("message")
-        return item_of(message.get("content") if isinstance(message, dict) else None)
+        return item_of(dict_in(record.get("message")).get("content"))
 
     def header(self, record: Record) -> Header | None:
         """See `ReadCodec.header`. The first message's parent may be the session."""
@@ -62,6 +62,3 @@ class DroidAdapter(ReadAdapter):
     def beside(self, path: Path) -> Header:
         """See `ReadAdapter.beside`."""
         return Header(model=self.stated(path.with_suffix(".settings.json")).get("model"))
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("droid", "--resume", session_id)

@@ -78,7 +78,7 @@ class GooseCodec(ReadCodec):
         for one in parts:
             kind, identity = one.get("type"), str(one.get("id") or "")
             if kind in ("toolRequest", "frontendToolRequest"):
-                given = _value(one.get("toolCall"))
+                given = dict_in(one.get("toolCall")).get("value")
                 if isinstance(given, dict):
                     name = str(given.get("name") or "").removeprefix(_DEVELOPER)
                     calls.append(UsedTool(identity, name, given.get("arguments")))
@@ -107,14 +107,14 @@ class GooseCodec(ReadCodec):
         place = Header(role, record.get("id"), moment=record.get("created"))
         if any(one.get("type") == "conversationCompacted" for one in dicts_in(content)):
             return place._replace(role="system", compacts=True)
-        seen = not isinstance(metadata, dict) or metadata.get("userVisible") is not False
-        return place if seen else place._replace(role="system")
+        return place if dict_in(metadata).get("userVisible") is not False else place._replace(role="system")
 
 
 class GooseAdapter(DatabaseAdapter, ReadAdapter):
     """Finds Goose's sessions."""
 
     name = "goose"
+    resumes = ("goose", "session", "--resume", "--session-id")
     codec = GooseCodec()
     below, depth = "sessions", 0
     keys = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -159,8 +159,8 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
             row = next(_rows(db, "sessions", _SESSION, "WHERE id = ?", path.name), None)
             if row is None:
                 raise FileNotFoundError(f"no such session: {path}")
-            model = _decoded(row.pop("model_config_json", None))
-            yield {"type": "session", **row, "model": model.get("model_name") if isinstance(model, dict) else None}
+            model = dict_in(_decoded(row.pop("model_config_json", None)))
+            yield {"type": "session", **row, "model": model.get("model_name")}
             seen: set[str | None] = set()
             for one in _rows(db, "messages", _MESSAGE, f"WHERE session_id = ? ORDER BY id LIMIT {most}", path.name):
                 identity = one.get("message_id")
@@ -184,9 +184,6 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         from smart_fork.agents.read_fold import read_records
 
         return read_records(self, path, self.records(path, _GLANCE_MESSAGES), Checkpoint(0, 0, "", b"")).session
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("goose", "session", "--resume", "--session-id", session_id)
 
 
 def _rows(
@@ -213,17 +210,12 @@ def _decoded(text: str | None) -> object:
     return value
 
 
-def _value(result: object) -> object:
-    """Return what a call or a result has, if it did not fail."""
-    return dict_in(result).get("value")
-
-
 def _output(result: object) -> tuple[str, bool, int]:
     """Return a result's text, if it failed, and its number of images. What only a person is shown is a repetition."""
-    value = _value(result)
+    value = dict_in(result).get("value")
     if value is None:
-        return (str(result.get("error") or "") if isinstance(result, dict) else ""), True, 0
-    failed = isinstance(value, dict) and value.get("isError") is True
+        return str(dict_in(result).get("error") or ""), True, 0
+    failed = dict_in(value).get("isError") is True
     parts = dicts_in(value.get("content") if isinstance(value, dict) else value)
     parts = [one for one in parts if dict_in(one.get("annotations")).get("audience") != ["user"]]
     return text_of(parts), failed, sum(one.get("type") == "image" for one in parts)

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.unchecked import dicts_in
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -34,8 +34,7 @@ class KimiCodec(ReadCodec):
         """See `Codec.decode`."""
         event = record.get("event")
         if not isinstance(event, dict):
-            message = record.get("message")
-            content = message.get("content") if isinstance(message, dict) else None
+            content = dict_in(record.get("message")).get("content")
             return Item(text_of(content), images=sum(one.get("type") == "image_url" for one in dicts_in(content)))
         call = str(event.get("toolCallId") or "")
         if event.get("type") == "tool.call":
@@ -46,9 +45,8 @@ class KimiCodec(ReadCodec):
             if isinstance(result, dict):
                 output, failed = result.get("output"), result.get("isError") is True
             return Item(results=(GivenBack(call, status_first(text_of(output), _ENDED), failed),))
-        part = event.get("part")
-        thought = part.get("think") if isinstance(part, dict) else None
-        return Item(text_of([part]), thoughts=(thought,) if isinstance(thought, str) else ())
+        thought = dict_in(event.get("part")).get("think")
+        return Item(text_of([event.get("part")]), thoughts=(thought,) if isinstance(thought, str) else ())
 
     def header(self, record: Record) -> Header | None:
         """See `ReadCodec.header`. Every prompt is in a ``context.append_message``, also one of a machine."""
@@ -56,9 +54,8 @@ class KimiCodec(ReadCodec):
         if kind == "metadata":
             return Header(moment=record.get("created_at"))
         if kind in ("config.update", "profile.bind"):
-            disclosed = record.get("environmentDisclosure")
-            cwd = record.get("cwd") or (disclosed.get("cwd") if isinstance(disclosed, dict) else None)
-            return Header(moment=moment, cwd=cwd)
+            disclosed = dict_in(record.get("environmentDisclosure"))
+            return Header(moment=moment, cwd=record.get("cwd") or disclosed.get("cwd"))
         if kind == "turn.cancel":
             return Header("system", moment=moment, interrupts=True)
         if kind == "context.apply_compaction":
@@ -78,13 +75,13 @@ class KimiCodec(ReadCodec):
         return Header(role, moment=moment, asked=not isinstance(origin, dict) or origin.get("kind") == "user")
 
     def _event(self, record: Record) -> Header | None:
-        event, moment = record.get("event"), record.get("time")
-        kind = event.get("type") if isinstance(event, dict) else None
+        event, moment = dict_in(record.get("event")), record.get("time")
+        kind = event.get("type")
         if kind in ("step.begin", "step.end"):
             return Header(moment=moment)
         if kind == "tool.result":
             return Header("user", moment=moment)
-        if not isinstance(event, dict) or kind not in ("content.part", "tool.call"):
+        if kind not in ("content.part", "tool.call"):
             return None
         return Header("assistant", event.get("uuid"), moment=moment, group=str(event.get("stepUuid") or ""))
 

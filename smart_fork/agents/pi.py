@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.unchecked import dicts_in
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -31,9 +31,7 @@ class PiCodec(ReadCodec):
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`."""
-        message = record.get("message")
-        if not isinstance(message, dict):
-            return Item()
+        message = dict_in(record.get("message"))
         content = message.get("content")
         parts, text = dicts_in(content), text_of(content)
         images = sum(one.get("type") == "image" for one in parts)
@@ -68,9 +66,9 @@ class PiCodec(ReadCodec):
         return self._message(place, message) if kind == "message" and isinstance(message, dict) else None
 
     def _message(self, place: Header, message: Record) -> Header | None:
-        role, usage = message.get("role"), message.get("usage")
+        role = message.get("role")
         if role == "assistant":
-            loaded = usage.get("totalTokens") if isinstance(usage, dict) else 0
+            loaded = dict_in(message.get("usage")).get("totalTokens", 0)
             stopped = message.get("stopReason") == "aborted"
             return place._replace(role=role, model=message.get("model"), loaded=loaded, interrupts=stopped)
         if role in _INJECTED:
@@ -82,14 +80,12 @@ class PiAdapter(ReadAdapter):
     """Finds Pi's sessions."""
 
     name = "pi"
+    resumes = ("pi", "--session")
     codec = PiCodec()
     below, depth = "sessions", 1
 
     def id_of(self, path: Path) -> str:
         return session_of(path)
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("pi", "--session", session_id)
 
 
 def session_of(log: Path) -> str:

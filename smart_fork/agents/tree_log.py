@@ -82,9 +82,6 @@ class TreeAdapter(AgentAdapter):
     def place_of(self, directory: str) -> str:
         return f"{self.projects}/{self.slug(directory)}"
 
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return (self.name, "--resume", session_id)
-
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         projects = str(self.projects)
         for file in regular_files(projects, self.name, suffix, depth=self.depth):

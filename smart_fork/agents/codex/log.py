@@ -19,6 +19,7 @@ class CodexAdapter(AgentAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name: AgentName = "codex"
+    resumes = ("codex", "resume")
     variable = "CODEX_HOME"
     places: tuple[str, ...] = (".codex/sessions", ".codex/archived_sessions")
 
@@ -58,9 +59,6 @@ class CodexAdapter(AgentAdapter):
 
     def place_of(self, directory: str) -> str:
         return ""
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("codex", "resume", session_id)
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         for folder, depth in self.folders():

@@ -54,6 +54,7 @@ class CursorAdapter(ReadAdapter):
     """Finds Cursor's sessions. Sub-agents have a folder below their session's."""
 
     name = "cursor"
+    resumes = ("cursor-agent", "--resume")
     codec = CursorCodec()
     below, depth = "projects", 3
 
@@ -66,9 +67,6 @@ class CursorAdapter(ReadAdapter):
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("cursor-agent", "--resume", session_id)
 
 
 def _content(record: Record) -> object:

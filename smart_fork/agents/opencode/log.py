@@ -27,6 +27,7 @@ class OpenCodeAdapter(DatabaseAdapter):
     """Reads OpenCode's sessions; version 1.18 seen."""
 
     name: AgentName = "opencode"
+    resumes = ("opencode", "-s")
     variable = HOME.variable
     places = (PLACE,)
     keys = re.compile(r"ses_[A-Za-z0-9_-]{1,124}")
@@ -73,6 +74,3 @@ class OpenCodeAdapter(DatabaseAdapter):
         from smart_fork.agents.opencode import fold
 
         return fold.glance(path)
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        return ("opencode", "-s", session_id)
