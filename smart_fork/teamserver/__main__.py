@@ -121,32 +121,19 @@ def options_of(arguments: Sequence[str]) -> Options:
     parser.add_argument("--dsn", default=os.environ.get(DSN_VARIABLE), help=f"or {DSN_VARIABLE}")
     parser.add_argument("--read-dsn", default=os.environ.get(READ_DSN_VARIABLE), help=f"or {READ_DSN_VARIABLE}")
     parser.add_argument("--workers", type=int, default=1, metavar="N")
-    parser.add_argument("--tls-cert", metavar="FILE")
-    parser.add_argument("--tls-key", metavar="FILE")
+    parser.add_argument("--tls-cert", dest="certificate", metavar="FILE")
+    parser.add_argument("--tls-key", dest="key", metavar="FILE")
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--run-as", metavar="USER")
     parser.add_argument("--projects", choices=("open", "admins"), default="open")
     parser.add_argument("--token-days", type=int, default=0, metavar="N")
     parser.add_argument("--request-log", action="store_true")
     parser.add_argument("--programs", type=Path, metavar="DIR", help="PostgreSQL's own, with pgvector")
-    parser.add_argument("--json", action="store_true")
-    said = parser.parse_args(arguments)
-    return Options(
-        listen=said.listen,
-        data=(said.data or data_folder()).absolute(),
-        dsn=said.dsn or None,
-        read_dsn=said.read_dsn or None,
-        workers=said.workers,
-        certificate=said.tls_cert,
-        key=said.tls_key,
-        behind_proxy=said.behind_proxy,
-        run_as=said.run_as,
-        open_projects=said.projects == "open",
-        token_days=said.token_days,
-        request_log=said.request_log,
-        as_json=said.json,
-        programs=Programs.at(said.programs) if said.programs else None,
-    )
+    parser.add_argument("--json", dest="as_json", action="store_true")
+    said = vars(parser.parse_args(arguments))
+    said |= {name: said[name] or None for name in ("dsn", "read_dsn")}
+    said |= {"data": (said["data"] or data_folder()).absolute(), "open_projects": said.pop("projects") == "open"}
+    return Options(**said | {"programs": Programs.at(said["programs"]) if said["programs"] else None})
 
 
 def _print_json(told: dict[str, Any]) -> None:
