@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.items import GivenBack
@@ -16,7 +15,7 @@ from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeLoader
 from smart_fork.cuts import titles
-from smart_fork.cuts.lines import RawLine, first_record
+from smart_fork.cuts.lines import RawLine
 
 _ROLES: dict[object, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.
@@ -43,10 +42,8 @@ class CopilotLoader(TreeLoader):
         self._calls: dict[str, str] = {}  # the same by a sub-agent's call
 
     @staticmethod
-    def detect(path: Path) -> bool:
-        if path.suffix.lower() != ".jsonl":
-            return False
-        record = first_record(path)
+    def begins(record: Record) -> bool:
+        """See `TreeLoader.begins`."""
         return {"type", "id", "parentId"} <= record.keys() and isinstance(record.get("data"), dict)
 
     def session_id(self, line: RawLine) -> str:

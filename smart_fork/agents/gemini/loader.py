@@ -20,7 +20,7 @@ from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.gemini.records import GeminiCodec, answers_in, is_context, parts_of, text_of, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, TreeLoader
-from smart_fork.cuts.lines import RawLine, first_record, opened, raw_lines
+from smart_fork.cuts.lines import RawLine, opened, raw_lines
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
@@ -57,8 +57,8 @@ class GeminiLoader(TreeLoader):
         return Transcript("gemini", path, id_of(path), named, stamp=stamp)
 
     @staticmethod
-    def detect(path: Path) -> bool:
-        record = first_record(path) if path.suffix.lower() == ".jsonl" else {}
+    def begins(record: Record) -> bool:
+        """See `TreeLoader.begins`."""
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
