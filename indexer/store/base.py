@@ -147,7 +147,8 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions may be found: those of these parts; where given, at or below `within`, or one `session` alone.
+    """Which sessions may be found: those of these parts; where given, at or below `within`, of these `sessions`, or one
+    `session` alone.
 
     `project` is the one that is asked about.
     """
@@ -156,6 +157,7 @@ class Scope:
     within: str = ""
     session: int | None = None
     project: Project | None = None
+    sessions: tuple[int, ...] | None = None
 
 
 class Scored(NamedTuple):

@@ -363,17 +363,22 @@ class _NoSimilarities:
 
 
 def _only(table: WordTable, scope: Scope) -> str:
-    """The condition that keeps rows of a table to the scope's directory or session."""
-    if scope.session is None and not scope.within:
+    """The condition that keeps rows of a table to the scope's directory or sessions."""
+    if scope.session is not None:
+        sessions = "SELECT :session"
+    elif scope.sessions is not None:
+        sessions = "SELECT value FROM json_each(:sessions)"
+    elif scope.within:
+        sessions = _SESSIONS_BELOW
+    else:
         return ""
-    sessions = _SESSIONS_BELOW if scope.session is None else "SELECT :session"
     rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
     # With its sign the number is no key: the words are matched and weighed once, and not once for each row.
     return f"AND +rowid IN ({rows})"
 
 
 def _named(scope: Scope) -> dict[str, Any]:
-    return {"below": scope.within.rstrip("/"), "session": scope.session}
+    return {"below": scope.within.rstrip("/"), "session": scope.session, "sessions": json.dumps(scope.sessions)}
 
 
 def _numbers(ids: Iterable[int]) -> str:

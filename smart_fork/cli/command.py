@@ -20,6 +20,8 @@ _CONTRADICTORY = (
     ("--team", "--all-projects"),
     ("--team", "--include-automated"),
     ("--team", "--explain"),
+    ("--team", "--tag"),
+    ("--team", "--archived"),
     ("SESSION", "--session"),
     ("SNAPSHOT", "--list"),
     ("--to", "--list"),

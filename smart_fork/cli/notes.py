@@ -1,12 +1,14 @@
-"""``verdict``."""
+"""``verdict``, ``tag``, ``pin`` and ``archive``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.values import json_of
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 
@@ -22,6 +24,7 @@ class OutcomeChoice(StrEnum):
     dropped = "dropped"
 
 
+SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 8 characters or more, or a worker.")]
 
 
@@ -49,6 +52,56 @@ def verdict(
     else:
         told = outcomes.about(session, SystemProcesses())
     _print(told)
+
+
+def tag(
+    session: Annotated[str | None, typer.Argument(metavar="[ID]", help="Session. Default: list all tags.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Tags. Default: list its tags.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these tags.")] = False,
+) -> None:
+    """Tag a session. `list --tag NAME` and `find --tag NAME` use tags.
+
+    A tag has letters, digits and - _ . / and becomes lower case.
+    """
+    from smart_fork import notes
+    from smart_fork.workers import outcomes
+
+    if session is None:
+        counted = notes.tags()
+        if not printed_as_json({"tags": counted}):
+            for name, sessions in counted.items():
+                out.print(plain(f"{name}  {sessions}"))
+        return
+    tags = [notes.tag(one) for one in names or ()]
+    if remove and not tags:
+        raise Usage("Which tags?", "Name them after the session.")
+    _print_marks(outcomes.mark([session], tags, remove=remove))
+
+
+def pin(sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Unpin.")] = False) -> None:
+    """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
+    from smart_fork.notes import PINNED
+    from smart_fork.workers.outcomes import mark
+
+    _print_marks(mark(sessions, [PINNED], remove=remove))
+
+
+def archive(
+    sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Take them out.")] = False
+) -> None:
+    """Archive sessions. Lists and recall leave them out. `find` still finds them."""
+    from smart_fork.notes import ARCHIVED
+    from smart_fork.workers.outcomes import mark
+
+    _print_marks(mark(sessions, [ARCHIVED], remove=remove))
+
+
+def _print_marks(told: Sequence[NotedSession]) -> None:
+    if printed_as_json({"sessions": json_of(told)}):
+        return
+    for one in told:
+        marks = one.noted.marks if one.noted else []
+        out.print(plain(f"{one.agent_type} {one.session_id}: {', '.join(marks) or 'no tags'}"))
 
 
 def _print(told: NotedSession) -> None:

@@ -41,6 +41,7 @@ ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", "-p", help="Directory of the project. All its worktrees count."),
 ]
+TagOption = Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")]
 EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
 AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Include sessions that a program started.")]
 AlsoOption = Annotated[
@@ -84,6 +85,7 @@ def find(  # noqa: PLR0917 - typer's way
     automated: AutomatedOption = False,
     explain: Annotated[bool, typer.Option("--explain", help="Explain each score.")] = False,
     also: AlsoOption = None,
+    tag: TagOption = None,
     team: Annotated[
         bool | None,
         typer.Option("--team/--no-team", help="Only sessions of the team, or only your own."),
@@ -114,6 +116,7 @@ def find(  # noqa: PLR0917 - typer's way
         changes=_changes() if changes else None,
         pull=pull,
         session=session,
+        tag=tag,
     )
     if session:
         _print_exchanges(request)
@@ -248,9 +251,11 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     everywhere: EverywhereOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of sessions.")] = 20,
     automated: AutomatedOption = False,
+    tag: TagOption = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Only archived sessions.")] = False,
     team: Annotated[bool, typer.Option("--team", help="Only sessions that the team shares.")] = False,
 ) -> None:
-    """Recent sessions, straight from the logs: no index needed."""
+    """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
     if team:
         from smart_fork.cli.team.look import list_sessions as list_shared
         from smart_fork.cli.team.words import TeamPlace
@@ -267,7 +272,9 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
 
-    found = list_recent(agent, _path(project), limit, everywhere=everywhere, automated=automated)
+    found = list_recent(
+        agent, _path(project), limit, everywhere=everywhere, automated=automated, tag=tag or "", archived=archived
+    )
     if wants_json():
         listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
         told = {

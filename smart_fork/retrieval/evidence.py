@@ -153,6 +153,8 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
         row = placed(known, project) if project else placed_here(known)
         if query.scope.session not in (None, row.row):  # another one with the same beginning
             continue
+        if query.scope.sessions is not None and row.row not in query.scope.sessions:
+            continue
         if query.scope.within and not (row.resolved_cwd and is_within(row.resolved_cwd, query.scope.within)):
             continue
         if not row.session_id or not (row.cwd or query.everywhere):

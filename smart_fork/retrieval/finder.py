@@ -41,7 +41,7 @@ from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, language_of, most_are_in, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
-from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.recent import Listed, recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
@@ -83,6 +83,8 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     asked = CheckedRequest(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
     meaning = Meaning(engine.embedder, meanings(asked.intent, asked.also))
+    if request.tag:
+        engine = replace(engine, elsewhere=None)  # tags are of this machine alone
     if request.code:
         engine = replace(engine, elsewhere=None, embed_seconds=engine.embed_seconds if intent else 0.0)
     if engine.elsewhere is not None and outside is None and project is not None:
@@ -272,7 +274,7 @@ def _workers_of(session_id: str) -> list[str]:
 def _fallback(asked: CheckedRequest) -> tuple[RecentSession, ...]:
     adapters = [agent for agent in READERS if agent.name in asked.agents]
     found = recent_sessions(
-        adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated
+        adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated, listed=Listed()
     ).sessions
     others = [session for session in found if session.session_id != asked.request.caller_session_id]
     return results.recent_ones(others[: asked.limit])

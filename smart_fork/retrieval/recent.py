@@ -14,6 +14,7 @@ from indexer.last_run import FailedLog
 from indexer.masking import Masked
 from indexer.paths import index_db
 from indexer.project import Project
+from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import changed_at
@@ -22,6 +23,7 @@ from indexer.versions import VERSION
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
+from smart_fork.notes import ARCHIVED, PINNED, marked
 from smart_fork.retrieval.index_access import opened
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import belongs, placed
@@ -40,14 +42,27 @@ class Recent(NamedTuple):
     passed_over: list[FailedLog]
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """As lists have sessions: with a `tag` only those that have it, and only those that are `archived`, or are not."""
+
+    tag: str = ""
+    archived: bool = False
+
+
 def recent_sessions(
-    adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False
-) -> Recent:
-    """The newest sessions of a project (all worktrees), or of all, newest first. Unreadable logs are passed over."""
+    adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False,
+    listed: Listed | None = None,
+) -> Recent:  # fmt: skip
+    """The newest sessions of a project (all worktrees), or of all, newest first; as `listed`, pinned ones before the
+    others. Unreadable logs are passed over.
+    """
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
     names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
     files = _copies_behind_originals(files, names)
+    if listed is not None:
+        files = _in_order(files, names, listed)
     files = list(_promising(files, project, names))
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
@@ -65,6 +80,20 @@ def recent_sessions(
         if len(found) >= limit:
             break
     return Recent(list(found.values()), len(hidden - found.keys()), odd)
+
+
+def _in_order(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: Listed) -> list[LogFile]:
+    def having(mark: str) -> set[LogFile]:
+        sessions = marked(mark)
+        own = ((one, (one.agent, adapters[one.agent].id_of(one.path))) for one in files) if sessions else ()
+        return {one for one, session in own if session in sessions}
+
+    pinned, archived = having(PINNED), having(ARCHIVED)
+    files = [one for one in files if (one in archived) == listed.archived]
+    if listed.tag:
+        tagged = having(listed.tag)
+        files = [one for one in files if one in tagged]
+    return sorted(files, key=lambda one: one not in pinned)  # the others stay in their order
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:

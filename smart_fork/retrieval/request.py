@@ -17,6 +17,7 @@ from smart_fork.agents.selection import choices, first, one_of, selected
 from smart_fork.authorship.asked import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
+from smart_fork.notes import tag
 from smart_fork.retrieval.phrasings import check_also
 from smart_fork.retrieval.query import plain
 from smart_fork.system import permission
@@ -56,6 +57,7 @@ class FindRequest:
     pull: int | None = None
     session: str | None = said(described="Its exchanges alone: 'self' or an id.")
     error: str | None = said(described="An error: what ended it?")
+    tag: str | None = said(described="With this tag.")
 
     @property
     def code(self) -> Code:
@@ -82,6 +84,8 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     if limit is not None and limit > MAX_LIMIT:
         raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
     check_score(request.min_score)
+    if request.tag is not None:
+        tag(request.tag)
     if request.collection is None:
         return agents
     known = collections()

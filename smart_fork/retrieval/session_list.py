@@ -9,9 +9,10 @@ from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd, unread
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
+from smart_fork.notes import tag as checked
 from smart_fork.retrieval.answer import GonePrompt, RecentSession
 from smart_fork.retrieval.gone import gone_prompts
-from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.recent import Listed, recent_sessions
 from smart_fork.retrieval.request import current_project, project_notice
 from smart_fork.retrieval.results import recent_ones
 from smart_fork.system import permission
@@ -33,9 +34,10 @@ class Listing(NamedTuple):
 
 
 def list_recent(
-    agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False
-) -> Listing:
-    """The newest sessions of a project, straight from the logs.
+    agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
+    tag: str = "", archived: bool = False,
+) -> Listing:  # fmt: skip
+    """The newest sessions of a project, straight from the logs; see `recent_sessions`.
 
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
@@ -45,10 +47,12 @@ def list_recent(
         raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
     adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
-    found = recent_sessions(adapters, within, limit, automated=automated)
+    found = recent_sessions(
+        adapters, within, limit, automated=automated or bool(tag), listed=Listed(checked(tag) if tag else "", archived)
+    )
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
     return Listing(
         recent_ones(found.sessions), found.hidden, unread(adapters), passed_over, notice,
-        gone_prompts(within, agents),
+        () if tag or archived else gone_prompts(within, agents),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import absent_model
@@ -22,6 +22,8 @@ from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
+from smart_fork.notes import marked
+from smart_fork.notes import tag as notes_tag
 from smart_fork.retrieval.covered import background_notice
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
@@ -173,7 +175,12 @@ def makes_vectors(engine: Engine, state: Upkeep) -> bool:
 def scope_of(store: Store, asked: CheckedRequest) -> Scope:
     """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
     if (session_id := asked.session_id) is None:
-        return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
+        tag = asked.request.tag
+        scope = store.scope(asked.project, asked.agents, automated=asked.request.include_automated or bool(tag))
+        if tag:
+            tagged = (store.session(*one) for one in marked(notes_tag(tag)))
+            scope = replace(scope, sessions=tuple(row.row for row in tagged if row))
+        return scope
     rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
     return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
 

@@ -75,7 +75,7 @@ class Searching:
         return self._answered(ctx, caller, asked, ForkChoice(), team)
 
     @takes(
-        without=("name", "skip_permissions", "session", "error"),
+        without=("name", "skip_permissions", "session", "error", "tag"),
         order="auto_fork fork_index fork_session_id prompt run_in at budget keep drop merge worktree with_changes "
         "explain also team brief as_agent dry_run",
         also="Four, as for find_sessions.",

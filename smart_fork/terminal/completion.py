@@ -20,7 +20,7 @@ from smart_fork.terminal.words import harmless, is_id, short
 
 #: What the shell scripts of `--install-completion` set; nobody else does.
 VARIABLE = "_SMART_FORK_COMPLETE"
-_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict")
+_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive")
 _OF_WORKERS = ("read", "message", "wait", "close", "compare")
 #: Options whose value is a session, and options that have none.
 _SESSION_OPTIONS = ("--fork-from", "--resume")
@@ -71,6 +71,8 @@ def _kind(words: list[str], beginning: str) -> str | None:
         return None
     if not words:
         return "command"
+    if words[-1] == "--tag" or (words[0] == "tag" and any(not word.startswith("-") for word in words[1:])):
+        return "tag"
     if words[0] == "spawn":
         return "session" if words[-1] in _SESSION_OPTIONS else None
     if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
@@ -109,7 +111,16 @@ def _workers(beginning: str) -> list[Completion]:
     ]
 
 
-_CANDIDATES = {"command": _commands, "session": _sessions, "worker": _workers}
+def _tags(beginning: str) -> list[Completion]:
+    from indexer import state
+
+    begun = "mark >= ?1 AND mark < ?1 || ?2 AND mark NOT LIKE ':%'"
+    query = f"SELECT mark, count(*) FROM marks WHERE {begun} GROUP BY mark"  # noqa: S608 - our own words
+    found = glimpse.rows(state.path(), query, (beginning.lower(), "\U0010ffff"))
+    return [Completion(name, f"sessions {number}") for name, number in found]
+
+
+_CANDIDATES = {"tag": _tags, "command": _commands, "session": _sessions, "worker": _workers}
 
 
 def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:

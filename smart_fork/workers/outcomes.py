@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -86,6 +86,18 @@ def unjudge(reference: str) -> NotedSession:
     located = sessions.locate(reference)
     notes.unjudge(located.agent, located.session_id)
     return _told(located)
+
+
+def mark(references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
+    """Mark sessions, or no longer, with tags or marks of ours; each with what is noted of it then.
+
+    Raises:
+        SmartForkError: one does not exist, or was forgotten; those after it are not marked.
+    """
+    found = [sessions.locate(one) for one in references]
+    for one in found if marks else ():
+        notes.mark(one.agent, one.session_id, marks, remove=remove)
+    return [_told(one) for one in found]
 
 
 def _told(located: sessions.Located) -> NotedSession:

@@ -58,10 +58,6 @@ def verdict_of(session: str) -> tuple[str, str] | None:
     return (noted.verdict.outcome, noted.verdict.said_by) if noted and noted.verdict else None
 
 
-def day_of(session: str) -> str:
-    return notes.noted([("claude", session)])["claude", session].verdict.tried
-
-
 def everything_of_ours() -> bytes:
     return b"".join(path.read_bytes() for path in state_home().rglob("*") if path.is_file())
 
@@ -172,13 +168,14 @@ def test_results_lists_and_readers_say_what_was_given_up(forked, world, shop, ru
 
 
 def test_a_session_that_is_no_worker_gets_a_verdict_and_its_original_says_it(world, shop, run):  # noqa: F811
-    source = world.claude(shop, ASKED, "It retries")
-    fork = world.fork_claude(source, shop, "now with jitter", "Done")
+    source = world.codex(shop, ASKED, "It retries")
+    fork = world.worked("codex", shop, "> now with jitter", "Done", of=source)
 
-    assert 0 == run("verdict", fork[:12], "dropped", "too slow").code
+    assert 0 == run("verdict", fork, "dropped", "too slow").code
 
-    assert "2 Jan" not in day_of(fork)
-    assert [fork] == [one.session_id for one in notes.noted([("claude", source)])["claude", source].forks]
+    noted = notes.noted([("codex", source)])["codex", source]
+    assert [(fork, "too slow")] == [(one.session_id, one.reason) for one in noted.forks]
+    assert noted.forks[0].tried.startswith("2026-01-01T")
 
 
 HOSTILE = (
@@ -291,3 +288,78 @@ def kill_at(number: int) -> None:
             Killing(db).execute("SELECT 1")
 
     state.changing = slowly
+
+
+def listed(run, *words: str) -> list[str]:
+    return [one["session_id"] for one in json.loads(run("list", "--json", *words).out)["sessions"]]
+
+
+@pytest.fixture
+def three(world, shop) -> list[str]:
+    """Sessions, the newest first."""
+    return [world.claude(shop, f"{ASKED} {one}", "It retries") for one in ("one", "two", "three")][::-1]
+
+
+def test_tags_are_listed_used_and_removed(three, run):  # noqa: F811
+    newest, middle, oldest = three
+    assert 0 == run("tag", newest, "Retry", "area/upload").code
+    assert 0 == run("tag", oldest, "retry").code
+
+    assert {"area/upload": 1, "retry": 2} == json.loads(run("tag", "--json").out)["tags"]
+    assert "retry  2\n" in run("tag").out
+    assert "#area/upload, #retry" in run("tag", newest).out
+    assert [newest, oldest] == listed(run, "--tag", "RETRY")
+    assert "(#retry)" in run("list").out
+    assert 0 == run("tag", newest, "retry", "--remove").code
+    assert [oldest] == listed(run, "--tag", "retry")
+    assert [] == listed(run, "--tag", "nothing")
+    assert middle not in listed(run, "--tag", "retry")
+
+
+def test_a_tag_finds_its_sessions_alone_whatever_ranks_before_them(world, shop, run):  # noqa: F811
+    other = world.claude(shop, "the colours of the chart", "They are mended")
+    better = [world.claude(shop, f"{ASKED} {n}", f"It retries {n}") for n in range(3)]
+    run("tag", other, "chart")
+
+    assert [other] == world.ids(f"{ASKED} colours", shop, tag="Chart")
+    assert other not in world.ids(ASKED, shop, limit=1)
+    assert set(better) & set(world.ids(ASKED, shop))
+    assert 0 == run("find", "colours", "--tag", "chart").code
+    assert [] == world.ids(ASKED, shop, tag="nothing")
+
+
+@pytest.mark.parametrize("wrong", ["-x", "/x", ":pinned", "a b", "ä", "x" * 41, "", "a\x1b", "$(id)", "a\n"])
+def test_what_cannot_be_a_tag_is_refused_everywhere(three, world, shop, run, wrong):  # noqa: F811
+    done = run("tag", three[0], "--", wrong)
+
+    assert (2, "") == (done.code, done.out)
+    assert "\x1b" not in done.err
+    assert 2 == run("list", f"--tag={wrong}").code
+    assert 2 == run("find", "x", f"--tag={wrong}").code
+    assert {} == notes.tags()
+
+
+def test_pinned_sessions_come_first_in_lists_and_not_in_scores(three, world, shop, run):  # noqa: F811
+    newest, middle, oldest = three
+    before = world.find(ASKED, shop)["results"]
+    run("pin", oldest)
+
+    assert [oldest, newest, middle] == listed(run)
+    assert [oldest] == listed(run, "--limit", "1")
+    assert [(one["session_id"], one["score"]) for one in before] == [
+        (one["session_id"], one["score"]) for one in world.find(ASKED, shop)["results"]
+    ]
+    run("pin", oldest, "--remove")
+    assert three == listed(run)
+
+
+def test_archived_sessions_are_in_no_list_and_are_found_with_a_mark(three, world, shop, run):  # noqa: F811
+    newest, middle, oldest = three
+    run("archive", newest, middle)
+
+    assert [oldest] == listed(run)
+    assert [newest, middle] == listed(run, "--archived")
+    marks = {one["session_id"]: one.get("noted", {}).get("archived") for one in world.find(ASKED, shop)["results"]}
+    assert {newest: True, middle: True, oldest: None} == marks
+    run("archive", newest, "--remove")
+    assert [newest, oldest] == listed(run)
