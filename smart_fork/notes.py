@@ -118,6 +118,18 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
         db.executemany(what, [(agent, session_id, one) for one in marks])
 
 
+def outcome(given: str) -> Outcome:
+    """What is given, if it can have come of a session.
+
+    Raises:
+        Usage: it cannot.
+    """
+    for one in get_args(Outcome):
+        if given == one:
+            return one  # type: ignore[no-any-return]
+    raise Usage(f"{shown(given)} is no outcome", f"An outcome is one of {', '.join(get_args(Outcome))}.")
+
+
 def judge(
     agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
@@ -126,12 +138,9 @@ def judge(
     what git shows.
 
     Raises:
-        Usage: that cannot have come of it.
         NotFound: the session was forgotten.
         OSError: it cannot be written; all is as it was.
     """
-    if outcome not in get_args(Outcome):
-        raise Usage(f"{shown(outcome)} cannot have come of a session", f"Say one of {', '.join(get_args(Outcome))}.")
     line = mask(shorten(mask(printable(mask(storable(reason)))), REASON_CHARACTERS))
     with state.changing() as db:
         _refuse_forgotten(db, agent, session_id)

@@ -40,6 +40,7 @@ def verdict(
 
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
+    from smart_fork import notes
     from smart_fork.system.processes import SystemProcesses
     from smart_fork.workers import outcomes
 
@@ -48,7 +49,7 @@ def verdict(
     if remove:
         told = outcomes.unjudge(session)
     elif outcome:
-        told = outcomes.judge(session, outcome.value, reason)
+        told = outcomes.judge(session, notes.outcome(outcome.value), reason)
     else:
         told = outcomes.about(session, SystemProcesses())
     _print(told)

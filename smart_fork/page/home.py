@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from indexer.shapes import dataclass
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import title_of
+from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable
 from smart_fork.page import phrases
 from smart_fork.page.renderer import PageValues
@@ -32,6 +33,7 @@ class SessionLine:
     last_activity: str
     tokens: int = 0
     outcome: str = "unknown"
+    noted: Noted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,17 @@ def lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
     return tuple(_line(one, rows.get(one.session_id)) for one in found)
 
 
-def by_day(sessions: Iterable[SessionLine]) -> tuple[SessionDay, ...]:
-    """These sessions, which are in the order of their last use, by day."""
-    days = groupby(sessions, key=lambda one: phrases.weekday(one.last_activity))
-    return tuple(SessionDay(day, tuple(same)) for day, same in days)
+def by_day(sessions: Sequence[SessionLine]) -> tuple[SessionDay, ...]:
+    """These sessions, which are in the order of their last use, by day; pinned ones first."""
+    pinned = [one for one in sessions if one.noted and one.noted.pinned]
+    days = groupby((one for one in sessions if one not in pinned), key=lambda one: phrases.weekday(one.last_activity))
+    first = (SessionDay("Pinned", tuple(pinned)),) if pinned else ()
+    return (*first, *(SessionDay(day, tuple(same)) for day, same in days))
 
 
 def _line(one: RecentSession, row: SessionRow | None) -> SessionLine:
-    line = SessionLine(one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified)
+    known = one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified
+    line = SessionLine(*known, noted=one.noted)
     return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
 
 

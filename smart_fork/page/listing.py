@@ -40,6 +40,8 @@ class ListPage(PageValues):
     team: bool = False
     team_error: str = ""
     gone: tuple[GonePrompt, ...] = ()
+    tag: str = ""
+    archived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +61,15 @@ class FamiliesPage(PageValues):
     full: bool
 
 
-def listed(project: str, agent: str, *, automated: bool = False) -> ListPage:
+def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> ListPage:
     """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
 
     Raises:
         Usage: there is no such project or agent.
     """
-    found = list_recent(agent or "all", project or None, MOST, everywhere=not project, automated=automated)
+    found = list_recent(
+        agent or "all", project or None, MOST, everywhere=not project, automated=automated, tag=tag, archived=archived
+    )
     page = ListPage(
         project=project,
         agent=agent,
@@ -74,6 +78,8 @@ def listed(project: str, agent: str, *, automated: bool = False) -> ListPage:
         automated=automated,
         full=len(found.sessions) == MOST,
         gone=found.gone_prompts,
+        tag=tag,
+        archived=archived,
     )
     if not (project and is_known()):
         return page

@@ -96,7 +96,8 @@ class SearchViews:
     async def _sessions(self, request: Request) -> Response:
         scope, agent = self.scopes.of(request), request.query_params.get("agent", "")
         automated = request.query_params.get("automated") == "yes"
-        work = partial(listed, scope.project, agent, automated=automated)
+        tag, archived = request.query_params.get("tag", ""), request.query_params.get("archived") == "yes"
+        work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
         return await self.desk.shown("sessions.html", work, AskedScope(scope))
 
     async def _families(self, _: Request) -> Response:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.references import reference
+from smart_fork.conversation import Noted
 from smart_fork.errors import NotFound, Usage
+from smart_fork.notes import noted_if_known
 from smart_fork.page.phrases import session_link
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.since import Since, looked_at, mark_in, mark_of, since
@@ -61,14 +63,16 @@ class SessionPage(PageValues):
     outputs: str = ""
     mark: str = ""
     since: Since | None = None
+    noted: Noted = Noted()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionForms(PageValues):
-    """The names of the forms beside a session: one to fork it, one to undo a cut."""
+    """The names of the forms beside a session: to fork it, to undo a cut, to note something of it."""
 
     form: str
     undo: str
+    note: str
 
 
 def located(place: Mapping[str, str]) -> Located:
@@ -99,8 +103,9 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
 
     there = located(place)
     one = AddressedSession(there.agent, there.session_id)
+    noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), Noted())
     if not there.readable:
-        return SessionPage(one=one, title=there.session_id, export=sessions.exported(there))
+        return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
     session = sessions.look_into(there, keep_raw=True)
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
@@ -130,6 +135,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         outputs=way,
         mark=str(mark_of(session)),
         since=before,
+        noted=noted,
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from indexer.failures import what_failed
@@ -29,16 +29,19 @@ from smart_fork.page.forms import PageForms, SentForm
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
 from smart_fork.page.kin import related
+from smart_fork.page.noting import noted
 from smart_fork.page.output import output
+from smart_fork.page.phrases import session_link
 from smart_fork.page.removal_forms import UndoPage, undone
 from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.session import SessionForms, SincePage, become, conversation
+from smart_fork.page.session import AddressedSession, SessionForms, SincePage, become, conversation
 from smart_fork.page.since import Since
 from smart_fork.page.theirs import grown, shared
 from smart_fork.page.visits import Visits
 from smart_fork.page.worker_views import WorkerViews
+from smart_fork.workers.outcomes import NotedSession
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.upkeep import Engine
@@ -100,6 +103,8 @@ class Page:
             Route("/forked/{form}", self._forked),
             Route("/undo", self.desk.does(undone, "/undone/{form}"), methods=["POST"]),
             Route("/undone/{form}", self._undone),
+            Route("/note", self.desk.does(noted, "/noted/{form}"), methods=["POST"]),
+            Route("/noted/{form}", self._noted),
             Route(WAY_IN, _enter),
             Route(WAY_IN, self._open, methods=["POST"]),
             Route("/static/{name}", _static),
@@ -117,7 +122,7 @@ class Page:
         return await self._read(partial(shared, request.path_params, request.query_params, project))
 
     async def _read(self, work: Callable[[], PageValues]) -> Response:
-        forms = SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
+        forms = SessionForms(*map(self.forms.new, ("/fork", "/undo", "/note")))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _since(self, request: Request) -> Response:
@@ -143,6 +148,14 @@ class Page:
     async def _undone(self, request: Request) -> Response:
         form = request.path_params["form"]
         return await self.desk.shown("undone.html", lambda: UndoPage(self.desk.answer(form, RolledBack)))
+
+    async def _noted(self, request: Request) -> Response:
+        try:
+            told = self.desk.answer(request.path_params["form"], NotedSession)
+        except SmartForkError as error:
+            return await self.desk.problem(error)
+        where = session_link(AddressedSession(told.agent_type, told.session_id))
+        return RedirectResponse(f"{where}#notes", 303, HEADERS)
 
     async def _code(self, request: Request) -> Response:
         project = project_in(await request.body())

@@ -40,7 +40,7 @@ class FindRequest:
     intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
     agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
     limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
-    project_path: str | None = said(described="Another project's directory.")
+    project_path: str | None = said(described="Another project's.")
     collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
     min_score: float | None = said(float, described="Lowest score, 0 to 1.")
     include_snippets: bool | None = said(bool, default=True, described="Quote what matched.")
@@ -57,7 +57,7 @@ class FindRequest:
     pull: int | None = None
     session: str | None = said(described="Its exchanges alone: 'self' or an id.")
     error: str | None = said(described="An error: what ended it?")
-    tag: str | None = said(described="With this tag.")
+    tag: str | None = said(described="A tag.")
 
     @property
     def code(self) -> Code:

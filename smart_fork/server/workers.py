@@ -46,7 +46,7 @@ def list_workers(
     *,
     caller: Caller,
     agent_type: Annotated[str, Field(description="As for find_sessions.")] = ALL,
-    project_path: Annotated[str | None, Field(description="Another project's directory.")] = None,
+    project_path: Annotated[str | None, Field(description="Another project's.")] = None,
     all_projects: Annotated[bool, Field(description="Of every project.")] = False,
     include_closed: Annotated[bool, Field(description="Also ended ones.")] = False,
 ) -> Workers:

@@ -61,7 +61,7 @@ def judge(reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSess
     """Note what came of a session, as a person says it.
 
     Raises:
-        SmartForkError: there is no such session, it was forgotten, or that cannot have come of it.
+        SmartForkError: there is no such session, or it was forgotten.
     """
     located = sessions.locate(reference)
     worker = _worker(located)

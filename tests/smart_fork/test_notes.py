@@ -205,7 +205,7 @@ def test_an_outcome_that_cannot_be_is_refused(world, shop, run):  # noqa: F811
     assert 2 == run("verdict", session, "great").code
     assert 2 == run("verdict", session, "kept", "--remove").code
     with pytest.raises(Usage):
-        outcomes.judge(session, "great")
+        notes.outcome("great")
 
 
 def test_a_verdict_outlives_the_index(world, shop, run):  # noqa: F811
