@@ -21,7 +21,6 @@ from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.server.brief import brief
 from smart_fork.system.processes import SystemProcesses
-from smart_fork.workers import outcomes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import worktrees
 from tests.smart_fork.authorship.test_authorship import BODY, commit, git
