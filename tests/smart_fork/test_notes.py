@@ -289,7 +289,7 @@ def kill_at(number: int) -> None:
     state.changing = slowly
 
 
-def listed(run, *words: str) -> list[str]:
+def listed(run, *words: str) -> list[str]:  # noqa: F811
     return [one["session_id"] for one in json.loads(run("list", "--json", *words).out)["sessions"]]
 
 
