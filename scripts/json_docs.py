@@ -20,7 +20,7 @@ from smart_fork.forking import started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
-from smart_fork.retrieval import answer
+from smart_fork.retrieval import answer, index_answers
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import setup_answer as setting_up
@@ -104,10 +104,10 @@ TABLES: Mapping[str, Table] = {
     "places": _of(identity.Place),
     "worktrees": _of(worktrees.WorkersTrees),
     "trees": _of(worktrees.WorkersTree),
-    "index status and index_status": _of(answer.IndexStatus),
+    "index status and index_status": _of(index_answers.IndexStatus),
     "last_run": _of(LastRun),
     "broken_logs": _of(answer.BrokenLog),
-    "index run": _of(answer.Indexed),
+    "index run": _of(index_answers.Indexed),
     "agents": _of(agent_roster.AgentsAtAGlance),
     "agent": _of(agent_roster.AgentAtAGlance),
     "forget": _of(session_removal.Removal),

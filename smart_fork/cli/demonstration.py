@@ -14,7 +14,7 @@ from smart_fork.cli.progress import progress_bar
 def run_demo(*, keep: bool) -> None:
     """Write the sessions, search them, and end with the command that would fork the best one."""
     from smart_fork.agents.facets import homes
-    from smart_fork.cli.search import print_found
+    from smart_fork.cli.found import print_found
     from smart_fork.demo import write_demo_home
     from smart_fork.retrieval.answer import Found
     from smart_fork.retrieval.background import ask

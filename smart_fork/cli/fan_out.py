@@ -12,9 +12,9 @@ from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.cli.fork import ForkPoint
 from smart_fork.cli.forked import print_forked
+from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
-from smart_fork.cli.search import print_hits
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 from smart_fork.forking.floor import FLOOR

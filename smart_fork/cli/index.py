@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.retrieval.answer import Indexed
+    from smart_fork.retrieval.index_answers import Indexed
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -48,9 +48,9 @@ def run(
     from indexer.store.extension import VectorsUnavailableError
     from smart_fork.agents import READERS
     from smart_fork.engines.configured import OWN, configured_engine
-    from smart_fork.retrieval.answer import Held, Indexed
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.index_access import opened
+    from smart_fork.retrieval.index_answers import Held, Indexed
     from smart_fork.retrieval.renewal import renewed
     from smart_fork.retrieval.status import broken_logs, passed_over
 

@@ -15,9 +15,9 @@ from smart_fork.doctor import Check, healthy, run_checks, run_each
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.last_cut import Cut, last_cut
 from smart_fork.page.renderer import PageValues
-from smart_fork.retrieval.answer import IndexStatus
 from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.index_answers import IndexStatus
 from smart_fork.retrieval.status import index_status
 
 #: Cuts and forgotten sessions that are listed, the latest.

@@ -10,7 +10,9 @@ from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.error_lines import hashed, parted, telling
+from smart_fork.conversation import Noted
 from smart_fork.errors import Usage
+from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
@@ -82,7 +84,9 @@ def fix(request: FindRequest, engine: Engine) -> Fixes:
         caller, hidden = caller_of(store, request.caller_session_id)
         scope = store.scope(project, agents, automated=True)
         found = endings(str(request.error), store, Query("", scope, limit, caller=caller, hidden=hidden))
-        fixes = tuple(_fix(store, one) for one in found.ended[:limit])
+        shown = found.ended[:limit]
+        known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
+        fixes = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
     return Fixes(UNTRUSTED, len(fixes), found.lines, found.met, fixes)
 
 
@@ -131,11 +135,11 @@ def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]
     return tuple(known[action].replace(here, "") for action in actions if action in known)
 
 
-def _fix(store: Store, one: Ending) -> Fix:
+def _fix(store: Store, one: Ending, noted: Noted | None) -> Fix:
     row = one.row
     place, _, asked = beginning_of(store, row, one.exchange)
     return Fix(
         row.session_id, row.agent, title(row.title), row.last_activity, round(one.signs.chance(), 2),
         one.exchange + 1, place.ends if place else None, asked,
-        tuple(shorten(mask(action), ACTION_CHARACTERS) for action in one.by),
+        tuple(shorten(mask(action), ACTION_CHARACTERS) for action in one.by), noted,
     )  # fmt: skip

@@ -15,9 +15,9 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd
-from smart_fork.retrieval.answer import BrokenLog, IndexStatus
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.index_answers import BrokenLog, IndexStatus
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 

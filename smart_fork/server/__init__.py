@@ -18,7 +18,8 @@ from smart_fork.cuts.answer import Excised
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
 from smart_fork.registry.file import has_registry
-from smart_fork.retrieval.answer import Exchanges, Found, IndexStatus, NoIndex, Recents, Unsearched
+from smart_fork.retrieval.answer import Exchanges, Found, Recents, Unsearched
+from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.server import workers
 from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words

@@ -18,7 +18,8 @@ from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.request import ForkChoice
-from smart_fork.retrieval.answer import IndexStatus, NoIndex, Recents
+from smart_fork.retrieval.answer import Recents
+from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.server.brief import brief as briefly

@@ -16,7 +16,7 @@ from indexer.objects import known
 from indexer.project import project_of
 from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.cli.search import print_found
+from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import printed_as_json, say
-from smart_fork.cli.search import AlsoOption, print_hits
+from smart_fork.cli.search import AlsoOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import TeamPlace
 
