@@ -106,7 +106,7 @@ TABLES: Mapping[str, Table] = {
     "trees": _of(worktrees.WorkersTree),
     "index status and index_status": _of(index_answers.IndexStatus),
     "last_run": _of(LastRun),
-    "broken_logs": _of(answer.BrokenLog),
+    "broken_logs": _of(index_answers.BrokenLog),
     "index run": _of(index_answers.Indexed),
     "agents": _of(agent_roster.AgentsAtAGlance),
     "agent": _of(agent_roster.AgentAtAGlance),
