@@ -247,6 +247,20 @@ def test_a_copy_for_another_agent_follows_and_keeps_what_was_said_in_it_since(al
     assert [[], []] == [having(bob, SECRET), having(bob, TOKEN)]
 
 
+def test_a_secret_that_its_owner_masks_is_masked_in_a_teammates_copy(alice, bob):
+    allowed = alice.home / ".smart-fork/config.toml"
+    allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')
+    pushed = alice.team("push", session_of(alice, "claude", f"use {TOKEN}", "Done."), "--public", "--yes")["session_id"]
+    (file,) = bob.team("fork", pushed)["files"]
+    allowed.unlink()
+
+    alice.team("excise", "cut", "--secrets", pushed, "--yes")
+
+    assert [file] == bob.team("sync")["changed"]
+    assert [f"use {REDACTED}", "Done."] == said("claude", file)
+    assert [] == having(bob, TOKEN)
+
+
 def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(alice):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--yes")
     (log,), shared = pushed["files"], pushed["session_id"]
