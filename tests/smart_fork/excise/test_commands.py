@@ -238,8 +238,10 @@ def test_suggestions_name_ranges_reasons_and_savings_and_cut_nothing(world: Worl
     path = world.write_claude(session, shop, records)
     before = path.read_bytes()
 
-    found = {one["kind"]: one for one in suggest(session)["suggestions"]}
+    suggested = suggest(session)
+    found = {one["kind"]: one for one in suggested["suggestions"]}
 
+    assert (session, "claude", str(path)) == tuple(suggested[key] for key in ("session_id", "tool", "path"))
     assert {"reverted": "1-4", "repeated": "5-6", "unused": "9-10", "secret": "11"} == {
         kind: one["range"] for kind, one in found.items()
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 
 from indexer.writer import IndexBusyError
 from smart_fork.errors import ProgramFailed
 from smart_fork.retrieval import renewal
-from smart_fork.retrieval.renewal import Renewal, renew_quietly
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.renewal import Renewal, renew_quietly, renewed
 
 
 class Program:
@@ -60,6 +62,20 @@ def test_after_it_has_finished_it_runs_again_when_it_is_due(program):
         renewal.finish()
 
     assert program.runs == 2
+
+
+def test_who_waits_is_told_that_a_program_reads_the_exports_and_nobody_else(monkeypatch):
+    program, told = Mock(), []
+    program.name = "qmd"
+    monkeypatch.setattr(renewal, "configured_engine", lambda: program)
+
+    with opened() as store:
+        for progress in (lambda *stage: told.append(stage), None):
+            with renewed(store, 3.0, progress):
+                pass
+
+    assert [("qmd reads the exports", 0, 1)] == told
+    assert 2 == program.renew.call_count
 
 
 @pytest.mark.parametrize(

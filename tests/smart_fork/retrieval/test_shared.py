@@ -44,6 +44,16 @@ def test_it_is_loaded_once_for_all_who_ask():
     assert inner.asked.count("warm") == 1
 
 
+def test_a_process_that_ends_waits_for_no_model():
+    slow = Slow()
+    Shared(slow, 0.0).start()
+
+    waited_for = [one for one in threading.enumerate() if one.name == "load model" and not one.daemon]
+
+    slow.loaded.set()
+    assert [] == waited_for
+
+
 def test_nobody_waits_longer_than_allowed_and_later_it_answers():
     slow = Slow()
     model = Shared(slow, 0.0)
