@@ -42,7 +42,7 @@ class Source:
     agent: AgentName | None = None
 
 
-def fan_out(sources: Sequence[Source], like: ForkRequest, *, in_worktrees: bool | str = True) -> FannedOut:
+def fan_out(sources: Sequence[Source], like: ForkRequest, *, in_worktrees: bool | str) -> FannedOut:
     """Fork each of `sources`, which may name a session twice; all but the session is as `like` has it.
 
     All are tried without effect before the first is started. What fails afterwards stands in its place in `forks`, as

@@ -137,6 +137,7 @@ ASSIGNMENTS = {
     "secret": [
         ("JWT_SECRET=", "supersecretvalueforsigning", "\n"),
         ('client_secret: "', made_up(32), '"'),
+        ("login with anna and ", "x7#Kq2!p", " there"),
     ],
     "password-in-url": [
         ("postgres://anna:", "s3cr3t!", "@db.internal:5432/app"),
@@ -234,6 +235,7 @@ LEFT_ALONE = [
     "TOKENIZERS_PARALLELISM=false",
     'token: "design-system-2024"',
     'token_url: "https://host/oauth2/token1"',
+    "file_path=a1B2c3D4e5F6g7H8i9J0k1L2",
     "PWD=/home/anna/projects/app",
     "self.password = password",
     "password: hashed(user1)",

@@ -163,7 +163,7 @@ def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
 
 def test_there_is_a_limit():
     with pytest.raises(Usage, match="Between 1 and 10"):
-        fan_out([Source("60309e1e")] * 11, ForkRequest("", Options("go")))
+        fan_out([Source("60309e1e")] * 11, ForkRequest("", Options("go")), in_worktrees=True)
 
 
 @pytest.mark.parametrize(

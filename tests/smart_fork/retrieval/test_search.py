@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import apsw
 import pytest
 
 from smart_fork.retrieval.found import Query
@@ -200,3 +201,12 @@ def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop
 
     assert world.ids("check the PR comments", shop)[0] == here
     assert world.ids("check the comments of PR 1", shop)[0] != here
+
+
+def test_damage_of_the_index_is_not_searched_around(store, monkeypatch):
+    def damaged(*_: object, **__: object) -> None:
+        raise apsw.CorruptError("malformed")
+
+    monkeypatch.setattr("smart_fork.retrieval.search.gather", damaged)
+    with pytest.raises(apsw.CorruptError):
+        ask(store, RETRY)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,8 +13,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.digest import NOTHING
-from smart_fork.team.local import ahead, read_log
+from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.outgoing import IMAGES, NotSent, prepare
+from smart_fork.team.parent import parent_of
 from smart_fork.team.settings import Sharing, settings
 from smart_fork.team.tracking import Alias
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
@@ -66,6 +69,18 @@ def test_a_log_that_has_lost_its_conversation_is_neither_read_nor_ahead(home, ro
     with pytest.raises(NotFound, match="No conversation"):
         read_log(log, "claude", root)
     assert ahead(tracked, root) is None
+
+
+def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_parent(home, root):
+    log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
+    parent = read_log(log, "claude", root)
+    fork = local(replace(parent, session_id=NEW, parent_id=parent.session_id), root)
+    tracked = Alias(platform="claude", files=(str(log),), local_count=2)
+    project = Mock(place=Mock(root=root))
+
+    alias, since = parent_of(project, {"main": tracked}, fork)
+    assert (tracked, 2) == (alias, since.count)
+    assert parent_of(project, {"main": replace(tracked, local_count=1)}, fork) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):
