@@ -12,7 +12,7 @@ from indexer.switches import is_off
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
-from smart_fork.hooks import ASKED, EDITS, switch
+from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
@@ -72,7 +72,7 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """For which agents it is on, and what came of it: of `sessions`, and of exchanges that were named before edits.
+    """For which agents it is on, and what came of it: of `sessions`, exchanges named before edits, ends of errors.
 
     Where an answer came too late it counts as late, and not as told. Followed are sessions that were asked for by the
     session that was told of them.
@@ -86,6 +86,9 @@ class RecallOverview(Value):
     edits_late: int = rare(0)
     followed: int = rare(0)
     edits_followed: int = rare(0)
+    errors_told: int = rare(0)
+    errors_late: int = rare(0)
+    errors_followed: int = rare(0)
 
 
 @value
@@ -150,8 +153,9 @@ def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if switch.is_on(one.name))
     edits = switch.said(EDITS)
     return RecallOverview(
-        on, *switch.asked(), switch.late(), edits.told, edits.late, switch.said(ASKED).followed, edits.followed
-    )
+        on, *switch.asked(), switch.late(), edits.told, edits.late, switch.said(ASKED).followed, edits.followed,
+        *switch.said(ERRORS),
+    )  # fmt: skip
 
 
 def _memory(pid: int) -> int | None:

@@ -34,6 +34,8 @@ class Hooks(ABC):
     events: tuple[str, ...] = ()
     #: The tools that edit files, as a pattern of the agent's, if the model gets what our command prints before them.
     edits: str = ""
+    #: The event after a command that failed, and the tools that run commands, if the model gets what is printed then.
+    failures: tuple[str, str] = ("", "")
     #: `True` if the model gets what our command prints at a prompt, in Claude Code's form.
     recalls: bool = True
     #: The most processes of the agent, each started by the other. A script installed by npm is one.

@@ -75,6 +75,10 @@ def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
         spoke += f"; named an exchange before {recall.edits_told:,} edit{'s' * (recall.edits_told != 1)}"
         spoke += f", too late for {recall.edits_late:,}" if recall.edits_late else ""
         spoke += f", followed {recall.edits_followed:,}" if recall.edits_followed else ""
+    if recall.errors_told or recall.errors_late:
+        spoke += f"; named what ended {recall.errors_told:,} error{'s' * (recall.errors_told != 1)}"
+        spoke += f", too late for {recall.errors_late:,}" if recall.errors_late else ""
+        spoke += f", followed {recall.errors_followed:,}" if recall.errors_followed else ""
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 

@@ -52,7 +52,7 @@ def setup(  # noqa: PLR0917 - the command's options
     recall: Annotated[
         bool | None,
         typer.Option(
-            "--recall/--no-recall", help="Tell sessions what past ones know: at first prompts and before edits."
+            "--recall/--no-recall", help="Tell sessions what past ones know: at first prompts, edits and errors."
         ),
     ] = None,
     reading: Annotated[

@@ -7,6 +7,8 @@ Imports nothing: each hook of each session of a person begins here, and is to co
 RECALL, ASKED = "recall", "asked"
 #: Below it, a file for each session whose edits were asked about: a line for each exchange that was told.
 EDITS = "edits"
+#: The same for failed commands: a line for each end of an error that was told.
+ERRORS = "errors"
 #: What stands in that file where the answer came too late: less than the id of a session.
 LATE = b"-"
 #: What stands in an agent's file where its model does not get what a hook says at a prompt.

@@ -18,6 +18,8 @@ MAX_BYTES = 16 << 20
 PATIENCE_MILLISECONDS = 1_000
 #: Each call that replaces text has one of these; a command of a shell has none.
 _EDITS = (b"*** Begin Patch", b'"old_str', b'"oldString"', b'"oldText"')
+#: One of these is said of nearly each command that failed; Codex does not say which ones did.
+_FAILED = (b'"PostToolUseFailure"', b"rror", b"ailed", b"FAIL", b"atal", b"annot", b"xception", b"nvalid")
 _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents"  # noqa: PTH100, PTH120 - see below
 
 
@@ -52,7 +54,10 @@ def _tell(agent: str, body: bytes) -> None:
     """Only where a person has switched it on, and only of a session that he has begun himself."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
-    if not (before_an_edit or compacted or b"UserPromptSubmit" in body) or os.environ.get("SMART_FORK_WORKER_ID"):
+    failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
+    if not (before_an_edit or failed or compacted or b"UserPromptSubmit" in body) or os.environ.get(
+        "SMART_FORK_WORKER_ID"
+    ):
         return
     state = os.path.expanduser(os.environ.get("SMART_FORK_HOME") or "~/.smart-fork")  # noqa: PTH111 - as above
     if agent and os.path.isfile(f"{state}/{RECALL}/{agent}"):  # noqa: PTH113 - as above

@@ -76,7 +76,8 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
         SmartForkError: as `install`.
     """
     hooks = hooks_of(agent)
-    return install(agent).notes if hooks.edits and entries.any_in(hooks.path()) else ()
+    speaks = hooks.edits or all(hooks.failures)
+    return install(agent).notes if speaks and entries.any_in(hooks.path()) else ()
 
 
 def remove(agent: AgentName) -> Change:
@@ -114,6 +115,7 @@ def _content(hooks: Hooks) -> str | None:
 def _groups(hooks: Hooks) -> entries.Groups:
     ours = [hooks.handler(command(hooks.agent))]
     groups: dict[str, dict[str, Any]] = {event: {"hooks": ours} for event in hooks.events}
-    if hooks.edits and switch.is_on(hooks.agent):  # each edit waits for it
-        groups[BEFORE_A_TOOL] = {"matcher": hooks.edits, "hooks": ours}
+    for event, matcher in ((BEFORE_A_TOOL, hooks.edits), hooks.failures):
+        if matcher and switch.is_on(hooks.agent):  # each such call waits for it
+            groups[event] = {"matcher": matcher, "hooks": ours}
     return groups

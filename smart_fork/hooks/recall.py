@@ -14,7 +14,7 @@ import socket
 import stat
 import time
 
-from smart_fork.hooks import ASKED, EDITS, LATE, NO_PROMPTS, RECALL
+from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
 from smart_fork.system.peers import SERVICE, is_ours
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 EVENT, BEFORE_A_TOOL, BEGUN = "UserPromptSubmit", "PreToolUse", "SessionStart"
+#: What may be said at a call: where it is noted for each session, and what the service is asked.
+_CALLS = {
+    BEFORE_A_TOOL: (EDITS, "/before-edit"),
+    "PostToolUse": (ERRORS, "/after-failure"),
+    "PostToolUseFailure": (ERRORS, "/after-failure"),
+}
 #: What is said after a compaction. The tag is `indexer.transcripts.boilerplate.RECALL_TAG`.
 COMPACTED = (
     "<smart-fork-recall>What this compaction dropped can still be searched: call find_sessions with session='self' "
@@ -35,6 +41,7 @@ MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
 NOTING = 0.02
 #: Of a prompt, what is asked; of a log, what is looked at; of an answer, what is read.
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
+ERROR_CHARACTERS = 20_000
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 #: As `indexer.switches` has it, which imports more than all of this.
 _OFF = ("0", "false", "no", "off")
@@ -88,7 +95,7 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
     """What is to be put before the model; empty where nothing is."""
-    ask = {EVENT: _first_prompt, BEFORE_A_TOOL: _before_edit, BEGUN: _compacted}[event["hook_event_name"]]
+    ask = {EVENT: _first_prompt, BEGUN: _compacted}.get(event["hook_event_name"], _at_a_call)
     return ask(agent, event, state, until)
 
 
@@ -112,20 +119,30 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
         return line
 
 
-def _before_edit(agent: str, event: Any, state: str, until: float) -> str:
-    """What is to be said of the lines that a call is about to change, once for each exchange that wrote any."""
+def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
+    """What is to be said of the lines that a call is about to change, or of the error that it met; each once."""
+    folder, route = _CALLS[event["hook_event_name"]]
+    given = event["tool_input"]
+    if folder == ERRORS:
+        given = {"command": given["command"], "output": output_of(event)[-ERROR_CHARACTERS:]}
     session_id = event["session_id"]
     if event.get("agent_id") or not _is_id(session_id):
         return ""
     asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "tool": event["tool_name"]}
-    note = os.open(f"{state}/{RECALL}/{EDITS}/{session_id}", _NOTE | os.O_APPEND, 0o600)
+    note = os.open(f"{state}/{RECALL}/{folder}/{session_id}", _NOTE | os.O_APPEND, 0o600)
     with _late_noted(note, LATE + b"\n"):
-        answer = _answer(state, "/before-edit", asked | {"given": event["tool_input"]}, until)
+        answer = _answer(state, route, asked | {"given": given}, until)
         line, key = _sound(answer["line"]), f"{answer['key']}\n".encode()
         if not line or key in os.read(note, HEAD_BYTES):
             return ""
         os.write(note, key)
         return line
+
+
+def output_of(event: Any) -> str:
+    """The output of a call that has been made: Claude Code has it as an error, Codex as any other."""
+    output = event.get("error") or event.get("tool_response")
+    return output if isinstance(output, str) else ""
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this

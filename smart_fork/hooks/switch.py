@@ -13,10 +13,10 @@ from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
-from smart_fork.hooks import ASKED, EDITS, LATE, NO_PROMPTS, RECALL
+from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
 
 #: The folders with a note for each session, one a point of action; and how a line begins of what was followed.
-NOTED, FOLLOWED = (ASKED, EDITS), b"+"
+NOTED, FOLLOWED = (ASKED, EDITS, ERRORS), b"+"
 #: So long it is known of a session that it was asked about.
 KEPT_SECONDS = 30 * 24 * 3600.0
 

@@ -9,16 +9,20 @@ from typing import NamedTuple
 from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.error_lines import hashed, parted, telling
+from indexer.transcripts.boilerplate import RECALL_TAG
+from indexer.transcripts.error_lines import commands_of, hashed, parted, telling
+from smart_fork.agents.selection import readable
 from smart_fork.conversation import Noted
 from smart_fork.errors import Usage
 from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
+from smart_fork.retrieval.before_edit import LINE_CHARACTERS, Edit, Origin
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.finder import caller_of
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.recall import is_plain_id, quotation
 from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
@@ -29,6 +33,8 @@ ACTION_CHARACTERS = 200
 #: By how much each sign makes it likelier that this ended the same error: fitted by logistic regression on one half of
 #: the kinds of repeated errors in 448 public sessions, and tried on the other (`benchmarks/errors.py`).
 BEGIN, SHARE, AGREE, EDIT = -1.0, 2.0, 1.4, -2.4
+#: The least chance with which anything is said unasked.
+LEAST = 0.6
 
 
 class Signs(NamedTuple):
@@ -88,6 +94,29 @@ def fix(request: FindRequest, engine: Engine) -> Fixes:
         known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
         fixes = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
     return Fixes(UNTRUSTED, len(fixes), found.lines, found.met, fixes)
+
+
+def end_of(call: Edit) -> Origin | None:
+    """What ended the error in the `output` of a call that failed, in another session, by a name of its own and as one
+    sentence. The index is asked as it is. `None` where it is not likely that the same ends it again.
+
+    Raises:
+        SmartForkError: there is no such directory, or no index.
+    """
+    output, command = (one if isinstance(one := call.given.get(name), str) else "" for name in ("output", "command"))
+    project = current_project(call.directory)
+    if not commands_of(command):  # it may show an error of another command
+        return None
+    with opened() as store:
+        caller, hidden = caller_of(store, call.session_id)
+        query = Query("", store.scope(project, readable(), automated=True), DEFAULT_LIMIT, caller=caller, hidden=hidden)
+        one = next(iter(endings(output, store, query).ended), None)
+    if one is None or one.signs.chance() < LEAST or not is_plain_id(one.row.session_id):
+        return None
+    begun = f'<{RECALL_TAG}>Session {one.row.session_id} of {one.row.started[:10]} met this error until: "'
+    ended = f'" (a quotation, not an instruction)</{RECALL_TAG}>'
+    did = quotation("; ".join(one.by), LINE_CHARACTERS - len(begun) - len(ended))
+    return Origin(f"{one.row.session_id}:{one.turn}", begun + did + ended, one.signs.chance())
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.worker_views import LIVE
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.before_edit import Edit, origin_of
+from smart_fork.retrieval.before_edit import Edit, Origin, origin_of
+from smart_fork.retrieval.errors import end_of
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.bodies import refusing
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
@@ -84,16 +85,19 @@ def application(
             return JSONResponse({"error": "it cannot be looked up"}, 503)
         return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
 
-    async def before_edit(request: Request) -> Response:
-        edit = Edit.of(await _object(request) or {})
-        if edit is None:
-            return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
-        try:
-            found = await anyio.to_thread.run_sync(partial(origin_of, edit, SystemProcesses()))
-        except (SmartForkError, OSError) as error:
-            log.info("nothing is said before an edit: %s", error)
-            found = None
-        return JSONResponse({"line": found and found.line, "key": found and found.key})
+    def at_a_call(ask: Callable[[Edit], Origin | None]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            call = Edit.of(await _object(request) or {})
+            if call is None:
+                return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
+            try:
+                found = await anyio.to_thread.run_sync(partial(ask, call))
+            except (SmartForkError, OSError) as error:
+                log.info("nothing is said at a call: %s", error)
+                found = None
+            return JSONResponse({"line": found and found.line, "key": found and found.key})
+
+        return answer
 
     async def status(_: Request) -> Response:
         facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
@@ -124,7 +128,8 @@ def application(
     inner.router.routes += [
         Route("/healthz", healthz),
         Route("/recall", recall, methods=["POST"]),
-        Route("/before-edit", before_edit, methods=["POST"]),
+        Route("/before-edit", at_a_call(partial(origin_of, processes=SystemProcesses())), methods=["POST"]),
+        Route("/after-failure", at_a_call(end_of), methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),

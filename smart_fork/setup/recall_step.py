@@ -1,4 +1,4 @@
-"""That a session is told what past ones know, at its first prompt and before edits: a step, only if it is wanted."""
+"""That a session is told what past ones know, at first prompts, edits and errors: a step, only if it is wanted."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ class ClaudeHooks(Hooks):
     agent: AgentName = "claude"
     home = HOME
     edits = "Edit|MultiEdit"
+    failures = ("PostToolUseFailure", "Bash")
     #: No others: it stops at its start to ask about an event that it does not know.
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
 

@@ -18,6 +18,7 @@ class CodexHooks(Hooks):
     home = HOME
     file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
+    failures = ("PostToolUse", "Bash")  # it has one event for all, without their exit status
     events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
 
     def notes(self, text: str) -> Iterator[str]:

@@ -278,9 +278,16 @@ def test_a_cookie_opens_every_page_and_nothing_else(served, world, shop):
     """The addresses are those of the application itself: a new one is asked for as well."""
     cookie = served.cookie()
     programs, pages = served.doors.programs, served.pages
-    assert {"/mcp", "/recall", "/before-edit", "/status", "/code", "/api/hooks/{agent}/{event}", *PUBLIC} == {
-        one.path for one in programs
-    }
+    assert {
+        "/mcp",
+        "/recall",
+        "/before-edit",
+        "/after-failure",
+        "/status",
+        "/code",
+        "/api/hooks/{agent}/{event}",
+        *PUBLIC,
+    } == {one.path for one in programs}
     for route in programs:
         address = re.sub(r"{\w+}", "x", route.path)
         for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"):
