@@ -178,13 +178,14 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
     calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
+    absolute = cache(lambda path: _absolute(path, session.cwd, resolved_cwd))
     found = []
     for exchange in session.exchanges():
         for number, turn in enumerate(exchange.turns, exchange.start):
             done = [calls.pop(one.tool_use_id, None) for one in turn.tool_results if not one.is_error]
             for call, made in filter(None, done):
                 for path, lines in zip(call.edits, call.lines, strict=True):
-                    if lines and (file := _absolute(path, session.cwd, resolved_cwd)):
+                    if lines and (file := absolute(path)):
                         # Not every agent says when a result came.
                         found.append(Authored(exchange.index, number, turn.timestamp or made, file, lines))
     return tuple(found)

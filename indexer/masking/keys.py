@@ -24,6 +24,8 @@ _PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,}+\s{0,4})++(
 
 def private_keys(text: str, plain: bytes) -> Iterator[Span]:
     """Whole blocks, and those of which a part is cut off. A bare header is no secret."""
+    if b"---" not in plain and b"Private-Lines:" not in plain:
+        return
     for begin in _BEGIN.finditer(text) if b"---BEGIN" in plain or b"---- BEGIN" in plain else ():
         whole = _WHOLE.match(text, begin.end(), begin.end() + _BODY_LIMIT)
         if whole and _BASE64_RUN.search(whole[1]):

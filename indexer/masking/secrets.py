@@ -67,12 +67,12 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     read = _looked_at(text)
     spans = _read(read)
     spans += blocks_in(text, read.lower, read.signs, tabs=any(read.plain[at - 1] == _TAB for at in read.tokens if at))
-    if depth < _DEPTH:
+    if read.tokens and depth < _DEPTH:
         for start, end, said in texts_in(read.plain, read.tokens):
             if is_key_pair(said):
                 spans.append(Span(start, SHAPE, end, "secret"))
             spans += [Span(start, SHAPE, end, inside.kind) for inside in spans_of(said, depth + 1)[:1]]
-    if reading := joined(text, read.plain, read.tokens, is_begun):
+    if read.tokens and (reading := joined(text, read.plain, read.tokens, is_begun)):
         spans += _read_as(reading, whole=False)
     ascii_only = text.isascii()
     if not ascii_only:

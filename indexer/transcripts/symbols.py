@@ -18,7 +18,7 @@ from indexer.unchecked import dict_in, json_in
 
 #: Characters looked at in one input or output; longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384
-#: A longer text is cut between two lines, or masked so far beyond the cut that no secret is cut in two.
+#: A longer text is cut between two lines, or so far beyond its head that no secret of the head is cut in two.
 _BEYOND = 4_096
 #: So much above a line may tell what stands in it.
 _ABOVE = 200
@@ -69,9 +69,12 @@ class Symbols:
     def add(self, text: str) -> None:
         """The names at the beginning of `text`."""
         if len(self._known) < MAX_SYMBOLS:
-            self._waiting.append(text := _head(text))
-            self._size += len(text)
-            if self._size >= _BATCH:
+            head = _head(text)
+            if len(head) > HEAD_CHARACTERS:
+                self._search()
+            self._waiting.append(head)
+            self._size += len(head)
+            if len(head) > HEAD_CHARACTERS or self._size >= _BATCH:
                 self._search()
 
     def add_all(self, value: object) -> None:
@@ -94,7 +97,11 @@ class Symbols:
     def _search(self) -> None:
         text, known = "\n".join(self._waiting), self._known
         new: dict[bytes, int] = {}
+        # A text that is longer is alone. What is beyond its head only shows whether a secret goes on there.
+        last = HEAD_CHARACTERS if len(self._waiting) == 1 else len(text)
         for name, start in _candidates(text) if text else ():
+            if start >= last:
+                break
             if name not in known and name not in new and _is_name(name):
                 new[name] = start
         shown = {name for name in new if name in _shown}
@@ -114,10 +121,10 @@ def forget_shown() -> None:
 
 
 def _head(text: str) -> str:
-    """The beginning of `text`, without half a secret."""
+    """The beginning of `text`, with more of a line that does not end there: without half a secret."""
     if len(text) > HEAD_CHARACTERS:
         end = text.rfind("\n", HEAD_CHARACTERS - _BEYOND, HEAD_CHARACTERS)
-        text = text[:end] if end >= 0 else mask(text[: HEAD_CHARACTERS + _BEYOND])[:HEAD_CHARACTERS]
+        text = text[: end if end >= 0 else HEAD_CHARACTERS + _BEYOND]
     return mask(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
 
 
