@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine
-from tests.e2e.model_server import Answer, Call, Protocol, Say
+from tests.e2e.agents import SMART_FORK, Machine, machine_in
+from tests.e2e.model_server import Answer, Call, Calls, Protocol, Say
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import unlike_any_other
-from tests.e2e.services import Service
+from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
+from tests.e2e.test_copilot import variables
 from tests.e2e.test_recall import agents, served, told
 
 __all__ = ["served", "told"]
@@ -52,6 +55,46 @@ def test_before_an_edit_the_model_is_told_once_which_exchange_wrote_the_lines(
     requests = [json.dumps(one.body) for one in told.model.requests if changed in json.dumps(one.body)]
     assert 1 == requests[-1].count("wrote these lines when it was asked"), "of two edits of lines of one exchange"
     assert asked in requests[-1]
+
+
+@pytest.fixture
+def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with Copilot CLI alone, which has settings of a person and recall."""
+    with machine_in(cache_folder(), copilot_program) as machine:
+        machines.append(machine)
+        machine.env |= variables(machine.model.url) | {"SMART_FORK_RECALL_MS": "60000"}
+        (folder := machine.home / ".copilot").mkdir()
+        (folder / "config.json").write_text(json.dumps({"trustedFolders": [str(machine.home)]}))
+        (folder / "settings.json").write_text('{\n  "banner": "never"\n}\n')
+        machine.set_up("copilot", "--recall")
+        yield machine
+
+
+def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine):
+    settings = copilot.home / ".copilot/settings.json"
+    settings.write_text(settings.read_text().replace('"timeout": 3', '"timeout": 100'))
+    file, asked = copilot.project / "song.py", unlike_any_other("Write the song of the wren")
+    first, second = "    return hum_the_tune_of_it(wren, loudly)", "    return whistle_it_softly_for_it(wren)"
+    text = f"def sing(wren, loudly=False):\n{first}\n\n\ndef whistle(wren):\n{second}\n"
+    copilot.model.when(asked, Call("", "create", {"path": str(file), "file_text": text}, Say("It is written.")))
+    changed, words = unlike_any_other("Be silent"), (copilot.programs / "copilot", "--allow-all-tools")
+    both = [{"path": str(file), "old_str": old, "new_str": "    return None"} for old in (first, second)]
+    copilot.model.when(changed, Calls(tuple(Call("", "edit", one, Say("")) for one in both), Say("It is changed.")))
+    with service_on(copilot):
+        copilot.run(*words, f"--prompt={asked}")
+        copilot.run("git", "add", ".")
+        copilot.run("git", "commit", "-q", "-m", "Song")
+        copilot.run(*SMART_FORK, "find", "wren", "--include-automated", "--json")
+        copilot.run(*words, f"--prompt={changed}")
+        found = json.loads(copilot.smart_fork("list", "--include-automated", "--json").stdout)
+
+    assert 2 == file.read_text().count("return None")
+    request = json.dumps(copilot.model.requests[-1].body)
+    assert 1 == request.count("wrote these lines when it was asked"), "of the edits of lines of one exchange"
+    assert asked in request
+    assert "wrote these lines" not in json.dumps(found), "what a hook says is no prompt"
+    copilot.smart_fork("setup", "--remove", "--yes")
+    assert '{\n  "banner": "never"\n}\n' == settings.read_text()
 
 
 def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(told: Machine, served: Service):
