@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from indexer.paths import state_home
+from smart_fork.hooks import RECALL
 from smart_fork.text.given import refuse_both, refuse_empty
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -51,6 +54,15 @@ class Command(TyperCommand):
         """See click."""
         _check(self, ctx, args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """See click. What a session was told of and names here is followed."""
+        if (state_home() / RECALL).is_dir():
+            from smart_fork.caller import caller_session  # the list of commands needs no agents
+            from smart_fork.hooks.switch import follow
+
+            follow(caller_session(os.environ), " ".join(map(str, ctx.params.values())))
+        return super().invoke(ctx)
 
 
 class Group(TyperGroup):

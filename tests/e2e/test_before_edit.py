@@ -97,14 +97,18 @@ def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine
     assert '{\n  "banner": "never"\n}\n' == settings.read_text()
 
 
-def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(told: Machine, served: Service):
+@pytest.mark.parametrize(("agent", "mark"), [("claude", '"compact_boundary"'), ("codex", '"compacted"')])
+def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(
+    told: Machine, served: Service, agent: Protocol, mark: str
+):
     first, more, last = map(unlike_any_other, ("What is the weather like?", "And tomorrow?", "Go on with it"))
-    terminal = told.agent_interactive("claude", "--", first)
-    wait_until(lambda: told.find_log("claude", f"Noted: {first[:60]}"), "the first answer")
+    terminal = told.agent_interactive(agent, "--", first)
+    wait_until(lambda: told.find_log(agent, f"Noted: {first[:60]}"), "the first answer")
     terminal.type(more)
-    log = wait_until(lambda: told.find_log("claude", f"Noted: {more[:60]}"), "the second answer")
+    log = wait_until(lambda: told.find_log(agent, f"Noted: {more[:60]}"), "the second answer")
+    wait_until(lambda: agent == "claude" or '"task_complete"' in log.path.read_text().splitlines()[-1], "its end")
     terminal.type("/compact")
-    wait_until(lambda: '"compact_boundary"' in log.path.read_text(), "the compaction")
+    wait_until(lambda: mark in log.path.read_text(), "the compaction")
     terminal.type(last)
 
     request = told.model.wait_for_prompt(last)

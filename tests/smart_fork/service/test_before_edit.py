@@ -14,10 +14,12 @@ from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
 from tests.smart_fork.client import answer
-from tests.smart_fork.service.test_recall import NEW, announced, asked, on, prompt, run
+from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.service.test_recall import NEW, announced, asked, on, prompt
+from tests.smart_fork.service.test_recall import run as printed
 from tests.smart_fork.world import Did
 
-__all__ = ["announced", "on"]
+__all__ = ["announced", "command_model", "on", "run"]
 
 OLD = "    for attempt in range(retries):\n        try:\n            return send(path, attempt)\n"
 PATCH = f"""*** Begin Patch
@@ -59,7 +61,7 @@ def written(world, shop) -> str:
 def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, written, shop, agent, called):
     tool, given = called
     switch.turn_on(agent)
-    said = json.loads(run(edit(shop, tool, **given), agent))["hookSpecificOutput"]
+    said = json.loads(printed(edit(shop, tool, **given), agent))["hookSpecificOutput"]
 
     line = said["additionalContext"]
     assert {"hookEventName": "PreToolUse", "additionalContext": line} == said, "no permission, and nothing else"
@@ -79,14 +81,24 @@ def test_an_exchange_is_named_once_in_a_session(announced, written, shop):
     assert asked(edit(shop, session_id=NEW.replace("9", "8")))
 
 
-def test_a_session_that_was_named_is_followed_by_asking_a_tool_for_it(announced, world, written, shop, monkeypatch):
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda world, _, session: answer(world, "read_session", session_id=session),
+        lambda _, run, session: run("show", session),
+    ],
+    ids=["a tool", "a command"],
+)
+def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
+    announced, world, written, shop, monkeypatch, run, how
+):
     assert asked(edit(shop))
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", NEW)
 
     assert answer(world, "find_sessions", intent="upload", project_path=str(shop))
     assert 0 == overview().recall.edits_followed, "another question"
-    for _ in range(2):
-        assert answer(world, "read_session", session_id=written)
+    how(world, run, written)
+    how(world, run, written)
 
     assert (1, 0, 1) == switch.said(EDITS)
     assert 1 == overview().recall.edits_followed
@@ -188,12 +200,12 @@ def test_what_a_person_asked_cannot_end_its_quotation_and_has_no_secret(announce
 def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(on):
     begun = {"hook_event_name": "SessionStart", "session_id": NEW, "cwd": "/"}
 
-    said = json.loads(run(begun | {"source": "compact"}))["hookSpecificOutput"]
+    said = json.loads(printed(begun | {"source": "compact"}))["hookSpecificOutput"]
 
     assert "SessionStart" == said["hookEventName"]
     assert "call find_sessions with session='self'" in said["additionalContext"]
     assert estimate_tokens(said["additionalContext"]) <= 60
-    assert "" == run(begun | {"source": "startup", "cwd": "/compact"})
+    assert "" == printed(begun | {"source": "startup", "cwd": "/compact"})
 
 
 def test_the_hook_is_there_only_while_recall_is_on(home):
