@@ -71,13 +71,16 @@ def _kind(words: list[str], beginning: str) -> str | None:
         return None
     if not words:
         return "command"
-    if words[-1] == "--tag" or (words[0] == "tag" and any(not word.startswith("-") for word in words[1:])):
+    begun = any(not word.startswith("-") for word in words[1:])
+    if words[-1] == "--tag" or (words[0] == "tag" and begun):
         return "tag"
+    if words[0] == "verdict" and begun:  # an outcome comes second
+        return None
     if words[0] == "spawn":
         return "session" if words[-1] in _SESSION_OPTIONS else None
     if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
         return None
-    if words[0] == "export" and any(not word.startswith("-") for word in words[1:]):  # a file comes second
+    if words[0] == "export" and begun:  # a file comes second
         return None
     return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
 

@@ -18,7 +18,7 @@ from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
-from smart_fork.retrieval import answer, fork_point
+from smart_fork.retrieval import answer, fork_point, index_answers
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.retrieval.request import FindRequest
@@ -117,8 +117,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["list and list_sessions"], shape(answer.Recents)),
         (["show and read_session"], shape(conversation.Conversation, conversation.Exported)),
         (["messages"], shape(conversation.Message)),
-        (["index status and index_status"], shape(answer.IndexStatus, answer.NoIndex)),
-        (["broken_logs"], shape(answer.BrokenLog)),
+        (["index status and index_status"], shape(index_answers.IndexStatus, index_answers.NoIndex)),
+        (["broken_logs"], shape(index_answers.BrokenLog)),
         (["active and list_workers"], shape(state.Workers)),
         (["workers"], shape(state.WorkerState)),
         (["workers", "read and read_worker"], shape(state.WorkerRead)),

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from smart_fork import notes
 from smart_fork.registry.workers import Registry
 from smart_fork.terminal.completion import answer
 from tests.smart_fork.world import World
@@ -38,7 +39,10 @@ def indexed(world: World, shop, monkeypatch) -> World:
     return world
 
 
-@pytest.mark.parametrize("command", ["show", "fork", "branch", "lineage", "forget", "resume", "spawn --fork-from"])
+@pytest.mark.parametrize(
+    "command",
+    ["show", "fork", "branch", "lineage", "forget", "resume", "spawn --fork-from", "verdict", "tag", "pin", "archive"],
+)
 def test_sessions_are_offered_with_their_titles_newest_first(indexed, command):
     assert (f"71111111\tclaude draw the map\n60309e1e\tclaude {RETRY}", 0) == answer(
         asked("fish", f"smart-fork {command} ")
@@ -104,8 +108,19 @@ def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
 
 
 def test_a_command_is_offered_with_what_it_is_for():
-    assert ("find\tFind past sessions of this repository that know how.", 0) == answer(asked("fish", "smart-fork fi"))
-    assert ("find", 0) == answer(asked("bash", "smart-fork fi"))
+    assert ("find\tFind past sessions of this repository that know how.", 0) == answer(asked("fish", "smart-fork fin"))
+    assert ("find", 0) == answer(asked("bash", "smart-fork fin"))
+
+
+def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(indexed):
+    assert ("", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
+    notes.mark("claude", FIRST, ["retry", "area/x", notes.PINNED])
+    notes.mark("claude", SECOND, ["retry"])
+
+    assert ("area/x\tsessions 1\nretry\tsessions 2", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
+    assert ("retry", 0) == answer(asked("bash", "smart-fork list --tag RE"))
+    assert ("retry", 0) == answer(asked("bash", "smart-fork find x --tag r"))
+    assert answer(asked("fish", f"smart-fork verdict {FIRST} ")) is None
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
