@@ -98,6 +98,7 @@ ASSIGNMENTS = {
         ("the password for staging is '", "amber lanterns drift north", "'"),
         ("the wifi password is '", "purple monkey dishwasher lamp", "'"),
         ("PASSWORD='", "Tiger lily over 9 moons", "'"),
+        ('["curl", "-s", "-u", "anna:', "sw0rdfish", '", "https://host"]'),
         ("| user | password |\n|---|---|\n| k7Rm2xQp9z | ", "k7Rm2xQp9z", " |\n"),
     ],
     "api-key": [

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing.wire import PROTOCOL_HEADER
+from smart_fork.sharing.wire import PROTOCOL_HEADER, Hello, SessionChange, made
 from smart_fork.team import login
 from smart_fork.team.client import Client, _failed
 from smart_fork.team.login import Account, origin_of
@@ -72,6 +72,12 @@ def test_each_request_has_the_token_and_says_which_protocol(client, server):
     assert ("Bearer sft_secret", "1", "identity") == (
         asked["authorization"], asked[PROTOCOL_HEADER.lower()], asked["accept-encoding"]
     )  # fmt: skip
+
+
+def test_what_is_sent_says_what_it_is(client, server):
+    client.ask(Hello, "POST", "hello", made(SessionChange, title="retry"))
+
+    assert "application/json" == server.asked[-1]["content-type"]
 
 
 def test_a_redirect_is_not_followed(client, server):
