@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,8 +17,8 @@ from smart_fork.retrieval.covered import background_notice, doubt, early_notice
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
-from smart_fork.retrieval.upkeep import Engine
-from tests.smart_fork.world import World
+from smart_fork.retrieval.upkeep import Engine, Upkeep, makes_vectors
+from tests.smart_fork.world import WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
 
@@ -112,3 +113,15 @@ def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):
     told = background_notice(Counted(store, 1000, 400, store.meta("last_run")), 0, 0.0)
 
     assert "about 1 min 0 s" in told
+
+
+@pytest.mark.parametrize(
+    ("able", "comes"),
+    [
+        ({"embed_seconds": 1.0}, True),
+        ({"embed_seconds": 0.0, "unfinished": Mock()}, True),
+        ({"embed_seconds": 0.0}, False),
+    ],
+)
+def test_vectors_that_are_missing_come_where_anybody_makes_them(able, comes):
+    assert comes == makes_vectors(Engine(WordsModel(), **able), Upkeep(None))
