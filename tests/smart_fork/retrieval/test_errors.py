@@ -164,6 +164,19 @@ def test_a_forgotten_session_leaves_no_error_behind(world, shop):
     assert not any(blob in path.read_bytes() for blob in blobs for path in index_db().parent.glob("index.db*"))
 
 
+def test_a_turn_that_is_cut_out_leaves_no_error_behind(world, shop):
+    session = world.worked("claude", shop, "> test", broke(), bash("tool install backend"), bash("tool test"), "Done.")
+    assert 1 == len(asked(world, shop).fixes)
+    store = SqliteStore(index_db())
+    blobs = [blob for row in store.db.execute("SELECT line, by FROM errors") for blob in row]
+    world.write_claude(session, shop, world.claude_records(session, shop, "paint the chart", "It is painted."))
+
+    assert (0, ()) == ((found := asked(world, shop)).met, found.fixes)
+    assert store.erase()
+    store.close()
+    assert not any(blob in path.read_bytes() for blob in blobs for path in index_db().parent.glob("index.db*"))
+
+
 def test_a_session_that_is_read_on_knows_what_one_that_is_read_again_knows(world, shop):
     session = world.worked("claude", shop, "> test", broke(), "Hm.")
     assert (1, ()) == (asked(world, shop).met, asked(world, shop).fixes)
