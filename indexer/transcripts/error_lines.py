@@ -40,27 +40,27 @@ _WORD = late(r"[A-Za-z_$][A-Za-z_$-]{2,}")
 #: A word that is no word of a sentence.
 _NAME = late(r"[a-z][A-Z]|\w[-_$]\w|\w{12}")
 #: Words of errors of every program: a line of these alone is no error's own.
-_COMMON = """
-abort aborted access again all already and any are argument arguments automatic bad bash because been before bin
-broken but can cannot check code command commit complete conflict connection content could couldn denied did
-directories directory does doesn error errors exception execute exist exists exited expected fail failed failing
-fails failure fatal file files find fix following for fork found from get git got has have help hook hooks host
-husky info input invalid is its known line lines lint list log make many merge message missing module more must
-name names need needed network none not npm null number object one only open operation option options or output
-package parent passed path permission permitted please possible pre-commit process push read refs refused
-repository request required resolve result run running script see set should skipped some status still string
-such sudo syntax task tasks terminated test tests than that the then there this time timed timeout too try
-unable undefined unexpected unknown unrecognized usage use used using value version warning was were when with
-without write wrong you your zsh
-"""
+_COMMON = (
+    "abort|aborted|access|again|all|already|and|any|are|argument|arguments|automatic|bad|bash|because|been|before|"
+    "bin|broken|but|can|cannot|check|code|command|commit|complete|conflict|connection|content|could|couldn|denied|"
+    "did|directories|directory|does|doesn|error|errors|exception|execute|exist|exists|exited|expected|fail|failed|"
+    "failing|fails|failure|fatal|file|files|find|fix|following|for|fork|found|from|get|git|got|has|have|help|hook|"
+    "hooks|host|husky|info|input|invalid|is|its|known|line|lines|lint|list|log|make|many|merge|message|missing|"
+    "module|more|must|name|names|need|needed|network|none|not|npm|null|number|object|one|only|open|operation|"
+    "option|options|or|output|package|parent|passed|path|permission|permitted|please|possible|pre-commit|process|"
+    "push|read|refs|refused|repository|request|required|resolve|result|run|running|script|see|set|should|skipped|"
+    "some|status|still|string|such|sudo|syntax|task|tasks|terminated|test|tests|than|that|the|then|there|this|"
+    "time|timed|timeout|too|try|unable|undefined|unexpected|unknown|unrecognized|usage|use|used|using|value|"
+    "version|warning|was|were|when|with|without|write|wrong|you|your|zsh"
+)
 #: Programs that only look or that only prepare: an error of theirs is of the moment, and they end none.
-_ASIDE = """
-[ [[ awk basename bat cat cd column command cut date diff dirname du echo egrep env exit export fd fgrep file
-find grep head jq kill less ls lsof mkdir nl od pgrep pkill popd printf ps pushd pwd read realpath rg sed set
-sleep sort source stat tail tee test touch tr trap tree true false type umask uniq unset wait wc whereis which
-xxd . :
-"""
-_IS_COMMON, _IS_ASIDE = frozenset(_COMMON.split()), frozenset(_ASIDE.split())
+_ASIDE = (
+    "[|[[|awk|basename|bat|cat|cd|column|command|cut|date|diff|dirname|du|echo|egrep|env|exit|export|fd|fgrep|"
+    "file|find|grep|head|jq|kill|less|ls|lsof|mkdir|nl|od|pgrep|pkill|popd|printf|ps|pushd|pwd|read|realpath|rg|"
+    "sed|set|sleep|sort|source|stat|tail|tee|test|touch|tr|trap|tree|true|false|type|umask|uniq|unset|wait|wc|"
+    "whereis|which|xxd|.|:"
+)
+_IS_COMMON, _IS_ASIDE = frozenset(_COMMON.split("|")), frozenset(_ASIDE.split("|"))
 _LOOKS = {
     ("git", one) for one in ("blame", "branch", "diff", "fetch", "log", "ls-files", "rev-parse", "show", "status")
 }
