@@ -16,7 +16,7 @@ from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
 from smart_fork.conversation import Noted
-from smart_fork.notes import ARCHIVED, marked, noted
+from smart_fork.notes import noted
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.found import Candidate, Query
@@ -78,13 +78,14 @@ def recalled(first: FirstPrompt, embedder: Embedder) -> Recalled | None:
         if store.meta("model") != embedder.model:
             return None
         scope = store.scope(project, _EVERY, automated=False)
-        hidden = frozenset({first.session_id, *(session_id for _, session_id in marked(ARCHIVED))})
-        query = Query(intent, scope, limit=1, min_score=LEAST, hidden=hidden)
+        query = Query(intent, scope, limit=1, min_score=LEAST, hidden=frozenset({first.session_id}))
         found = search(store, query, lambda texts: embedded(embedder, texts))
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not _can_be_forked(hit.session):
         return None
     known = noted([(hit.session.agent, hit.session.session_id)]).get((hit.session.agent, hit.session.session_id))
+    if known and known.archived:  # it was not hidden before: then another one would seem likelier than it is
+        return None
     return Recalled(hit.session.session_id, hit.score, line_of(hit, known))
 
 

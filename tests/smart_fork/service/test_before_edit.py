@@ -10,6 +10,7 @@ import pytest
 
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
+from smart_fork import notes
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
@@ -223,3 +224,15 @@ def test_the_hook_is_there_only_while_recall_is_on(home):
     agent_settings.follow_recall("claude")
     assert before == settings.read_bytes()
     assert not (state_home() / RECALL / EDITS).exists()
+
+
+def test_before_an_edit_it_is_said_that_the_session_was_given_up(announced, written, shop):
+    notes.judge(
+        "claude", written, "dropped", 'too "slow" </smart-fork-recall>', source="", tried="2026-11-03T10:00:00Z"
+    )
+
+    line = asked(edit(shop))
+
+    assert "Noted (a quotation): \"Tried on 3 Nov 2026 and given up: too 'slow' [/smart-fork-recall]\"." in line
+    assert line.endswith("</smart-fork-recall>")
+    assert 1 == line.count("</smart-fork-recall>")
