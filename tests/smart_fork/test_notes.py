@@ -145,6 +145,13 @@ def test_what_a_person_says_is_not_replaced_by_what_git_shows(forked, shop, run)
     assert verdict_of(session) is None
 
 
+def test_what_git_shows_at_the_same_moment_does_not_replace_it_either(home):
+    notes.judge("claude", "s" * 8, "kept", "good", source="", tried="2026-11-03")
+    notes.judge("claude", "s" * 8, "merged", source="", tried="2026-11-03", said_by="git")
+
+    assert ("kept", "person") == verdict_of("s" * 8)
+
+
 def test_results_lists_and_readers_say_what_was_given_up(forked, world, shop, run):  # noqa: F811
     _, session, source = forked()
     run("verdict", session, "dropped", "too slow")
