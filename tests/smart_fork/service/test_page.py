@@ -276,7 +276,7 @@ def test_every_page_forbids_scripts_and_frames_of_others_and_is_kept_by_nobody(s
         assert "unsafe" not in policy
         assert ("no-store", "nosniff") == (answer.headers["Cache-Control"], answer.headers["X-Content-Type-Options"])
 
-    assert {"/fork", "/preview", "/undo", "/worker", "/doctor"} == starts
+    assert {"/fork", "/preview", "/undo", "/note", "/worker", "/doctor"} == starts
 
 
 def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
