@@ -182,5 +182,6 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/masking/masked.py",
         "indexer/masking/excerpt.py",
         "indexer/transcripts/state.py",
+        "smart_fork/notes.py",  # as it was stored
         "smart_fork/retrieval/recent.py",
     } == makers
