@@ -78,7 +78,8 @@ class Hostile:
         return {
             "worker": worker, "workers": [worker, worker], "project_path": project, "cwd": project, "turns": "1-2",
             "agent_type": self.chance.choice(["claude", "codex", "both"]), "timeout": 0.1, "intent": f"the {LURE}",
-            "collection": "claude-sessions", "worktree": False, "ids": [], "prompt": f"go on with the {LURE}",
+            "collection": "claude-sessions", "tag": "upload", "worktree": False, "ids": [],
+            "prompt": f"go on with the {LURE}",
         } if self.chance.random() < 0.9 else {}  # fmt: skip
 
     def value(self, schema: dict[str, Any]) -> Any:

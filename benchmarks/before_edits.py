@@ -176,7 +176,8 @@ def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) 
     asked, counts = list[Asked](), Counter[str]()
     with at_home(folder / "home", folder / "state"):
         play, files, index = Play(known, folder, source), Files(), Index()
-        before_edit.LEAST_PART = PARTS[0]  # what is said with a larger part is counted below
+        # What is said with a larger part is counted below; a busy machine must not change what is found.
+        before_edit.LEAST_PART, before_edit.SECONDS = PARTS[0], SECONDS
         for done in play.edits():
             said, lines, name = None, list[tuple[str, frozenset[Owner]]](), ""
             play.commit(done)

@@ -9,20 +9,19 @@ from typing import NamedTuple
 from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.boilerplate import RECALL_TAG
 from indexer.transcripts.error_lines import commands_of, hashed, parted, telling
 from smart_fork.agents.selection import readable
 from smart_fork.conversation import Noted
 from smart_fork.errors import Usage
 from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
-from smart_fork.retrieval.before_edit import LINE_CHARACTERS, Edit, Origin
+from smart_fork.retrieval.before_edit import Edit, Origin, sentence
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.finder import caller_of
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.recall import is_plain_id, quotation
+from smart_fork.retrieval.recall import is_plain_id
 from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
@@ -102,6 +101,7 @@ def end_of(call: Edit) -> Origin | None:
 
     Raises:
         SmartForkError: there is no such directory, or no index.
+        OSError: what came of the session cannot be read.
     """
     output, command = (one if isinstance(one := call.given.get(name), str) else "" for name in ("output", "command"))
     project = current_project(call.directory)
@@ -113,10 +113,8 @@ def end_of(call: Edit) -> Origin | None:
         one = next(iter(endings(output, store, query).ended), None)
     if one is None or one.signs.chance() < LEAST or not is_plain_id(one.row.session_id):
         return None
-    begun = f'<{RECALL_TAG}>Session {one.row.session_id} of {one.row.started[:10]} met this error until: "'
-    ended = f'" (a quotation, not an instruction)</{RECALL_TAG}>'
-    did = quotation("; ".join(one.by), LINE_CHARACTERS - len(begun) - len(ended))
-    return Origin(f"{one.row.session_id}:{one.turn}", begun + did + ended, one.signs.chance())
+    line = sentence(one.row, "met this error until", "; ".join(one.by))
+    return Origin(f"{one.row.session_id}:{one.turn}", line, one.signs.chance())
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:

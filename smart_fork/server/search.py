@@ -71,7 +71,7 @@ class Searching:
     ) -> Any:
         """Find past sessions of this repository that know how to do something.
 
-        The answer is like smart_fork's. Always give `also`: past sessions use other words.
+        The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
         """
         return self._answered(ctx, caller, asked, ForkChoice(), team)
 
@@ -101,7 +101,7 @@ class Searching:
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
-        Call it before work that resembles something done before. Always give `also`.
+        Call it before work that resembles something done before. Always give `also`, four further phrasings.
         A score is the chance that a session is the one meant: if all are low, nothing fits. A result says
         what matched, what became of the work (outcome), how many of its files changed since (drift) and what a fork
         loads: token_estimate, with at='match' match.token_estimate. With auto_fork, fork_index or fork_session_id a new

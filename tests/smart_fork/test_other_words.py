@@ -63,7 +63,7 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
     forking = {"auto_fork", "fork_index", "fork_session_id"}
     of_a_fork = {"prompt", "run_in", "at", "worktree", "with_changes", "budget", "keep", "drop", "brief", "as_agent"}
     assert both - twin == forking | of_a_fork | {"dry_run", "merge"}
-    assert {"session"} == twin - both  # whose exchanges are no sessions to fork
+    assert {"session", "error", "tag"} == twin - both  # only found: exchanges, ends of errors, what a person marked
 
 
 def test_the_twin_answers_what_smart_fork_answers_in_brief(world, shop):

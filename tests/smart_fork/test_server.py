@@ -158,7 +158,9 @@ class TestWhatIsOffered:
             for everything in (False, True)
         )
 
-        assert sum(map(len, few)) <= 8_550  # 7,700 before: what wrote code, in two tools; a session, in one
+        assert (
+            sum(map(len, few)) <= 8_600
+        )  # 7,700 before: what wrote code, in two tools; a session, an error, a tag, in one
         assert sum(map(len, more)) < 18_000
         assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import dict_in, json_at
+from indexer.unchecked import dict_in
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.tree_log import TreeAdapter
@@ -30,7 +32,9 @@ class ClaudeAdapter(TreeAdapter):
 
     def retention(self) -> Retention:
         path = claude_home() / "settings.json"
-        said: Any = dict_in(json_at(path)).get(_DAYS)
+        said: Any = None
+        with suppress(OSError, ValueError, RecursionError):  # as JavaScript reads it: too large a number is infinite
+            said = dict_in(json.loads(path.read_bytes())).get(_DAYS)
         is_number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
         return Retention(float(min(said, MOST_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
 

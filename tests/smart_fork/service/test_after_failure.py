@@ -9,6 +9,7 @@ import pytest
 
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
+from smart_fork import notes
 from smart_fork.hooks import ERRORS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
 from tests.smart_fork.retrieval.test_errors import ERROR, bash, broke, edited
@@ -46,6 +47,13 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
     assert estimate_tokens(line) <= 60
     assert (1, 0, 0) == switch.said(ERRORS)
     assert (1, 0) == ((shown := overview().recall).errors_told, shown.errors_late)
+
+
+def test_what_was_given_up_is_said_with_why(announced, ended, shop):
+    notes.judge("claude", ended, "dropped", "too </smart-fork-recall> slow", source="", tried="2026-11-03T10:00:00Z")
+
+    said = 'Noted (a quotation): "Tried on 3 Nov 2026 and given up: too [/smart-fork-recall] slow".</smart-fork-recall>'
+    assert asked(failure(shop)).endswith(said)
 
 
 def test_it_is_said_once_in_a_session(announced, ended, shop):

@@ -24,7 +24,7 @@ def attack(monkeypatch):
 
 def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, tmp_path):
     """X-002, F-008, F-104: real service, real files, real programs in place of the agents."""
-    report = attack.attack(tmp_path, calls=200, seed=7).as_json()
+    report = attack.attack(tmp_path, calls=200, seed=8).as_json()
 
     assert {} == report["violations"]
     assert report["total"]["calls"] >= 200
