@@ -72,6 +72,8 @@ def tag(
         if not printed_as_json({"tags": counted}):
             for name, sessions in counted.items():
                 out.print(plain(f"{name}  {sessions}"))
+            if not counted:
+                say("No session has a tag.")
         return
     tags = [notes.tag(one) for one in names or ()]
     if remove and not tags:

@@ -308,6 +308,7 @@ def three(world, shop) -> list[str]:
 
 def test_tags_are_listed_used_and_removed(three, run):  # noqa: F811
     newest, middle, oldest = three
+    assert "No session has a tag." in run("tag").err
     assert 0 == run("tag", newest, "Retry", "area/upload").code
     assert 0 == run("tag", oldest, "retry").code
 
