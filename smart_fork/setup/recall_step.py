@@ -16,7 +16,7 @@ from smart_fork.service.client import find_service
 from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, switching
 
-NAME = "recall at first prompts, before edits and after compactions"
+NAME = "recall at first prompts, edits, failed commands and compactions"
 _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
