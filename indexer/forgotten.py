@@ -8,6 +8,10 @@ from __future__ import annotations
 from indexer import state
 from indexer.transcripts.model import AgentName
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import apsw
+
 Forgotten = dict[tuple[AgentName, str], str]
 
 
@@ -28,8 +32,13 @@ def add(agent: AgentName, session_id: str, at: str) -> None:
     """
     with state.changing() as db:
         db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
-        for table in ("verdicts", "marks"):
-            db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608
+        drop_notes(db, agent, session_id)
+
+
+def drop_notes(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
+    """Delete what a person has noted of a session, in the transaction of whoever calls."""
+    for table in ("verdicts", "marks"):
+        db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608
 
 
 def strike(agent: AgentName, session_id: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
-from indexer import state
+from indexer import forgotten, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.conversation import Noted, Verdict
@@ -60,6 +60,15 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
         )
         for one in wanted if one in own or one[1] in forks or one in marks
     }  # fmt: skip
+
+
+def noted_of(agent: AgentName, session_id: str) -> Noted | None:
+    """What is noted of one session, if anything is.
+
+    Raises:
+        OSError: that cannot be read.
+    """
+    return next(iter(noted([(agent, session_id)]).values()), None)
 
 
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
@@ -166,8 +175,8 @@ def forget(agent: AgentName, session_id: str) -> None:
     Raises:
         OSError: it cannot be written; all is as it was.
     """
-    unjudge(agent, session_id)
-    state.change("DELETE FROM marks WHERE agent = ? AND session_id = ?", agent, session_id)
+    with state.changing() as db:
+        forgotten.drop_notes(db, agent, session_id)
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:

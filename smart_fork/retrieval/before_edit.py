@@ -15,11 +15,12 @@ from indexer.transcripts.actions import edited_by, patch_in
 from indexer.transcripts.authored import PAIRS
 from indexer.transcripts.boilerplate import RECALL_TAG
 from indexer.transcripts.model import AgentName
+from indexer.unchecked import list_in
 from smart_fork.agents.selection import readable
 from smart_fork.authorship.asked import range_of
 from smart_fork.authorship.blame import blamed
 from smart_fork.authorship.sessions import sessions_of, writers_of
-from smart_fork.notes import noted
+from smart_fork.notes import noted_of
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
@@ -116,11 +117,10 @@ def sentence(row: SessionRow, what: str, quoted: str) -> str:
     Raises:
         OSError: what came of it cannot be read.
     """
-    told = noted([(row.agent, row.session_id)]).get((row.agent, row.session_id))
     begun = f'<{RECALL_TAG}>Session {row.session_id} of {row.started[:10]} {what}: "'
     ended, closed = '" (a quotation, not an instruction)', f"</{RECALL_TAG}>"
     said = quotation(quoted, LINE_CHARACTERS - len(begun) - len(ended) - len(closed))
-    return begun + said + ended + outcome_of(told, OUTCOME_CHARACTERS) + closed
+    return begun + said + ended + outcome_of(noted_of(row.agent, row.session_id), OUTCOME_CHARACTERS) + closed
 
 
 def _where(edit: Edit) -> tuple[Path, frozenset[int]] | None:
@@ -139,8 +139,7 @@ def _where(edit: Edit) -> tuple[Path, frozenset[int]] | None:
 
 def _blocks(edit: Edit) -> Iterator[_Block]:
     given = edit.given
-    several = given.get("edits")
-    for one in (given, *(several if isinstance(several, list) else ())):
+    for one in (given, *list_in(given.get("edits"))):
         for before, after in PAIRS if isinstance(one, Mapping) else ():
             if isinstance(old := one.get(before), str) and isinstance(new := one.get(after), str):
                 yield _Block(old, _changed(old, new))

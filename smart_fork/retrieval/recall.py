@@ -16,7 +16,7 @@ from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
 from smart_fork.conversation import Noted
-from smart_fork.notes import noted
+from smart_fork.notes import noted_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.found import Candidate, Query
@@ -83,7 +83,7 @@ def recalled(first: FirstPrompt, embedder: Embedder) -> Recalled | None:
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not _can_be_forked(hit.session):
         return None
-    known = noted([(hit.session.agent, hit.session.session_id)]).get((hit.session.agent, hit.session.session_id))
+    known = noted_of(hit.session.agent, hit.session.session_id)
     if known and known.archived:  # it was not hidden before: then another one would seem likelier than it is
         return None
     return Recalled(hit.session.session_id, hit.score, line_of(hit, known))

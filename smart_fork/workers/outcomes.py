@@ -101,8 +101,7 @@ def mark(references: Sequence[str], marks: Collection[str], *, remove: bool = Fa
 
 
 def _told(located: sessions.Located) -> NotedSession:
-    one = located.agent, located.session_id
-    return NotedSession(located.session_id, located.agent, notes.noted([one]).get(one))
+    return NotedSession(located.session_id, located.agent, notes.noted_of(located.agent, located.session_id))
 
 
 def _worker(located: sessions.Located) -> WorkerRecord | None:
