@@ -15,7 +15,6 @@ from indexer.masking import NOTHING, Masked, beginning
 from indexer.shapes import dataclass
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.page.inherited import Inherited, inherited
-from smart_fork.page.renderer import PageValues
 from smart_fork.places import place_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
@@ -80,17 +79,7 @@ class BoardCard:
     @property
     def version(self) -> str:
         """Another one as soon as anything else is shown."""
-        shown = (
-            *self.worker.as_json().items(),
-            self.column,
-            self.question,
-            self.options,
-            self.said,
-            self.changes,
-            self.inherited,
-            self.together,
-        )
-        return blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
+        return blake2b(repr(self).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +120,6 @@ class BoardView:
     def version(self) -> str:
         """Another one as soon as anything else is shown."""
         return blake2b("".join(card.version for card in self.cards).encode(), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class BoardPage(PageValues):
-    """The board, as templates find it."""
-
-    board: BoardView
 
 
 class _Told(NamedTuple):

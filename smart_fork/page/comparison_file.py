@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from indexer.shapes import dataclass
 from smart_fork.page.export import write_private
-from smart_fork.page.renderer import PageValues, written
-from smart_fork.page.statics import OwnStyle, own_style
+from smart_fork.page.renderer import Shown, written
+from smart_fork.page.statics import own_style
 from smart_fork.workers.compared import Compared
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonFile(PageValues):
-    """Workers side by side, the prompts that they were given, and the style sheets of the file."""
-
-    compared: tuple[Compared, ...]
-    prompts: tuple[str, ...]
-    style: OwnStyle
+def side_by_side(workers: Sequence[Compared]) -> Shown:
+    """Workers, and the prompts that they were given."""
+    return {"compared": workers, "prompts": list(dict.fromkeys(one.prompt for one in workers if one.prompt))}
 
 
 def page(workers: Sequence[Compared]) -> str:
     """The file: a column for each worker."""
-    prompts = tuple(dict.fromkeys(one.prompt for one in workers if one.prompt))
-    return written("comparison.html", ComparisonFile(tuple(workers), prompts, own_style()))
+    return written("comparison.html", side_by_side(workers), {"style": own_style()})
 
 
 def write_page(workers: Sequence[Compared], path: Path) -> None:

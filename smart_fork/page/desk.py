@@ -18,20 +18,13 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState, framed
-from smart_fork.page.renderer import HEADERS, PageValues, ProblemPage, rendered
+from smart_fork.page.renderer import HEADERS, Shown, rendered
 
 T = TypeVar("T")
 Asked = Mapping[str, str]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class NewForms(PageValues):
-    """Gives each form of a page a name, for the address that it is sent to."""
-
-    new_form: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +38,9 @@ class Desk:
     async def shown(
         self,
         template: str,
-        work: Callable[[], PageValues],
-        *more: PageValues,
-        status: Callable[[Any], int] = lambda _: 200,
+        work: Callable[[], Shown],
+        *more: Shown,
+        status: int = 200,
         by: Callable[..., Response] = rendered,
     ) -> Response:
         """The page of what `work` gives, with the frame around it, answered `by`; or of what is wrong."""
@@ -55,7 +48,7 @@ class Desk:
             values, frame = await in_thread(lambda: (work(), self._frame()))
         except (SmartForkError, OSError) as error:
             return await self.problem(error)
-        return by(template, values, frame, *more, status=status(values))
+        return by(template, values, frame, *more, status=status)
 
     async def problem(self, error: SmartForkError | OSError) -> Response:
         """A page that says what is wrong, and what to do."""
@@ -63,9 +56,9 @@ class Desk:
             log.warning("a page cannot be shown", exc_info=error)
             error = SmartForkError(what_failed(error), next_step(error))
         frame = await in_thread(self._frame)
-        return rendered("problem.html", ProblemPage(error), frame, status=error.http_status)
+        return rendered("problem.html", {"problem": error}, frame, status=error.http_status)
 
-    def page(self, template: str, work: Callable[[Asked, Asked], PageValues], **how: Any) -> Endpoint:
+    def page(self, template: str, work: Callable[[Asked, Asked], Shown], **how: Any) -> Endpoint:
         """Answer an address with the page of what `work` gives for its path and its query. See `shown`."""
 
         async def answer(request: Request) -> Response:
@@ -95,11 +88,6 @@ class Desk:
 
         return answer
 
-    @property
-    def new_forms(self) -> NewForms:
-        """Name the forms of a page."""
-        return NewForms(self.forms.new)
-
     def kept(self, form: str | None, kind: type[T]) -> T | None:
         """Return the answer to the form that led here; `None` without one, or if it is no longer known."""
         try:
@@ -118,8 +106,9 @@ class Desk:
             raise NotFound("This form belongs to another page")
         return answer
 
-    def _frame(self) -> PageValues:
-        return framed(self.board, self.state)
+    def _frame(self) -> Shown:
+        """Also names each form of a page, for the address that it is sent to."""
+        return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
 
 
 async def given(request: Request) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
 from smart_fork.budget.amount import MATCH, amount
@@ -23,16 +23,21 @@ ASKED = ("session", "project", *_SAID, "form", "seen")
 if TYPE_CHECKING:
     from smart_fork.budget.selection import Selection
     from smart_fork.forking.started import Forked
+    from smart_fork.page.forms import SentForm
     from smart_fork.page.inherited import Inherited
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPage(PageValues):
-    """A fork that was started, whether it still runs, and what it began with, as far as its log has that."""
+    """A fork that was started, whether it still runs, and what it began with, as far as its log has that.
+
+    `twin` is the form that had asked for the same before, where one had.
+    """
 
     fork: Forked
     state: str
     inherited: Inherited | None
+    twin: SentForm[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,7 @@ def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
     return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
 
 
-def outcome(fork: Forked) -> ForkPage:
+def outcome(fork: Forked, twin: SentForm[Any] | None) -> ForkPage:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
     from smart_fork.page.inherited import inherited
     from smart_fork.registry.workers import Registry
@@ -164,4 +169,4 @@ def outcome(fork: Forked) -> ForkPage:
     with Registry() as registry:
         watch, worker = WorkerWatch(), registry.get(fork.worker_id)
         seen = watch.look(worker, registry)
-    return ForkPage(fork, seen.state, inherited(worker, watch))
+    return ForkPage(fork, seen.state, inherited(worker, watch), twin)

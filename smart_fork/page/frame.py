@@ -9,7 +9,6 @@ from indexer.runs import Freshness
 from indexer.shapes import dataclass
 from smart_fork.errors import SmartForkError
 from smart_fork.page.board import WorkerBoard
-from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.index_access import opened
 
 ModelState = Literal["ready", "loading", "absent"]
@@ -52,14 +51,7 @@ class Frame:
         return "indexing fails" if indexing.failing else indexing.doing
 
 
-@dataclass(frozen=True, slots=True)
-class Framed(PageValues):
-    """The frame, as templates find it."""
-
-    frame: Frame
-
-
-def framed(board: WorkerBoard, state: Callable[[], ServiceState]) -> Framed:
+def framed(board: WorkerBoard, state: Callable[[], ServiceState]) -> Frame:
     """The frame of now."""
     workers = board.view()
     sessions, updated_at, problem = 0, "", ""
@@ -68,4 +60,4 @@ def framed(board: WorkerBoard, state: Callable[[], ServiceState]) -> Framed:
             sessions, updated_at = store.session_count(), store.meta("updated_at")
     except SmartForkError as error:
         problem = error.message
-    return Framed(Frame(workers.asks, workers.running, sessions, updated_at, state(), problem))
+    return Frame(workers.asks, workers.running, sessions, updated_at, state(), problem)

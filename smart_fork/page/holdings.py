@@ -57,7 +57,10 @@ class ForgottenSession:
 
 @dataclass(frozen=True, slots=True)
 class HoldingsPage(PageValues):
-    """The index; `trouble` where it cannot be used. Of the agents in `kept` copies of the logs are kept."""
+    """The index; `trouble` where it cannot be used. Of the agents in `kept` copies of the logs are kept.
+
+    `checked` is what the check has found that led here; `None` where none did.
+    """
 
     status: IndexStatus | None
     trouble: SmartForkError | None
@@ -65,6 +68,7 @@ class HoldingsPage(PageValues):
     cuts: tuple[StandingCut, ...]
     gone: tuple[ForgottenSession, ...]
     kept: tuple[str, ...]
+    checked: CheckedParts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +79,16 @@ class CheckedParts:
     healthy: bool
 
 
-def holdings() -> HoldingsPage:
-    """The index of now."""
+def holdings(checked: CheckedParts | None = None) -> HoldingsPage:
+    """The index of now, and what was checked."""
     cuts, gone = _cuts(), _gone()
     try:
         status = index_status()
         with opened() as store:
             held = store.holdings()
     except IndexUnavailable as error:
-        return HoldingsPage(None, error, (), cuts, gone, _kept())
-    return HoldingsPage(status, None, by_project(held), cuts, gone, _kept())
+        return HoldingsPage(None, error, (), cuts, gone, _kept(), checked)
+    return HoldingsPage(status, None, by_project(held), cuts, gone, _kept(), checked)
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
@@ -10,10 +10,10 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.references import reference
 from smart_fork.errors import SmartForkError
 from smart_fork.page.renderer import PageValues
-from smart_fork.page.session import AddressedSession, located
+from smart_fork.page.session import located
 
 if TYPE_CHECKING:
-    from smart_fork.families.told import Family, Relative
+    from smart_fork.families.told import Family
     from smart_fork.page.differences import OwnWork
     from smart_fork.page.parting import Parting
     from smart_fork.page.timeline import Timeline
@@ -23,15 +23,11 @@ if TYPE_CHECKING:
 class FamilyPage(PageValues):
     """A family, and its lines on a time line; what each of it has for itself, and the `best` one to fork, if any."""
 
-    session_id: str
-    count: int
-    return_command: str | None
-    sessions: Sequence[Relative]
+    family: Family
     line: Timeline
     titles: Mapping[str, str]
     own: Mapping[str, OwnWork]
     best: str
-    asked_for: AddressedSession
     first: str
     second: str
     parted: Parting | None = None
@@ -55,15 +51,11 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
     first, second = asked.get("a") or parent or family.session_id, asked.get("b") or family.session_id
     parted, problem = _parted(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
     return FamilyPage(
-        asked_for=AddressedSession(family.agent_type, family.session_id),
+        family=family,
         first=first,
         second=second,
         parted=parted,
         parted_problem=problem,
-        session_id=family.session_id,
-        count=family.count,
-        return_command=family.return_command,
-        sessions=family.sessions,
         line=timeline(family.sessions),
         titles=titles,
         own=own,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from indexer.shapes import dataclass
@@ -91,7 +92,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
     return replace(page, team=True, shared=there.sessions, team_error=there.error)
 
 
-def families() -> FamiliesPage:
+def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> FamiliesPage:
     """The families that the index knows.
 
     Raises:

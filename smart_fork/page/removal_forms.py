@@ -13,7 +13,7 @@ from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
-from smart_fork.page.renderer import PageValues
+from smart_fork.page.renderer import PageValues, Shown
 from smart_fork.removal import sessions as session_removal
 from smart_fork.removal.cuts import cut
 from smart_fork.removal.sessions import Removal
@@ -21,15 +21,6 @@ from smart_fork.retrieval.results import title
 
 #: What an address asks to be cut, and what the form repeats.
 _SECRETS = "secrets"
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetPage(PageValues):
-    """A session that is about to be forgotten: whose, which, and what it is about."""
-
-    agent_type: str
-    session_id: str
-    about: Masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +37,18 @@ class ExcisePage(PageValues):
     said: Mapping[int, Masked]
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedView(PageValues):
-    """What was forgotten or cut by the form that led here."""
-
-    removal: Removal | None
-    excised: Excised | None
-
-
-@dataclass(frozen=True, slots=True)
-class UndoPage(PageValues):
-    """A cut that was undone."""
-
-    undone: RolledBack
-
-
-def about_to_forget(reference: str) -> ForgetPage:
-    """The session that somebody is about to have forgotten.
+def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """The session that somebody is about to have forgotten: whose, which, and what it is `about`.
 
     Raises:
         SmartForkError: there is none.
     """
-    located = sessions.locate(reference)
+    located = sessions.locate(asked.get("session", ""))
     try:
         about = title(sessions.look_into(located).title)
     except NotFound:
         about = title("")
-    return ForgetPage(located.agent, located.session_id, about)
+    return {"agent_type": located.agent, "session_id": located.session_id, "about": about}
 
 
 def removed(form: Mapping[str, str]) -> Removal:
@@ -87,7 +63,7 @@ def removed(form: Mapping[str, str]) -> Removal:
     return session_removal.undo(session) if form.get("do") == "undo" else session_removal.forget(session)
 
 
-def about_to_cut(asked: Mapping[str, str]) -> ExcisePage:
+def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> ExcisePage:
     """What a cut would take out. Nothing is changed.
 
     Raises:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
@@ -43,26 +42,24 @@ class PageValues:
     """What a template shows: a dataclass, whose fields are the names in it."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemPage(PageValues):
-    """What is wrong, and what to do."""
-
-    problem: SmartForkError
+#: The same, or the names in a template with their values.
+Shown = PageValues | Mapping[str, Any]
 
 
-def rendered(template: str, *shown: PageValues, status: int = 200) -> Response:
+def rendered(template: str, *shown: Shown, status: int = 200) -> Response:
     """A page that has the fields of what is shown."""
     return HTMLResponse(written(template, *shown), status, HEADERS)
 
 
-def written(template: str, *shown: PageValues) -> str:
+def written(template: str, *shown: Shown) -> str:
     """The text of a template that has the fields of what is shown."""
     return _environment.get_template(template).render(_known(shown))
 
 
-def streamed(template: str, *shown: PageValues, status: int = 200) -> Response:
+def streamed(template: str, *shown: Shown, status: int = 200) -> Response:
     """The same, sent while it is made: what stands first is seen first."""
     return StreamingResponse(_pieces(template, _known(shown)), status, HEADERS, "text/html")
 
@@ -80,14 +77,17 @@ def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
     yield "".join(pieces)
 
 
-def _known(shown: Iterable[PageValues]) -> dict[str, Any]:
+def _known(shown: Iterable[Shown]) -> dict[str, Any]:
     time.tzset()  # the computer may be in another time zone by now
-    return {one.name: getattr(values, one.name) for values in shown for one in fields(values)}  # type: ignore[arg-type]
+    known: dict[str, Any] = {}
+    for one in shown:
+        known |= one if isinstance(one, Mapping) else {name: getattr(one, name) for name in one.__dataclass_fields__}
+    return known
 
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
     """A page that says what is wrong, and what to do."""
-    return rendered("problem.html", ProblemPage(error), status=status or error.http_status)
+    return rendered("problem.html", {"problem": error}, status=status or error.http_status)
 
 
 def stranger(status: int = 401) -> Response:

@@ -13,37 +13,17 @@ from starlette.routing import Route
 
 from indexer.shapes import dataclass
 from smart_fork.page import searches
-from smart_fork.page.board import BoardPage, BoardView
+from smart_fork.page.board import BoardView
 from smart_fork.page.desk import Desk, in_thread
 from smart_fork.page.home import HomePage, home
 from smart_fork.page.listing import families, listed
-from smart_fork.page.renderer import HEADERS, PageValues, rendered
+from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.page.scope import Scope, Scopes
 from smart_fork.page.session import conversation
 from smart_fork.retrieval.phrasings import MOST
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.upkeep import Engine
-
-
-@dataclass(frozen=True, slots=True)
-class AskedScope(PageValues):
-    """Which project is asked about."""
-
-    scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What a question has found, or where there is none, what the first screen shows."""
-
-    search: searches.SearchPage
-    home: HomePage
-    board: BoardPage
-
-    @property
-    def status(self) -> int:
-        return 200 if self.search.problem is None else 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +41,7 @@ class SearchViews:
             Route("/results", self._results),
             Route("/peek/{agent}/{session_id}", self.desk.page("peek.html", conversation)),
             Route("/sessions", self._sessions),
-            Route("/families", self._families),
+            Route("/families", self.desk.page("families.html", families)),
         ]
 
     async def _search(self, request: Request) -> Response:
@@ -71,25 +51,17 @@ class SearchViews:
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         scope = self.scopes.of(request)
-        found = await in_thread(partial(self._found, request, scope))
+        search, more = await in_thread(partial(self._found, request, scope))
         answer = await self.desk.shown(
-            "search.html",
-            lambda: searches.AroundSearch(searches.projects()),
-            found.search,
-            found.home,
-            found.board,
-            *self._more(scope),
-            status=lambda _: found.status,
+            "search.html", lambda: {"projects": searches.projects()}, search, *more, status=search.status
         )
         self.scopes.remember(answer, request, scope)
         return answer
 
     async def _results(self, request: Request) -> Response:
         scope = self.scopes.of(request)
-        found = await in_thread(partial(self._found, request, scope))
-        answer = rendered(
-            "results.html", found.search, found.home, found.board, *self._more(scope), status=found.status
-        )
+        search, more = await in_thread(partial(self._found, request, scope))
+        answer = rendered("results.html", search, *more, {"new_form": self.desk.forms.new}, status=search.status)
         self.scopes.remember(answer, request, scope)
         return answer
 
@@ -98,17 +70,12 @@ class SearchViews:
         automated = request.query_params.get("automated") == "yes"
         tag, archived = request.query_params.get("tag", ""), request.query_params.get("archived") == "yes"
         work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
-        return await self.desk.shown("sessions.html", work, AskedScope(scope))
+        return await self.desk.shown("sessions.html", work, {"scope": scope})
 
-    async def _families(self, _: Request) -> Response:
-        return await self.desk.shown("families.html", families)
-
-    def _more(self, scope: Scope) -> tuple[PageValues, ...]:
-        return AskedScope(scope), self.desk.new_forms
-
-    def _found(self, request: Request, scope: Scope) -> _Found:
+    def _found(self, request: Request, scope: Scope) -> tuple[searches.SearchPage, tuple[Shown, Shown]]:
+        """What a question has found, or where there is none, what the first screen shows."""
         also = searches.lines(request.query_params.getlist("also"))
         found = searches.found({**request.query_params, "project": scope.project}, also, self.engine())
         if found.q or found.code or found.problem:
-            return _Found(found, HomePage(), BoardPage(BoardView()))
-        return _Found(found, home(found.recent), BoardPage(self.desk.board.view()))
+            return found, (HomePage(), {"board": BoardView(), "scope": scope})
+        return found, (home(found.recent), {"board": self.desk.board.view(), "scope": scope})

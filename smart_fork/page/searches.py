@@ -52,12 +52,10 @@ class SearchPage(PageValues):
     recent: tuple[RecentSession, ...] = ()
     problem: SmartForkError | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class AroundSearch(PageValues):
-    """What stands around results: the projects to choose from."""
-
-    projects: Sequence[str]
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+        return 200 if self.problem is None else 400
 
 
 def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> SearchPage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
@@ -66,15 +66,6 @@ class SessionPage(PageValues):
     noted: Noted = Noted()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionForms(PageValues):
-    """The names of the forms beside a session: to fork it, to undo a cut, to note something of it."""
-
-    form: str
-    undo: str
-    note: str
-
-
 def located(place: Mapping[str, str]) -> Located:
     """The session that an address names.
 
@@ -97,8 +88,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     from smart_fork import sessions
     from smart_fork.excise.last_cut import last_cut
     from smart_fork.forking.others import is_others
-    from smart_fork.page.reading import LeftForks, reading
-    from smart_fork.retrieval.query import plain, words_of
+    from smart_fork.page.reading import LeftForks
     from smart_fork.retrieval.results import fork_command, title
 
     there = located(place)
@@ -107,24 +97,14 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     if not there.readable:
         return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
     session = sessions.look_into(there, keep_raw=True)
-    asks = plain(asked.get("q", ""))
-    words = words_of(asks) if asks else ()
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
-    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
-    at = before.first if before and before.first is not None else number(asked.get("at"))
-    read = reading(session, at, words=words, work=agent.codec, begun=begun)
+    read, shown = read_of(session, asked, begun)
     return SessionPage(
+        **shown,
         one=one,
         title=title(session.title) or there.session_id,
-        session=session,
-        reading=read,
-        q=asks,
-        words=words,
         left=LeftForks(session, read),
-        at=at,
-        fork=number(asked.get("fork")),
-        tokens=session.token_estimate,
         cached=cache_in_words(cached_until(session.cache())),
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
@@ -133,20 +113,29 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         ),
         way=way,
         outputs=way,
-        mark=str(mark_of(session)),
-        since=before,
         noted=noted,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SincePage(PageValues):
-    """Where a session is read on that has become more, or another one."""
+def read_of(
+    session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
+) -> tuple[ConversationPage, dict[str, Any]]:
+    """What is read of a session as it is `asked` for, and all of a `SessionPage` that follows from that."""
+    from smart_fork.page.reading import reading
+    from smart_fork.retrieval.query import plain, words_of
 
-    way: str
+    asks = plain(asked.get("q", ""))
+    words = words_of(asks) if asks else ()
+    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
+    at = before.first if before and before.first is not None else number(asked.get("at"))
+    read = reading(session, at, words=words, work=AGENTS[session.agent].codec, begun=begun)
+    return read, {
+        "session": session, "reading": read, "q": asks, "words": words, "at": at, "fork": number(asked.get("fork")),
+        "tokens": session.token_estimate, "mark": str(mark_of(session)), "since": before,
+    }  # fmt: skip
 
 
-def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, SincePage]:
+def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, str]:
     """What has become of the session of an address since the state that is asked about, and where that is shown.
 
     Raises:
@@ -154,7 +143,7 @@ def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, S
     """
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
-    return looked_at(place, mark), SincePage(f"{session_link(one, since=str(mark))}#more")
+    return looked_at(place, mark), f"{session_link(one, since=str(mark))}#more"
 
 
 def number(text: str | None) -> int | None:

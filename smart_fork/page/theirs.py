@@ -5,13 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.page.phrases import session_link
-from smart_fork.page.reading import reading
 from smart_fork.page.scope import folder
-from smart_fork.page.session import AddressedSession, SessionPage, SincePage, number
-from smart_fork.page.since import Since, mark_in, mark_of, since
+from smart_fork.page.session import AddressedSession, SessionPage, read_of
+from smart_fork.page.since import Since, mark_in, since
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
@@ -20,38 +18,26 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     Raises:
         SmartForkError: there is none that may be read, no such message in it, or the server is away.
     """
-    from smart_fork.retrieval.query import plain, words_of
     from smart_fork.team.conversation import look_into
 
     there = look_into(place["session_id"], folder(project))
     session = there.session
     if session.agent != place["agent"]:
         raise NotFound(f"No such session of {place['agent']}")
-    asks = plain(asked.get("q", ""))
-    words = words_of(asks) if asks else ()
     one = AddressedSession(session.agent, place["session_id"])
-    before = since(mark_in(asked["since"]), session) if asked.get("since") else None
-    at = before.first if before and before.first is not None else number(asked.get("at"))
+    _, shown = read_of(session, asked)
     return SessionPage(
+        **shown,
         one=one,
         title=there.title or one.session_id,
-        session=session,
-        reading=reading(session, at, words=words, work=AGENTS[session.agent].codec),
-        q=asks,
-        words=words,
-        at=at,
-        fork=number(asked.get("fork")),
-        tokens=session.token_estimate,
         command=shlex.join(("smart-fork", "fork", one.session_id)),
         kind="shared",
         owner=there.owner,
         within=project,
-        mark=str(mark_of(session)),
-        since=before,
     )
 
 
-def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> tuple[Since, SincePage]:
+def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> tuple[Since, str]:
     """What has become of a shared session since the state that is asked about, and where that is shown.
 
     Raises:
@@ -62,4 +48,4 @@ def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> t
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
     way = session_link(one, kind="shared", project=project, since=str(mark))
-    return since(mark, look_into(one.session_id, folder(project)).session), SincePage(f"{way}#more")
+    return since(mark, look_into(one.session_id, folder(project)).session), f"{way}#more"

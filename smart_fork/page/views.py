@@ -23,20 +23,20 @@ from smart_fork.page import forks, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.commits import commits
 from smart_fork.page.delegated import delegated
-from smart_fork.page.desk import Desk, given, in_thread
+from smart_fork.page.desk import Asked, Desk, given, in_thread
 from smart_fork.page.entry import CODE_SECONDS, Entries
-from smart_fork.page.forms import PageForms, SentForm
+from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
-from smart_fork.page.index_views import IndexViews
+from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
 from smart_fork.page.noting import noted
 from smart_fork.page.output import output
 from smart_fork.page.phrases import session_link
-from smart_fork.page.removal_forms import UndoPage, undone
-from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger, streamed
+from smart_fork.page.removal_forms import undone
+from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.session import AddressedSession, SessionForms, SincePage, become, conversation
+from smart_fork.page.session import AddressedSession, become, conversation
 from smart_fork.page.since import Since
 from smart_fork.page.theirs import grown, shared
 from smart_fork.page.visits import Visits
@@ -51,13 +51,6 @@ WAY_IN = "/open"
 PUBLIC = statics.PUBLIC
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TwinView(PageValues):
-    """The form that another window had sent before with the same in it; `None` where none had."""
-
-    twin: SentForm[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +81,8 @@ class Page:
         return [
             *SearchViews(self.desk, self.engine, self.scopes).routes(),
             *WorkerViews(self.desk).routes(),
-            *IndexViews(self.desk).routes(),
-            Route("/session/{agent}/{session_id}", self._session),
+            *index_routes(self.desk),
+            Route("/session/{agent}/{session_id}", self.desk.page("session.html", conversation, by=streamed)),
             Route("/shared/{agent}/{session_id}", self._shared),
             Route("/shared/{agent}/{session_id}/since", self._grown),
             Route("/session/{agent}/{session_id}/output/{turn}/{call}", printed),
@@ -100,9 +93,9 @@ class Page:
             Route("/family/{agent}/{session_id}", self.desk.page("family.html", related)),
             Route("/fork", self.desk.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
-            Route("/forked/{form}", self._forked),
+            Route("/forked/{form}", self.desk.page("forked.html", self._forked)),
             Route("/undo", self.desk.does(undone, "/undone/{form}"), methods=["POST"]),
-            Route("/undone/{form}", self._undone),
+            Route("/undone/{form}", self.desk.page("undone.html", self._undone)),
             Route("/note", self.desk.does(noted, "/noted/{form}"), methods=["POST"]),
             Route("/noted/{form}", self._noted),
             Route(WAY_IN, _enter),
@@ -114,16 +107,10 @@ class Page:
         """The address where ``smart-fork open`` asks for a way in: a browser that is in does not let in others."""
         return [Route("/code", self._code, methods=["POST"])]
 
-    async def _session(self, request: Request) -> Response:
-        return await self._read(partial(conversation, request.path_params, request.query_params))
-
     async def _shared(self, request: Request) -> Response:
         project = self.scopes.of(request).project
-        return await self._read(partial(shared, request.path_params, request.query_params, project))
-
-    async def _read(self, work: Callable[[], PageValues]) -> Response:
-        forms = SessionForms(*map(self.forms.new, ("/fork", "/undo", "/note")))
-        return await self.desk.shown("session.html", work, forms, by=streamed)
+        work = partial(shared, request.path_params, request.query_params, project)
+        return await self.desk.shown("session.html", work, by=streamed)
 
     async def _since(self, request: Request) -> Response:
         return await _become(partial(become, request.path_params, request.query_params))
@@ -136,18 +123,12 @@ class Page:
         fields = await given(request)
         return await self.desk.shown("preview.html", partial(forks.previewed, fields, self.engine))
 
-    async def _forked(self, request: Request) -> Response:
-        form = request.path_params["form"]
-        return await self.desk.shown(
-            "forked.html",
-            lambda: forks.outcome(self.desk.answer(form, Forked)),
-            TwinView(self.forms.twin(form)),
-            self.desk.new_forms,
-        )
+    def _forked(self, place: Asked, _: Asked) -> Shown:
+        """With the form that another window had sent before with the same in it, if one had."""
+        return forks.outcome(self.desk.answer(place["form"], Forked), self.forms.twin(place["form"]))
 
-    async def _undone(self, request: Request) -> Response:
-        form = request.path_params["form"]
-        return await self.desk.shown("undone.html", lambda: UndoPage(self.desk.answer(form, RolledBack)))
+    def _undone(self, place: Asked, _: Asked) -> Shown:
+        return {"undone": self.desk.answer(place["form"], RolledBack)}
 
     async def _noted(self, request: Request) -> Response:
         try:
@@ -182,7 +163,7 @@ class Page:
         return answer
 
 
-async def _become(told: Callable[[], tuple[Since, SincePage]]) -> Response:
+async def _become(told: Callable[[], tuple[Since, str]]) -> Response:
     """What a window is told that asks again and again: mostly nothing."""
     try:
         now, way = await in_thread(told)
@@ -191,7 +172,11 @@ async def _become(told: Callable[[], tuple[Since, SincePage]]) -> Response:
     except OSError as error:  # the window asks again
         log.info("whether a session has gone on cannot be told: %s", error)
         return Response(status_code=503, headers=HEADERS)
-    return Response(status_code=204, headers=HEADERS) if now.became == "same" else rendered("since.html", now, way)
+    return (
+        Response(status_code=204, headers=HEADERS)
+        if now.became == "same"
+        else rendered("since.html", now, {"way": way})
+    )
 
 
 async def _enter(_: Request) -> Response:

@@ -12,13 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from indexer.shapes import dataclass
-from smart_fork.page.board import BoardPage, BoardView
+from smart_fork.page.board import BoardView
+from smart_fork.page.comparison_file import side_by_side
 from smart_fork.page.deeds import ToldWorker, told
-from smart_fork.page.desk import Desk, in_thread
-from smart_fork.page.renderer import HEADERS, PageValues, rendered
+from smart_fork.page.desk import Asked, Desk, in_thread
+from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.system.processes import SystemProcesses
-from smart_fork.workers.compared import Compared
 
 #: Where browsers listen for what the workers do.
 LIVE = "/workers/live"
@@ -28,21 +27,6 @@ MOST_LISTENERS, LISTEN_SECONDS = 12, 600.0
 LOOK_SECONDS, AGAIN_MILLISECONDS = 2.0, 5000
 #: Workers that are compared at once.
 MOST_COMPARED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class DoneView(PageValues):
-    """What was done by the form that led here; `None` where none did."""
-
-    done: ToldWorker | None
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedView(PageValues):
-    """Workers side by side, and the prompts that they were given."""
-
-    compared: tuple[Compared, ...]
-    prompts: tuple[str, ...]
 
 
 class WorkerViews:
@@ -55,7 +39,7 @@ class WorkerViews:
     def routes(self) -> list[Route]:
         """All addresses."""
         return [
-            Route("/workers", self._workers),
+            Route("/workers", self._desk.page("workers.html", self._workers)),
             Route("/board", partial(self._fragment, "board.html")),
             Route("/now", partial(self._fragment, "now.html")),
             Route("/worker", self._desk.does(told, "/workers?told={form}"), methods=["POST"]),
@@ -63,17 +47,13 @@ class WorkerViews:
             Route(LIVE, self._live),
         ]
 
-    async def _workers(self, request: Request) -> Response:
-        form = request.query_params.get("told")
-        return await self._desk.shown(
-            "workers.html",
-            lambda: BoardPage(self._desk.board.view(fresh=form is not None)),
-            self._desk.new_forms,
-            DoneView(self._desk.kept(form, ToldWorker)),
-        )
+    def _workers(self, _: Asked, asked: Asked) -> Shown:
+        form = asked.get("told")
+        return {"board": self._desk.board.view(fresh=form is not None), "done": self._desk.kept(form, ToldWorker)}
 
     async def _fragment(self, template: str, _: Request) -> Response:
-        return rendered(template, BoardPage(await in_thread(self._desk.board.view)), self._desk.new_forms)
+        board = await in_thread(self._desk.board.view)
+        return rendered(template, {"board": board, "new_form": self._desk.forms.new})
 
     async def _compare(self, request: Request) -> Response:
         wanted = request.query_params.getlist("worker")
@@ -106,7 +86,7 @@ def _event(view: BoardView) -> bytes:
     return b"data: " + orjson.dumps(told) + b"\n\n"
 
 
-def compared(wanted: list[str]) -> ComparedView:
+def compared(wanted: list[str]) -> Shown:
     """These workers side by side, as ``compare`` has them; without any, those of the last fan-out.
 
     Raises:
@@ -114,5 +94,4 @@ def compared(wanted: list[str]) -> ComparedView:
     """
     from smart_fork.workers.comparison import compare
 
-    found = compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], SystemProcesses(), patch=True)
-    return ComparedView(tuple(found), tuple(dict.fromkeys(one.prompt for one in found if one.prompt)))
+    return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], SystemProcesses(), patch=True))

@@ -19,7 +19,8 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
-from smart_fork.page.frame import Frame, Framed, ServiceState
+from smart_fork.page.forms import PageForms
+from smart_fork.page.frame import Frame, ServiceState
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
 from smart_fork.page.reading import leaving, reading
@@ -302,12 +303,13 @@ def test_forks_stand_where_they_left():
 
 
 def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):
-    monkeypatch.setattr("smart_fork.page.desk.framed", lambda *_: Framed(Frame(0, 0, 0, "", ServiceState())))
+    monkeypatch.setattr("smart_fork.page.desk.framed", lambda *_: Frame(0, 0, 0, "", ServiceState()))
 
     def unreadable():
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))
 
-    said = html.unescape(anyio.run(partial(Desk(None, None, None).shown, "home.html", unreadable)).body.decode())
+    forms: PageForms[object] = PageForms(str, tmp_path / "forms")
+    said = html.unescape(anyio.run(partial(Desk(forms, None, None).shown, "home.html", unreadable)).body.decode())
 
     assert f"{tmp_path / 'x'}: Permission denied" in said
     assert f"Make {tmp_path} readable and writable for you." in said
