@@ -19,7 +19,6 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk
 from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
-from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import Frame, ServiceState
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
