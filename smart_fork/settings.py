@@ -130,11 +130,11 @@ def agent_variables() -> tuple[Variable, ...]:
     )
     folders: dict[str, Variable] = {}
     for agent in AGENTS:
-        for name in (agent.home.variable, *agent.home.beside) if agent.home else ():
+        for name in filter(None, (agent.home.variable, *agent.home.beside)):
             meaning = f"Where {agent.title} keeps its files. {agent.title} reads this variable, too."
             if one := folders.get(name):  # several agents read it
                 meaning = f"{one.meaning} {meaning}"
-            usual = agent.home.usual() if agent.home and name == agent.home.variable else ""
+            usual = agent.home.usual() if name == agent.home.variable else ""
             folders[name] = Variable(name, meaning, usual)
     return (*programs, *folders.values())
 

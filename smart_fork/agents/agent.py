@@ -108,6 +108,35 @@ class ProgramSpec(NamedTuple):
     signs: tuple[Sign, ...]
 
 
+#: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of
+#: its class. A module with a dot is absolute.
+USUAL: Mapping[str, str] = MappingProxyType({
+    "reader": "log:{}Adapter",
+    "codec": "codec:{}Codec",
+    "heads": "head:{}Heads",
+    "tail": "tail:TAIL",
+    "starter": "command:{}Starter",
+    "births": "birth:{}Births",
+    "storage": "storage:{}Storage",
+    "screen": "screen:{}Screen",
+    "copier": "copy:{}Copier",
+    "forms": "forms:{}Forms",
+    "cutter": "cut:{}Cutter",
+    "login": "login:{}Login",
+    "caller": "caller:{}Calls",
+    "hooks": "hooks:{}Hooks",
+    "presence": "presence:PRESENCE",
+    "prompts": "prompts:kept_prompts",
+    "registration": "registration:{}Registration",
+    "subagents": "subagents:{}SubAgents",
+})  # fmt: skip
+
+
+def usual(*without: str, **elsewhere: str) -> Mapping[str, str]:
+    """Return all facets but those `without`, each in its usual place or `elsewhere`."""
+    return MappingProxyType({name: place for name, place in {**USUAL, **elsewhere}.items() if name not in without})
+
+
 class Agent:
     """One agent. A missing facet is `None`.
 
@@ -117,7 +146,7 @@ class Agent:
     name: AgentName
     #: Its name for people.
     title: str
-    home: Home | None = None
+    home: Home = Home("", "")
     command: ProgramSpec | None = None
     #: The variables that it sets for programs that it starts, and those that identify it.
     tells: tuple[str, ...] = ()
@@ -133,7 +162,7 @@ class Agent:
     seen: str = ""
     #: An estimate of its model's context window in tokens, if the agent does not tell.
     window: int = 128_000
-    #: Its facets by name: a class or a value, as ``module:name`` in its folder. A module with a dot is absolute.
+    #: The places of its facets by name (see `USUAL`).
     facets: Mapping[str, str] = MappingProxyType({})
     #: Finds and reads its logs.
     reader: AgentAdapter | None
@@ -181,13 +210,15 @@ class Agent:
             if name not in Agent.__annotations__:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
-                module, _, value = row.partition(":")
-                folder = next(one.__module__ for one in type(self).__mro__ if "facets" in vars(one))
-                found = getattr(import_module(module if "." in module else f"{folder}.{module}"), value)
+                owner = next(one for one in type(self).__mro__ if "facets" in vars(one))
+                module, _, value = row.format(owner.__name__).partition(":")
+                found = getattr(import_module(module if "." in module else f"{owner.__module__}.{module}"), value)
             else:
                 found = self.forms if name == "teller" else None
-            self.__dict__[name] = facet = found() if isinstance(found, type) else found
-            return facet
+            if isinstance(found, type):
+                found = found(self) if issubclass(found, Facet) else found()
+            self.__dict__[name] = found
+            return found
 
     @classmethod
     def has(cls, facet: str) -> bool:
@@ -202,6 +233,13 @@ class Agent:
     def is_told(cls) -> bool:
         """Return whether it can receive a handed-over session, without importing a facet."""
         return cls.has("teller") or cls.has("forms")
+
+
+class Facet:
+    """A facet that is made with its agent."""
+
+    def __init__(self, of: Agent) -> None:
+        self.of, self.agent, self.title = of, of.name, of.title
 
 
 class ReadOnlyAgent(Agent):

@@ -47,7 +47,6 @@ class Kin:
 class Heads(ABC):
     """Reads the beginnings of one agent's logs."""
 
-    name: AgentName
     reader: ClassVar[AgentAdapter]
     #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
@@ -74,7 +73,7 @@ class Heads(ABC):
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
         for file in files:
-            kin = Kin(self.name, self.reader.id_of(file.path), file.path, file.mtime_ns)
+            kin = Kin(self.reader.name, self.reader.id_of(file.path), file.path, file.mtime_ns)
             with suppress(OSError):
                 if self.begins(kin):
                     yield kin

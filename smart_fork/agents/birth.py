@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from indexer.shapes import dataclass
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import seconds_in
 
 
@@ -22,8 +21,6 @@ class Birth:
 
 class Births(ABC):
     """Reads the beginnings of one agent's sessions."""
-
-    name: AgentName
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:

@@ -43,7 +43,7 @@ def agent_around(env: Mapping[str, str]) -> AgentName | None:
 
 def homes() -> Iterator[Home]:
     """Yield the own folder of each agent that has one."""
-    return (agent.home for agent in AGENTS if agent.home)
+    return (agent.home for agent in AGENTS if agent.home.variable)
 
 
 def home_variables() -> tuple[str, ...]:

@@ -6,30 +6,19 @@ own.
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.agent import Home
+from smart_fork.agents.agent import Facet
 
 #: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
 TIMEOUT = 3
 
 
-def switched_off(settings: str, title: str) -> Iterator[str]:
-    """Yield a sentence if settings in Claude Code's form keep the agent from running any hook."""
-    import json  # an event is told without
-
-    if json.loads(settings).get("disableAllHooks") is True:
-        yield f"{title} runs no hooks: disableAllHooks is set in its settings"
-
-
-class Hooks(ABC):
+class Hooks(Facet):
     """The hooks of one agent. Defaults are for agents without the feature."""
 
-    agent: AgentName
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
     #: The tools that edit files, as a pattern of the agent's, if the model gets what our command prints before them.
@@ -43,13 +32,12 @@ class Hooks(ABC):
     #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.recall` knows.
     begun: tuple[str, ...] = ()
 
-    #: The agent's own folder, and the settings file in it.
-    home: ClassVar[Home]
-    file: ClassVar[str] = "settings.json"
+    #: The settings file in the agent's own folder.
+    file: str = "settings.json"
 
     def path(self) -> Path:
         """The file with its hooks."""
-        return self.home.folder() / self.file
+        return self.of.home.folder() / self.file
 
     def content(self, command: Sequence[str]) -> str | None:
         """Return a file of our own, which passes each event on stdin to `command`; `None` for settings.
@@ -63,8 +51,14 @@ class Hooks(ABC):
         return {"type": "command", "command": command, "timeout": TIMEOUT}
 
     def notes(self, text: str) -> Iterator[str]:
-        """Yield the reasons why the agent does not run hooks installed as `text`. smart-fork does not change them."""
-        yield from ()
+        """Yield the reasons why the agent does not run hooks installed as `text`. smart-fork does not change them.
+
+        Most settings are in Claude Code's form.
+        """
+        import json  # an event is told without
+
+        if self.events and json.loads(text).get("disableAllHooks") is True:
+            yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an event with Claude Code's names of events and values."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from indexer.shapes import dataclass
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_at
+from smart_fork.agents.agent import Facet
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Completed, Processes
-
-if TYPE_CHECKING:
-    from smart_fork.agents.agent import Home
 
 #: The longest time for an agent to report whether it is logged in.
 STATUS_SECONDS = 30.0
@@ -27,15 +24,12 @@ class Standing:
     lacks: tuple[str, ...] = ()
 
 
-class Login:
+class Login(Facet):
     """The login of one agent."""
 
-    agent: AgentName
     #: The command with which a person logs in permanently.
     command: str
-    #: The agent's own folder. A worker always has the home of its session.
-    home: Home
-    #: The file in it that a login leaves.
+    #: The file in the agent's own folder that a login leaves.
     stored: ClassVar[str] = ""
 
     #: Variables of which any one is a login, and those that select a method or a server.
@@ -47,16 +41,16 @@ class Login:
 
     @property
     def folder(self) -> str:
-        """The variable that names its home."""
-        return self.home.variable
+        """The variable that names its home. A worker always has the home of its session."""
+        return self.of.home.variable
 
     def has_stored(self, name: str) -> bool:
         """Return whether this file is in its own folder."""
-        return bool(name) and (self.home.folder() / name).is_file()
+        return bool(name) and (self.of.home.folder() / name).is_file()
 
     def settings(self) -> dict[str, Any]:
         """Return its own settings in JSON; empty if there are none."""
-        return dict_in(json_at(self.home.folder() / "settings.json"))
+        return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def variables(self) -> tuple[str, ...]:
         """The variables that decide how it logs in and which server it uses, without its folder."""
@@ -88,7 +82,7 @@ class Login:
             if not self.status or not lists(program, ("--help",), self.listed, processes, env):
                 return Standing(None)
             said = processes.run(
-                [program, *self.status], cwd=self.home.folder().parent, env=env, timeout=STATUS_SECONDS
+                [program, *self.status], cwd=self.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
             )
         except (SmartForkError, OSError):
             return Standing(None)

@@ -15,7 +15,6 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Home
 from smart_fork.agents.codec import Header, ReadCodec, Record
 from smart_fork.agents.tree_log import TreeAdapter
 
@@ -37,7 +36,7 @@ class ReadAdapter(TreeAdapter):
     document: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self._home = AGENTS[self.name].home or Home("", "")
+        self._home = AGENTS[self.name].home
         self.variable = self._home.variable
         self.places = (f"{self._home.below_home()}/{self.below}",)
 

@@ -7,8 +7,6 @@ import uuid
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from indexer.transcripts.model import AgentName
-
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
 
@@ -43,7 +41,6 @@ class CommandLine(NamedTuple):
 class Starter(ABC):
     """Makes the commands of one agent."""
 
-    name: AgentName
     #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")
     beginnings: re.Pattern[str] = re.compile(r"[0-9a-fA-F-]{8,36}")

@@ -68,8 +68,7 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}
     except SmartForkError:
         return  # where it is not known what is tracked nothing is taken away
-    home = AGENTS[reader.name].home
-    for where in (_folder(), *([home.folder()] if home is not None else ())):
+    for where in (_folder(), AGENTS[reader.name].home.folder()):
         for staged in where.rglob(f".*{session_id[:_OF_AN_ID]}*.tmp"):
             staged.unlink(missing_ok=True)
     for path in reader.locate(session_id):

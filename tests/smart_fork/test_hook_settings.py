@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
@@ -273,8 +274,6 @@ def test_a_file_that_its_owner_has_made_read_only_is_not_written(file):
 class _Plugged(Hooks):
     """An agent that loads every file of a folder."""
 
-    agent = "plugged"
-
     def path(self) -> Path:
         return Path.home() / ".plugged" / "plugins" / "smart-fork.js"
 
@@ -283,13 +282,14 @@ class _Plugged(Hooks):
 
 
 class _Plugin(Agent):
-    name, title, hooks = "plugged", "Plugged", _Plugged()
+    name, title = "plugged", "Plugged"
+    facets = MappingProxyType({"hooks": f"{__name__}:_Plugged"})
 
 
 @pytest.fixture
 def plugin(home, monkeypatch) -> Path:
     monkeypatch.setattr("smart_fork.agents.facets.AGENTS", Known(*AGENTS, _Plugin()))
-    return _Plugged().path()
+    return _Plugged(_Plugin()).path()
 
 
 def test_a_file_of_ours_is_written_replaced_and_deleted(plugin):

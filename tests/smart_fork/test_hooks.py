@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -294,8 +295,6 @@ def test_what_is_no_event_is_ignored(registry, body):
 
 
 class _OtherWords(Hooks):
-    agent = "newcomer"
-
     def path(self):
         return Path("/nowhere")
 
@@ -305,7 +304,8 @@ class _OtherWords(Hooks):
 
 
 class _Newcomer(Agent):
-    name, title, hooks, starter = "newcomer", "Newcomer", _OtherWords(), AGENTS["claude"].starter
+    name, title, starter = "newcomer", "Newcomer", AGENTS["claude"].starter
+    facets = MappingProxyType({"hooks": f"{__name__}:_OtherWords"})
 
 
 def test_an_agent_that_speaks_otherwise_is_understood_by_its_own_translation(registry, monkeypatch):

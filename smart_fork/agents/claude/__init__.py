@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.claude.home import HOME, SESSION
 
 
@@ -33,22 +31,4 @@ class Claude(Agent):
     session_variables = (SESSION,)
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
-    facets = MappingProxyType({
-        "reader": "log:ClaudeAdapter",
-        "heads": "head:ClaudeHeads",
-        "tail": "tail:CLAUDE",
-        "starter": "command:ClaudeStarter",
-        "storage": "storage:ClaudeStorage",
-        "screen": "smart_fork.agents.questions:Screen",
-        "copier": "copy:ClaudeCopier",
-        "forms": "forms:ClaudeForms",
-        "cutter": "cut:ClaudeCutter",
-        "login": "login:ClaudeLogin",
-        "caller": "caller:ClaudeCalls",
-        "hooks": "hooks:ClaudeHooks",
-        "presence": "command:PRESENCE",
-        "prompts": "prompts:kept_prompts",
-        "registration": "registration:ClaudeRegistration",
-        "subagents": "subagents:ClaudeSubAgents",
-        "codec": "codec:ClaudeCodec",
-    })  # fmt: skip
+    facets = usual("births", screen="smart_fork.agents.questions:Screen", presence="command:PRESENCE")

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.calls import Calls, ClientCall
 from smart_fork.agents.claude.home import SESSION, claude_home
 
 #: A shorter id of a tool call says too little to recognise a log by.
@@ -24,20 +22,14 @@ LOOKS, LOOK_SECONDS = 6, 0.06
 LOGS_LOOKED_INTO = 8
 
 
-class ClaudeCalls:
+class ClaudeCalls(Calls):
     """See `Calls`."""
-
-    argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
         tool_use = call.meta.get("claudecode/toolUseId")
         looks = 1 if call.environment.get(SESSION) else LOOKS
         return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None
-
-    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """See `Calls.workspaces`: it names roots instead."""
-        return []
 
 
 def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 class ClaudeStarter(Starter):
     """The command lines of Claude Code."""
 
-    name = "claude"
     forks_nothing = True
     asking = ("--permission-mode", "default")
 

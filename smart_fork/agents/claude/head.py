@@ -15,7 +15,6 @@ _BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")
 class ClaudeHeads(TreeHeads):
     """How logs of Claude Code begin."""
 
-    name = "claude"
     reader = ClaudeAdapter()
 
     def is_native(self, record: dict[str, Any]) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.base import MOST_DAYS, Retention
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.slugs import slug
@@ -21,7 +20,7 @@ _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
 class ClaudeAdapter(TreeAdapter):
     """Reads Claude Code's sessions; versions 1.0 to 2.1 seen."""
 
-    name: AgentName = "claude"
+    name = "claude"
     variable = HOME.variable
     places: tuple[str, ...] = (".claude/projects",)
     depth = 1

@@ -6,9 +6,7 @@ its settings and the keychain counted in. Without a login it opens its window al
 
 from __future__ import annotations
 
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_in
-from smart_fork.agents.claude.home import HOME
 from smart_fork.agents.login import Login, table
 from smart_fork.system.processes import Completed
 
@@ -52,9 +50,7 @@ _BESIDE = (
 class ClaudeLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "claude"
     command = "claude auth login"
-    home = HOME
     stored = ".credentials.json"
     keys, beside = _KEYS, _BESIDE
     status, listed = ("auth", "status"), r"(?m)^\s+auth\b"

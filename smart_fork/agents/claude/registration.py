@@ -14,9 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.claude import Claude
-from smart_fork.agents.claude.home import HOME, SESSION
 from smart_fork.agents.registration.base import NAME, Allowing
 from smart_fork.agents.registration.json_entry import JsonRegistration
 from smart_fork.errors import SmartForkError
@@ -29,11 +26,7 @@ _PATIENCE, _LOOK = 12.0, 0.05
 class ClaudeRegistration(JsonRegistration):
     """See `Registration`."""
 
-    agent: AgentName = "claude"
-    title = Claude.title
-    place = HOME
     client = ("claude-code", "2025-11-25")
-    of_a_session = (SESSION, "CLAUDE_PROJECT_DIR", "SMART_FORK_WORKER_ID")
     said: Mapping[str, str] = {"CLAUDECODE": "1"}
 
     def path(self) -> Path:

@@ -112,4 +112,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Logs of Claude Code.
-CLAUDE = Tail("claude", _sign, _steps, _written)
+TAIL = Tail("claude", _sign, _steps, _written)

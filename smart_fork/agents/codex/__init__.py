@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.codex.home import HOME
 
 
@@ -29,25 +27,7 @@ class Codex(Agent):
     marks = ("CODEX_THREAD_ID", "CODEX_SESSION_ID")
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
-    facets = MappingProxyType({
-        "reader": "log:CodexAdapter",
-        "heads": "head:CodexHeads",
-        "tail": "tail:CODEX",
-        "starter": "command:CodexStarter",
-        "births": "birth:CodexBirths",
-        "storage": "storage:CodexStorage",
-        "screen": "smart_fork.agents.questions:Screen",
-        "copier": "copy:CodexCopier",
-        "forms": "forms:CodexForms",
-        "cutter": "cut:CodexCutter",
-        "login": "login:CodexLogin",
-        "caller": "caller:CodexCalls",
-        "hooks": "hooks:CodexHooks",
-        "presence": "command:PRESENCE",
-        "registration": "registration:CodexRegistration",
-        "subagents": "subagents:CodexSubAgents",
-        "codec": "codec:CodexCodec",
-    })  # fmt: skip
+    facets = usual("prompts", screen="smart_fork.agents.questions:Screen", presence="command:PRESENCE")
 
     def model_window(self) -> int:
         """See `Agent.model_window`."""

@@ -13,8 +13,6 @@ from smart_fork.agents.birth import Birth, Births, moment
 class CodexBirths(Births):
     """How sessions of Codex began."""
 
-    name = "codex"
-
     def birth(self, log: Path) -> Birth | None:
         """See `Births.birth`."""
         with contextlib.suppress(OSError):

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.unchecked import dict_in
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.calls import Calls, ClientCall
 
 
-class CodexCalls:
+class CodexCalls(Calls):
     """See `Calls`."""
-
-    argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""

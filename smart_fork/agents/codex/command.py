@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class CodexStarter(Starter):
     """The command lines of Codex."""
 
-    name = "codex"
-
     def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None

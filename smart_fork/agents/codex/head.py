@@ -19,7 +19,6 @@ from smart_fork.agents.codex.log import CodexAdapter
 class CodexHeads(Heads):
     """How rollouts begin."""
 
-    name = "codex"
     reader = CodexAdapter()
     goes_on = True
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 
-from indexer.transcripts.model import AgentName
 from smart_fork.agents.codex.daemon import runs_hooks
-from smart_fork.agents.codex.home import HOME, codex_home
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks
 
 
 class CodexHooks(Hooks):
     """See `Hooks`."""
 
-    agent: AgentName = "codex"
-    home = HOME
     file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
     failures = ("PostToolUse", "Bash")  # it has one event for all, without their exit status

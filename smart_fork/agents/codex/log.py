@@ -10,7 +10,7 @@ from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import Session
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import id_in, is_id, is_moved
 
@@ -18,7 +18,7 @@ from smart_fork.agents.codex.rollouts import id_in, is_id, is_moved
 class CodexAdapter(AgentAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
-    name: AgentName = "codex"
+    name = "codex"
     resumes = ("codex", "resume")
     variable = "CODEX_HOME"
     places: tuple[str, ...] = (".codex/sessions", ".codex/archived_sessions")

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in
 from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.login import Login
@@ -27,9 +26,7 @@ _OWN = "openai"
 class CodexLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "codex"
     command = "codex login"
-    home = HOME
     status, listed = ("login", "status"), r"(?m)^\s+login\b"
 
     def variables(self) -> tuple[str, ...]:

@@ -12,9 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.codex import Codex
-from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError
 from smart_fork.agents.registration.toml_text import Statement, line_end, statements
 
@@ -31,10 +28,7 @@ class CodexRegistration(Registration):
     It takes a token over HTTP from a variable only, which nobody but a person sets.
     """
 
-    agent: AgentName = "codex"
-    title = Codex.title
     client = ("codex-mcp-client", "2025-06-18")
-    place = HOME
     file = "config.toml"
 
     def skills(self) -> Path:

@@ -100,4 +100,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Rollouts of Codex.
-CODEX = Tail("codex", _sign, _steps, _written)
+TAIL = Tail("codex", _sign, _steps, _written)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.copilot.home import HOME, SESSION
 
 
@@ -26,20 +24,7 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = MappingProxyType({
-        "reader": "log:CopilotAdapter",
-        "heads": "head:CopilotHeads",
-        "tail": "tail:COPILOT",
-        "starter": "command:CopilotStarter",
-        "storage": "smart_fork.agents.storage:Storage",  # it finds its sessions from every directory
-        "copier": "copy:CopilotCopier",
-        "forms": "forms:CopilotForms",
-        "login": "login:CopilotLogin",
-        "hooks": "hooks:CopilotHooks",
-        "registration": "registration:CopilotRegistration",
-        "screen": "screen:CopilotScreen",
-        "presence": "presence:PRESENCE",
-        "subagents": "subagents:CopilotSubAgents",
-        "codec": "codec:CopilotCodec",
-        "cutter": "cut:CopilotCutter",
-    })  # fmt: skip
+    facets = usual(
+        "births", "caller", "prompts",
+        storage="smart_fork.agents.storage:Storage",  # it finds its sessions from every directory
+    )  # fmt: skip

@@ -19,7 +19,6 @@ from smart_fork.agents.starter import OptionStarter
 class CopilotStarter(OptionStarter):
     """The command lines of Copilot CLI."""
 
-    name = "copilot"
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)
     interactive, joined = "--interactive", True

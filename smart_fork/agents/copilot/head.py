@@ -22,7 +22,6 @@ _SAID = ("user.message", "assistant.message", "tool.execution_complete")
 class CopilotHeads(Heads):
     """How logs of Copilot CLI begin."""
 
-    name = "copilot"
     reader = CopilotAdapter()
 
     def begins(self, kin: Kin) -> bool:

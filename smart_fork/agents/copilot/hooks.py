@@ -7,26 +7,18 @@ prompt does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.copilot.home import HOME
-from smart_fork.agents.hooks import Hooks, switched_off
+from smart_fork.agents.hooks import Hooks
 
 
 class CopilotHooks(Hooks):
     """See `Hooks`."""
 
-    agent: AgentName = "copilot"
     edits = "Edit|MultiEdit"
-    home = HOME
     recalls = False
     events = ("SessionStart", "UserPromptSubmit", "Stop", "Notification", "SessionEnd")
-
-    def notes(self, text: str) -> Iterator[str]:
-        """See `Hooks.notes`."""
-        return switched_off(text, "Copilot CLI")
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `Hooks.event`."""

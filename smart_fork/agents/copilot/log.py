@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot.home import EVENTS, HOME, copilot_home, sessions
 from smart_fork.agents.tree_log import TreeAdapter
 
@@ -12,7 +11,7 @@ from smart_fork.agents.tree_log import TreeAdapter
 class CopilotAdapter(TreeAdapter):
     """Reads Copilot CLI's sessions; version 1.0.102 seen. A session's log is in a folder of its own."""
 
-    name: AgentName = "copilot"
+    name = "copilot"
     variable = HOME.variable
     places: tuple[str, ...] = (".copilot/session-state",)
     depth = 1

@@ -5,8 +5,6 @@ There is no command that says whether it is logged in.
 
 from __future__ import annotations
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.copilot.home import HOME
 from smart_fork.agents.login import Login
 
 #: Any of these logs it in; the last is a model of one's own.
@@ -21,7 +19,5 @@ _BESIDE = (
 class CopilotLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "copilot"
     command = "copilot login"
-    home = HOME
     keys, beside = _KEYS, _BESIDE

@@ -8,21 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.copilot import Copilot
-from smart_fork.agents.copilot.home import HOME
 from smart_fork.agents.registration.json_entry import JsonRegistration
 
 
 class CopilotRegistration(JsonRegistration):
     """See `Registration`."""
 
-    agent: AgentName = "copilot"
-    title = Copilot.title
-    place = HOME
     file = "mcp-config.json"
     client = ("copilot-cli", "2025-11-25")
-    of_a_session = (*Copilot.tells, *JsonRegistration.of_a_session)
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`. Of a server that names no tools it offers none."""

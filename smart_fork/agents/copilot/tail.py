@@ -35,4 +35,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Logs of Copilot CLI.
-COPILOT = Tail("copilot", _sign, no_steps, _written)
+TAIL = Tail("copilot", _sign, no_steps, _written)

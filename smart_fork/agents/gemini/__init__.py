@@ -9,9 +9,7 @@ It deletes sessions that were resumed. What follows from that for us:
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.gemini.home import HOME, SESSION
 
 
@@ -34,21 +32,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = MappingProxyType({
-        "reader": "log:GeminiAdapter",
-        "heads": "head:GeminiHeads",
-        "tail": "tail:GEMINI",
-        "starter": "command:GeminiStarter",
-        "storage": "storage:GeminiStorage",
-        "copier": "copy:GeminiCopier",
-        "forms": "forms:GeminiForms",
-        "hooks": "hooks:GeminiHooks",
-        "login": "login:GeminiLogin",
-        "registration": "registration:GeminiRegistration",
-        "screen": "screen:GeminiScreen",
-        "presence": "presence:PRESENCE",
-        "caller": "caller:GeminiCalls",
-        "subagents": "subagents:GeminiSubAgents",
-        "codec": "records:GeminiCodec",
-        "cutter": "cut:GeminiCutter",
-    })  # fmt: skip
+    facets = usual("births", "prompts", codec="records:GeminiCodec")

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from indexer.transcripts.state import utc
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.calls import Calls, ClientCall
 from smart_fork.agents.gemini.home import BEGINS, CHATS, project_for
 from smart_fork.agents.gemini.log import GeminiAdapter, id_of, start_of
 
@@ -26,10 +25,8 @@ _NAMING = ("--resume", "-r", "--session-id")
 _LOOKED_AT = 8
 
 
-class GeminiCalls:
+class GeminiCalls(Calls):
     """See `Calls`."""
-
-    argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
@@ -41,10 +38,6 @@ class GeminiCalls:
         except psutil.Error:
             words, since = [], time.time()
         return _named(words) or _begun(Path(call.project), utc(since))
-
-    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """See `Calls.workspaces`: it names roots instead."""
-        return []
 
 
 def _named(words: Sequence[str]) -> str | None:

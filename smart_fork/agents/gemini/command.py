@@ -19,7 +19,6 @@ from smart_fork.agents.starter import OptionStarter
 class GeminiStarter(OptionStarter):
     """The command lines of Gemini CLI."""
 
-    name = "gemini"
     asking = ("--approval-mode", "default")
     unasked = ("--yolo",)
     resumed = "name"

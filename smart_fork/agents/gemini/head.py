@@ -20,7 +20,6 @@ _HEAD_RECORDS = 500
 class GeminiHeads(Heads):
     """How logs of Gemini CLI begin."""
 
-    name = "gemini"
     reader = GeminiAdapter()
 
     def begins(self, kin: Kin) -> bool:

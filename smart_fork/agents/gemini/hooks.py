@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in
-from smart_fork.agents.gemini.home import HOME
 from smart_fork.agents.hooks import TIMEOUT, Hooks
 
 #: What its events are called, and how Claude Code calls those.
@@ -26,8 +24,6 @@ _NOTIFICATIONS = {"ToolPermission": "permission_prompt"}
 class GeminiHooks(Hooks):
     """See `Hooks`."""
 
-    agent: AgentName = "gemini"
-    home = HOME
     recalls = False
     #: npm's script, and what that begins with more memory.
     processes = 3

@@ -16,7 +16,7 @@ import orjson
 from indexer.transcripts.base import MOST_DAYS, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, projects
 
@@ -34,7 +34,7 @@ SHORT = 8
 class GeminiAdapter(AgentAdapter):
     """Reads Gemini CLI's sessions; version 0.61.0 seen."""
 
-    name: AgentName = "gemini"
+    name = "gemini"
     variable = HOME.variable
     places: tuple[str, ...] = (".gemini/tmp",)
     loses = True

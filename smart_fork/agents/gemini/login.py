@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.gemini.home import HOME
 from smart_fork.agents.login import Login, table
 
 #: Any of the first logs it in, the others say how, and whom it asks.
@@ -24,9 +22,7 @@ _BESIDE = (
 class GeminiLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "gemini"
     command = "gemini"
-    home = HOME
     keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:

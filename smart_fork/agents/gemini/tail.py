@@ -37,4 +37,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Logs of Gemini CLI.
-GEMINI = Tail("gemini", _sign, no_steps, _written)
+TAIL = Tail("gemini", _sign, no_steps, _written)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.opencode.home import HOME
 
 
@@ -24,22 +22,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = MappingProxyType({
-        "reader": "log:OpenCodeAdapter",
-        "heads": "head:OpenCodeHeads",
-        "tail": "tail:OPENCODE",
-        "starter": "command:OpenCodeStarter",
-        "copier": "copy:OpenCodeCopier",
-        "forms": "forms:OpenCodeForms",
-        "cutter": "cut:OpenCodeCutter",
-        "screen": "screen:OpenCodeScreen",
-        "login": "login:OpenCodeLogin",
-        "births": "birth:OpenCodeBirths",
-        "storage": "storage:OpenCodeStorage",
-        "caller": "caller:OpenCodeCalls",
-        "hooks": "hooks:OpenCodeHooks",
-        "presence": "command:PRESENCE",
-        "registration": "registration:OpenCodeRegistration",
-        "subagents": "subagents:OpenCodeSubAgents",
-        "codec": "codec:OpenCodeCodec",
-    })  # fmt: skip
+    facets = usual("prompts", presence="command:PRESENCE")

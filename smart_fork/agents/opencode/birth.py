@@ -12,8 +12,6 @@ from smart_fork.agents.opencode.fold import conversation, written
 class OpenCodeBirths(Births):
     """How new sessions of OpenCode began; the ids of forks are chosen."""
 
-    name = "opencode"
-
     def birth(self, log: Path) -> Birth | None:
         """See `Births.birth`."""
         try:

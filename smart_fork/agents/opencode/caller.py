@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.calls import Calls, ClientCall
 
 #: No tool of ours has a parameter of this name.
 ARGUMENT = "calling_session"
 
 
-class OpenCodeCalls:
+class OpenCodeCalls(Calls):
     """See `Calls`."""
 
-    argument: str | None = ARGUMENT
+    argument = ARGUMENT
 
     def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
         named = call.arguments.get(ARGUMENT)
         return named if isinstance(named, str) else None
-
-    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """See `Calls.workspaces`: it names roots instead."""
-        return []

@@ -27,7 +27,6 @@ _ID_CHARACTERS = 26
 class OpenCodeStarter(Starter):
     """The command lines of OpenCode."""
 
-    name = "opencode"
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 

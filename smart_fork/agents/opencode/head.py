@@ -19,7 +19,6 @@ from smart_fork.agents.opencode.log import OpenCodeAdapter
 class OpenCodeHeads(Heads):
     """How sessions of OpenCode begin."""
 
-    name = "opencode"
     reader = OpenCodeAdapter()
 
     def begins(self, kin: Kin) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from indexer.transcripts.model import AgentName
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.opencode.caller import ARGUMENT
 from smart_fork.agents.opencode.settings import settings_folder
@@ -17,7 +16,6 @@ from smart_fork.agents.registration.base import NAME
 class OpenCodeHooks(Hooks):
     """See `Hooks`."""
 
-    agent: AgentName = "opencode"
     #: What our command prints goes nowhere.
     recalls = False
 

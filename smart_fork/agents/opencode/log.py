@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import Session
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.opencode.home import HOME, PLACE, database
 
@@ -26,7 +26,7 @@ MESSAGE_BYTES = 4096
 class OpenCodeAdapter(DatabaseAdapter):
     """Reads OpenCode's sessions; version 1.18 seen."""
 
-    name: AgentName = "opencode"
+    name = "opencode"
     resumes = ("opencode", "-s")
     variable = HOME.variable
     places = (PLACE,)

@@ -5,9 +5,7 @@ Seen with 1.18: it also answers without any of them, by models that it offers it
 
 from __future__ import annotations
 
-from indexer.transcripts.model import AgentName
 from smart_fork.agents.login import Login
-from smart_fork.agents.opencode.home import HOME
 
 #: The variables of the providers that most people have; it knows about a hundred.
 _KEYS = (
@@ -21,8 +19,6 @@ _BESIDE = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT", 
 class OpenCodeLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "opencode"
     command = "opencode auth login"
-    home = HOME
     stored = "auth.json"
     keys, beside = _KEYS, _BESIDE

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import list_in
-from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.opencode.settings import settings_folder
 from smart_fork.agents.registration.base import ARGUMENTS
 from smart_fork.agents.registration.json_entry import JsonRegistration
@@ -23,12 +21,9 @@ _DEFAULTS: Mapping[str, Any] = {"enabled": True, "timeout": 300_000}
 class OpenCodeRegistration(JsonRegistration):
     """See `Registration`."""
 
-    agent: AgentName = "opencode"
-    title = OpenCode.title
     client = ("opencode", "2025-11-25")
     file = "opencode.json"
     servers, variables = "mcp", "environment"
-    of_a_session = (*OpenCode.tells, "SMART_FORK_WORKER_ID")
     said: Mapping[str, str] = {"OPENCODE": "1"}
 
     def home(self) -> Path:

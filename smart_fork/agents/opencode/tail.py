@@ -50,4 +50,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Sessions of OpenCode.
-OPENCODE = Tail("opencode", _sign, no_steps, _written, _records, _backwards)
+TAIL = Tail("opencode", _sign, no_steps, _written, _records, _backwards)

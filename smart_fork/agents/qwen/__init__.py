@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
 from smart_fork.agents.qwen.home import HOME, SESSION
 
 
@@ -27,20 +25,4 @@ class Qwen(Agent):
     session_variables = (SESSION,)
     project_variables = ("QWEN_PROJECT_DIR",)
     clients = ("qwen",)
-    facets = MappingProxyType({
-        "reader": "log:QwenAdapter",
-        "heads": "head:QwenHeads",
-        "tail": "tail:QWEN",
-        "starter": "command:QwenStarter",
-        "storage": "storage:QwenStorage",
-        "copier": "copy:QwenCopier",
-        "forms": "forms:QwenForms",
-        "cutter": "cut:QwenCutter",
-        "hooks": "hooks:QwenHooks",
-        "login": "login:QwenLogin",
-        "registration": "registration:QwenRegistration",
-        "screen": "screen:QwenScreen",
-        "presence": "presence:PRESENCE",
-        "subagents": "subagents:QwenSubAgents",
-        "codec": "codec:QwenCodec",
-    })  # fmt: skip
+    facets = usual("births", "caller", "prompts")

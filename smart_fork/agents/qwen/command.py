@@ -16,7 +16,6 @@ from smart_fork.agents.starter import OptionStarter
 class QwenStarter(OptionStarter):
     """The command lines of Qwen Code."""
 
-    name = "qwen"
     asking = ("--approval-mode", "default")
     unasked = ("--yolo",)
     commands, always = ("/",), False

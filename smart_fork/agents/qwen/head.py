@@ -14,7 +14,6 @@ from smart_fork.agents.tree_heads import TreeHeads
 class QwenHeads(TreeHeads):
     """How logs of Qwen Code begin."""
 
-    name = "qwen"
     reader = QwenAdapter()
     said = ("user", "assistant", "tool_result")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.transcripts.model import AgentName
 from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.tree_log import TreeAdapter
@@ -16,7 +15,7 @@ from smart_fork.agents.tree_log import TreeAdapter
 class QwenAdapter(TreeAdapter):
     """Reads Qwen Code's sessions; version 0.24.4 seen."""
 
-    name: AgentName = "qwen"
+    name = "qwen"
     variable = HOME.variable
     places: tuple[str, ...] = (".qwen/projects",)
     depth = 3

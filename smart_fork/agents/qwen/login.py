@@ -10,10 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.transcripts.model import AgentName
 from indexer.unchecked import dicts_in, text_in
 from smart_fork.agents.login import Login, table
-from smart_fork.agents.qwen.home import HOME
 
 #: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.
 _OPENAI = (("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"))
@@ -32,9 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class QwenLogin(Login):
     """See `Login`."""
 
-    agent: AgentName = "qwen"
     command = "qwen"
-    home = HOME
 
     def variables(self) -> tuple[str, ...]:
         """See `Login.variables`."""

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indexer.transcripts.model import AgentName
-from smart_fork.agents.qwen import Qwen
-from smart_fork.agents.qwen.home import HOME
 from smart_fork.agents.registration.base import NAME, Allowing
 from smart_fork.agents.registration.json_entry import JsonRegistration
 
@@ -18,12 +15,8 @@ from smart_fork.agents.registration.json_entry import JsonRegistration
 class QwenRegistration(JsonRegistration):
     """See `Registration`."""
 
-    agent: AgentName = "qwen"
-    title = Qwen.title
-    place = HOME
     #: The server's own name is the end of it.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
-    of_a_session = (*Qwen.tells, *JsonRegistration.of_a_session)
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """See `Registration.allowing`."""

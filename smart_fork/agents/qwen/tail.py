@@ -60,4 +60,4 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 #: Logs of Qwen Code.
-QWEN = Tail("qwen", _sign, _steps, _written)
+TAIL = Tail("qwen", _sign, _steps, _written)

@@ -6,13 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from indexer.transcripts.model import AgentName
+from smart_fork.agents.agent import Facet
 from smart_fork.errors import SmartForkError
-
-if TYPE_CHECKING:
-    from smart_fork.agents.agent import Home
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"
@@ -33,15 +30,12 @@ class Allowing(NamedTuple):
     rules: tuple[str, ...]
 
 
-class Registration(ABC):
+class Registration(Facet, ABC):
     """The entry of our server in an agent's settings. It converts texts; nothing here writes a file."""
 
-    agent: AgentName
-    title: str
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
-    #: The agent's own folder, and the settings file in it.
-    place: Home
+    #: The settings file in the agent's own folder.
     file: str
     #: The key of a server's variables in an entry.
     variables = "env"
@@ -52,7 +46,7 @@ class Registration(ABC):
 
     def home(self) -> Path:
         """The agent's own folder."""
-        return self.place.folder()
+        return self.of.home.folder()
 
     def skills(self) -> Path | None:
         """The folder of a person's skills that the agent reads, or `None`."""

@@ -20,8 +20,7 @@ class JsonRegistration(Registration):
     file = "settings.json"
     #: The key of the servers in the settings.
     servers = "mcpServers"
-    #: Variables that a session sets for its servers, which a server started by a person lacks; and those that all have.
-    of_a_session: tuple[str, ...] = ("SMART_FORK_WORKER_ID",)
+    #: Variables that the agent sets for all its servers, also for those that no session starts.
     said: Mapping[str, str] = {}
 
     def value(self, text: str | None) -> dict[str, Any] | None:
@@ -67,8 +66,9 @@ class JsonRegistration(Registration):
         return json_text.withdraw(text, way, there, {way: ""} if had_servers else {})
 
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
-        """See `Registration.passed_on`: the agent's whole environment."""
-        return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said)
+        """See `Registration.passed_on`: the agent's whole environment, without what says of a session."""
+        of_a_session = (*self.of.tells, "SMART_FORK_WORKER_ID")
+        return {name: value for name, value in env.items() if name not in of_a_session} | dict(self.said)
 
     def _entry(self, text: str) -> json_text.Item | None:
         servers = json_text.member(text, json_text.root(text), self.servers)

@@ -9,7 +9,7 @@ from smart_fork.agents.selection import startable
 from smart_fork.errors import Usage
 
 
-@pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
+@pytest.mark.parametrize("facet", [copier, lambda name: heads_of(name).reader, tail_of])
 def test_each_agent_has_its_own(facet):
     assert list(startable()) == [facet(name).name for name in startable()]
 

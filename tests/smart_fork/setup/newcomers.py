@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 
 from smart_fork.agents.agent import Agent, ProgramSpec
 from smart_fork.agents.hooks import Hooks
@@ -12,7 +13,6 @@ from smart_fork.agents.registration.json_entry import JsonRegistration
 
 
 class OneFileHooks(Hooks):
-    agent = "onefile"
     events = ("SessionStart", "Stop")
 
     def path(self) -> Path:
@@ -20,7 +20,7 @@ class OneFileHooks(Hooks):
 
 
 class OneFileRegistration(JsonRegistration):
-    agent, title, client = "onefile", "One File", (f"onefile-{NAME}", "2025-11-25")
+    client = (f"onefile-{NAME}", "2025-11-25")
 
     def path(self) -> Path:
         return self.home() / "settings.json"
@@ -38,11 +38,10 @@ class OneFileRegistration(JsonRegistration):
 class OneFile(Agent):
     name, title = "onefile", "One File"
     command = ProgramSpec("onefile", "SMART_FORK_ONEFILE", "Install it.", ())
-    hooks, registration = OneFileHooks(), OneFileRegistration()
+    facets = MappingProxyType({"hooks": f"{__name__}:OneFileHooks", "registration": f"{__name__}:OneFileRegistration"})
 
 
 class PluggedHooks(Hooks):
-    agent = "plugged"
     recalls = False
 
     def path(self) -> Path:
@@ -53,7 +52,7 @@ class PluggedHooks(Hooks):
 
 
 class PluggedRegistration(JsonRegistration):
-    agent, title, client = "plugged", "Plugged", ("plugged", "2025-11-25")
+    client = ("plugged", "2025-11-25")
     servers, variables = "mcp", "environment"
 
     def path(self) -> Path:
@@ -76,7 +75,7 @@ class PluggedRegistration(JsonRegistration):
 class Plugged(Agent):
     name, title = "plugged", "Plugged"
     command = ProgramSpec("plugged", "SMART_FORK_PLUGGED", "Install it.", ())
-    hooks, registration = PluggedHooks(), PluggedRegistration()
+    facets = MappingProxyType({"hooks": f"{__name__}:PluggedHooks", "registration": f"{__name__}:PluggedRegistration"})
 
 
 NEWCOMERS = (OneFile(), Plugged())

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Proof, Session
-from smart_fork.agents.copilot.hooks import CopilotHooks
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.copilot.tail import COPILOT
+from smart_fork.agents.copilot.tail import TAIL
+from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.plan import plan_fork
 from smart_fork.hooks.event import HookEvent
@@ -160,15 +160,15 @@ def test_a_session_is_found_by_its_folder_alone(home):
 
 
 def test_its_state_is_what_its_last_events_say(home):
-    signs = [COPILOT.sign(record).status for record in COPILOT.records(fixture(home, "tools"))]
+    signs = [TAIL.sign(record).status for record in TAIL.records(fixture(home, "tools"))]
 
     said = [one for one in signs if one]
     assert (said[0], said[-1], "idle" in said, "working" in said) == ("working", "idle", True, True)
-    assert COPILOT.written(COPILOT.records(fixture(home, "tools"))) == 28
+    assert TAIL.written(TAIL.records(fixture(home, "tools"))) == 28
 
 
 def test_its_events_are_those_of_claude_code():
-    hooks = CopilotHooks()
+    hooks = hooks_of("copilot")
     asks = {"sessionId": SESSION, "message": "Run command: touch made", "title": "Permission needed"}
 
     told = HookEvent.of(

@@ -17,7 +17,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.activity import activity
 from smart_fork.agents.calls import ClientCall
 from smart_fork.agents.fork_request import ForkRequest
-from smart_fork.agents.gemini.hooks import GeminiHooks
 from smart_fork.agents.gemini.screen import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
@@ -125,7 +124,7 @@ def test_a_fork_of_others_sessions_asks_before_it_acts():
 
 
 def test_its_events_are_those_of_claude_code_under_other_names():
-    hooks = GeminiHooks()
+    hooks = AGENTS["gemini"].hooks
     said = {"hook_event_name": "BeforeAgent", "session_id": SESSION, "prompt": "go"}
 
     assert HookEvent.of(hooks.event(said)).hook_event_name == "UserPromptSubmit"
