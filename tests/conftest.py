@@ -85,10 +85,15 @@ gc.set_threshold(20_000, 50, 100)
 
 #: On a busy machine to make examples may take seconds, and says nothing.
 UNHURRIED = [hypothesis.HealthCheck.too_slow]
-hypothesis.settings.register_profile(
-    "ci", deadline=None, derandomize=True, max_examples=drilled(60, 25), suppress_health_check=UNHURRIED
-)
-hypothesis.settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples where the thorough tests are left out as well."""
+    few = 10 if "not thorough" in config.getoption("markexpr") else 25
+    hypothesis.settings.register_profile(
+        "ours", deadline=None, derandomize=True, max_examples=drilled(60, few), suppress_health_check=UNHURRIED
+    )
+    hypothesis.settings.load_profile("ours")
 
 
 def pytest_collection_finish() -> None:
@@ -103,12 +108,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Make `home` the only home that code and its child processes can see."""
-    for name in os.environ:
-        if name.startswith(FOREIGN) and name not in OWN:
-            patch.delenv(name)
-    own = OWN | {"HOME": home, "SMART_FORK_HOME": home / ".smart-fork", "TMUX_TMPDIR": home}
+    for name in [name for name in os.environ if name.startswith(FOREIGN) and name not in OWN]:
+        patch.delenv(name)
+    own = OWN | {"HOME": str(home), "SMART_FORK_HOME": f"{home}/.smart-fork", "TMUX_TMPDIR": str(home)}
     for name, value in own.items():
-        patch.setenv(name, str(value))
+        if os.environ.get(name) != value:  # a variable costs more to set than to look at
+            patch.setenv(name, value)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -150,7 +155,8 @@ def _no_ones_log_level() -> Iterator[None]:
     before = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
     yield
     for logger, level, handlers in before:
-        logger.setLevel(level)
+        if logger.level != level:
+            logger.setLevel(level)
         logger.handlers = handlers
 
 

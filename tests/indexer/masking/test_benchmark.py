@@ -20,7 +20,7 @@ def loaded(name: str, monkeypatch):
     return module
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(other, marks=pytest.mark.thorough) for other in (2, 3))])
 def test_what_people_paste_is_masked_but_for_two_of_a_hundred(monkeypatch, seed):
     pasted = loaded("_pasted", monkeypatch)
     samples = list(pasted.samples(seed))
@@ -39,7 +39,7 @@ def test_every_vendors_token_is_masked_by_its_shape_alone(monkeypatch):
             assert not pasted.shows(sample.secret, mask(sample.text)), sample.shape
 
 
-@pytest.mark.parametrize("path", ["indexer", "smart_fork", "docs"])
+@pytest.mark.parametrize("path", ["indexer", pytest.param("smart_fork", marks=pytest.mark.thorough), "docs"])
 def test_our_own_code_and_words_hold_no_secret(path):
     files = [file for file in (ROOT / path).rglob("*") if file.suffix in (".py", ".md", ".html", ".js")]
     lines = [line for file in files for line in file.read_text().splitlines()]

@@ -3,9 +3,8 @@
 import string
 import uuid
 
-import pytest
-
 from indexer.masking import mask
+from tests.cases import each
 from tests.indexer.masking.invented import ALNUM, HEX, KEY_BEGIN, KEY_END, made_up
 
 IDENTITY = str(uuid.UUID(int=2**127 + 777))
@@ -117,7 +116,7 @@ LEFT_ALONE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "secret"), PASTED)
+@each("text, secret", PASTED)
 def test_what_is_pasted_with_a_secret_in_it_shows_nothing_of_it(text: str, secret: str):
     masked = mask(text.format(secret))
 
@@ -125,12 +124,12 @@ def test_what_is_pasted_with_a_secret_in_it_shows_nothing_of_it(text: str, secre
     assert "[REDACTED:" in masked
 
 
-@pytest.mark.parametrize("text", LEFT_ALONE)
+@each("text", LEFT_ALONE)
 def test_what_only_looks_like_it_is_left_alone(text: str):
     assert text == mask(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "token",
     [
         "gh" + "p_" + made_up(36),
@@ -145,10 +144,8 @@ def test_a_token_that_no_word_begins_like_is_masked_right_behind_a_word(token):
     assert token[-12:] not in mask(f"export TOKEN_{token}")
 
 
-@pytest.mark.parametrize(
-    ("beginning", "length"), [("gh" + "p_", 36), ("github" + "_pat_", 82), ("gl" + "pat-", 20), ("AI" + "za", 35)]
-)
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n    ", "\n> ", "\n+"])
+@each("beginning, length", [("gh" + "p_", 36), ("github" + "_pat_", 82), ("gl" + "pat-", 20), ("AI" + "za", 35)])
+@each("line_end", ["\n", "\r\n", "\n    ", "\n> ", "\n+"])
 def test_what_is_missing_of_a_token_at_a_line_end_is_masked_in_the_next_line(beginning, length, line_end):
     token = made_up(length)
     for first in (4, length // 2, length - 4):

@@ -2,16 +2,14 @@
 
 import random
 import re
-from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
 
 from indexer.masking import mask
 from indexer.masking import rules as reader
 from indexer.masking.phrase import found_at, phrases_of
 from indexer.masking.rules import compiled, rules_in
 from indexer.masking.vendors import VENDORS, Vendor
+from tests.cases import each
 from tests.indexer.masking.evaluation.expand import HOLE, Sample, filled
 
 FOLDER = Path(reader.__file__).parent
@@ -26,18 +24,12 @@ def vendors() -> list[tuple[Vendor, str]]:
     ]
 
 
-def numbered(kinds: Iterable[str]) -> list[str]:
-    return [f"{kind}-{number}" for number, kind in enumerate(kinds)]
-
-
 PHRASES = [
     (phrase, rule["mask"])
     for name in ("phrases", "prose", "commands")
     for phrase, rule in zip(phrases_of(name), rules_in(name), strict=True)
 ]
-PHRASE_NAMES = numbered(phrase.kind for phrase, _ in PHRASES)
 SHAPES = [(rule["find"], rule["mask"]) for rule in rules_in("shapes")]
-SHAPE_NAMES = numbered(rule["rule"] for rule in rules_in("shapes"))
 LEFT = [
     rule["leave"] for name in ("shapes", "phrases", "prose", "commands") for rule in rules_in(name) if "leave" in rule
 ]
@@ -48,7 +40,7 @@ def sample_of(template: str) -> Sample:
     return filled(template.replace("⏎", "\n").replace("␉", "\t"), random.Random(template))  # noqa: S311
 
 
-@pytest.mark.parametrize(("vendor", "template"), vendors(), ids=numbered(vendor.kind for vendor in VENDORS))
+@each("vendor, template", vendors())
 def test_a_vendors_token_is_masked_as_what_it_is(vendor, template):
     follows = template.removeprefix(vendor.beginnings[0])
     for beginning in vendor.beginnings:
@@ -58,7 +50,7 @@ def test_a_vendors_token_is_masked_as_what_it_is(vendor, template):
         assert f"see [REDACTED:{vendor.kind}]" == mask(f"see {token}")
 
 
-@pytest.mark.parametrize(("pattern", "template"), SHAPES, ids=SHAPE_NAMES)
+@each("pattern, template", SHAPES)
 def test_a_shape_is_found_in_its_sample(pattern, template):
     sample = sample_of(template)
     found = [match[match.lastindex or 0] for match in compiled(pattern).finditer(sample.text)]
@@ -67,7 +59,7 @@ def test_a_shape_is_found_in_its_sample(pattern, template):
     assert all(any(secret in one for one in found) for secret in sample.secrets)
 
 
-@pytest.mark.parametrize(("phrase", "template"), PHRASES, ids=PHRASE_NAMES)
+@each("phrase, template", PHRASES)
 def test_a_phrase_finds_the_secrets_of_its_sample(phrase, template):
     sample = sample_of(template)
     found = [sample.text[span.start : span.end] for span in found_at(phrase, sample.text, [(0, len(sample.text))])]
@@ -77,14 +69,14 @@ def test_a_phrase_finds_the_secrets_of_its_sample(phrase, template):
     assert all(any(secret in one or one in secret for one in found) for secret in sample.secrets)
 
 
-@pytest.mark.parametrize("template", SAMPLES, ids=[*SHAPE_NAMES, *(f"told {name}" for name in PHRASE_NAMES)])
+@each("template", SAMPLES)
 def test_the_sample_of_a_rule_is_masked(template):
     sample = sample_of(template)
 
     assert not [secret for secret in sample.secrets if secret in mask(sample.text)]
 
 
-@pytest.mark.parametrize(("phrase", "template"), PHRASES, ids=PHRASE_NAMES)
+@each("phrase, template", PHRASES)
 def test_a_variable_in_the_place_of_a_phrases_secret_stays(phrase, template):
     text = HOLE.sub("${SECRET}", template)
 
@@ -92,6 +84,6 @@ def test_a_variable_in_the_place_of_a_phrases_secret_stays(phrase, template):
     assert text == mask(text)
 
 
-@pytest.mark.parametrize("text", LEFT)
+@each("text", LEFT)
 def test_what_a_rule_leaves_stays(text):
     assert text == mask(text)

@@ -4,12 +4,11 @@ import json
 import sys
 import unicodedata
 
-import pytest
-
 from indexer.masking import mask
 from indexer.masking.invisible import INVISIBLE
 from indexer.masking.view import View
 from smart_fork.text.snippets import printable
+from tests.cases import each
 from tests.indexer.masking.invented import made_up
 
 TOKEN = "ghp" + "_" + made_up(36)
@@ -22,7 +21,7 @@ IGNORABLE = [
 SPACES = [c for c in range(0x10000) if unicodedata.category(chr(c)) == "Zs" and c != 0x20]
 
 
-@pytest.mark.parametrize("character", [*map(chr, IGNORABLE), *map(chr, SPACES)], ids=ascii)
+@each("character", [*map(chr, IGNORABLE), *map(chr, SPACES)])
 def test_a_character_that_nobody_sees_does_not_hide_a_secret(character):
     for place in (2, 4, 11, len(TOKEN) - 1):
         assert "a [REDACTED:github-token] b" == mask(f"a {TOKEN[:place]}{character}{TOKEN[place:]} b")
@@ -49,8 +48,8 @@ def test_what_is_invisible_is_all_that_unicode_calls_so():
     assert not {code for code in ours if unicodedata.category(chr(code)) in ("Lu", "Ll", "Nd", "Po", "Zs", "So")}
 
 
-@pytest.mark.parametrize(
-    ("text", "masked"),
+@each(
+    "text, masked",
     [
         ("\x1b[31m{}\x1b[0m", "\x1b[31m[REDACTED:github-token]\x1b[0m"),
         ("[31m{}[0m", "[31m[REDACTED:github-token][0m"),
@@ -69,7 +68,7 @@ def test_wide_letters_do_not_hide_a_secret():
     assert "password：[REDACTED:password]" == mask("password：hunter22")
 
 
-@pytest.mark.parametrize("depth", range(5))
+@each("depth", range(5))
 def test_escapes_of_json_in_json_do_not_hide_a_secret(depth):
     text = json.dumps({"db": {"password": "Tr0ub4dor&3"}, "next": "line"}) + "\nTOKEN=" + made_up(30)
     for _ in range(depth):
@@ -78,7 +77,7 @@ def test_escapes_of_json_in_json_do_not_hide_a_secret(depth):
     assert made_up(30) not in mask(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "password%3DTr0ub4dor%26next%3D1",
@@ -100,8 +99,6 @@ def test_a_reading_knows_where_everything_stands():
     assert (4, 7) == reading.original(2, 4)
 
 
-@pytest.mark.parametrize(
-    "text", ["⚠️ done ✅", "naïve café – “quoted” …", "密码管理：请参考文档", "a\u200bb", "10\u00a0000 tokens"]
-)
+@each("text", ["⚠️ done ✅", "naïve café – “quoted” …", "密码管理：请参考文档", "a\u200bb", "10\u00a0000 tokens"])
 def test_ordinary_text_with_such_characters_stays_as_it_is(text):
     assert text == mask(text)

@@ -1,0 +1,39 @@
+"""Cases of one test that need nothing of their own: a home and a report for each take longer than they do."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`pytest.mark.parametrize`, but one test tries all cases, and names each that fails.
+
+    For tests that change nothing: the cases share the fixtures.
+    """
+    known = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
+    rows = [case if len(known) > 1 else (case,) for case in cases]
+    assert rows
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def tried(**fixtures: Any) -> None:
+            failures = []
+            for row in rows:
+                try:
+                    test(**fixtures, **dict(zip(known, row, strict=True)))
+                except Exception as failure:  # noqa: BLE001 - all that have failed are told
+                    failure.add_note(", ".join(f"{name} = {value!r}" for name, value in zip(known, row, strict=True)))
+                    failures.append(failure)
+            if failures:
+                raise ExceptionGroup(f"{len(failures)} of {len(rows)} cases", failures)
+
+        signature = inspect.signature(test)
+        tried.__signature__ = signature.replace(  # what is left is for pytest to fill in
+            parameters=[one for name, one in signature.parameters.items() if name not in known]
+        )
+        return tried
+
+    return decorated
