@@ -42,7 +42,7 @@ test: $(STAMP) lint ## the checks that take seconds, then the tests; ARGS goes t
 
 thorough: $(STAMP) ## further cases of what `make test` tries, which take long; CI runs both
 	@.ci/programs
-	$(BIN)/pytest $(PARALLEL) -m thorough $(ARGS)
+	$(BIN)/pytest $(PARALLEL) -m 'thorough or hypothesis' $(ARGS)
 
 quick: $(STAMP) ## half of the tests in two minutes: those that run no agent and take little time
 	$(BIN)/pytest $(PARALLEL) -n logical -m 'not e2e and not slow and not thorough' $(ARGS)

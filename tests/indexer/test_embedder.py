@@ -1,6 +1,7 @@
 """The embedding model: which one it is, that it is what it says, and that it is quiet."""
 
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -21,13 +22,23 @@ TEXTS = [
     "the uploader should wait and try again when the server is busy",
     "make the button blue",
     "x",
-    "long " * 500,
+    "long " * 60,
 ]
 
 
 @pytest.fixture(scope="module")
 def embedder():
-    return SentenceTransformerEmbedder()
+    """Loaded where a connection, and a question for an address, fails."""
+
+    def forbidden(*_, **__):
+        pytest.fail("the network was asked")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", forbidden)
+        patch.setattr(socket, "getaddrinfo", forbidden)
+        loaded = SentenceTransformerEmbedder()
+        loaded.embed(["hi", "ho"])
+    return loaded
 
 
 @pytest.mark.full
@@ -129,6 +140,7 @@ def test_a_model_that_is_neither_here_nor_to_be_had_says_so():
 
 
 @pytest.mark.full
+@pytest.mark.thorough
 def test_loading_is_silent_and_needs_no_network(monkeypatch):
     """In a process of its own, in which whoever opens a connection or asks for an address dies."""
     script = """
