@@ -6,14 +6,52 @@ worker look finished. Only the end of a log is read, however long the log is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of
+from smart_fork.agents.tail import Calls
 from smart_fork.registry.workers import Status
+from smart_fork.text.snippets import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A background task. `what` is its name, or its command line."""
+
+    id: str
+    what: Masked
+
+
+def running_tasks(agent: AgentName, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
+    """Return the tasks started since `since` without a logged end, oldest first."""
+    calls: Calls = {}
+    steps = tail_of(agent).steps
+    running: dict[str, str] = {}
+    for record in records:
+        for identity, what in steps(record, calls):
+            if what is None:
+                running.pop(identity, None)
+            elif utc(record.get("timestamp")) >= since:
+                running[identity] = what
+    return tuple(Task(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items())
+
+
+def output_tokens(agent: AgentName, log: Path, since: str) -> int:
+    """Return the tokens of all answers in `log` since the time `since`. Records that a fork copied are older.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    tail = tail_of(agent)
+    return tail.written(record for record in tail.records(log) if str(record.get("timestamp") or "") >= since)
+
 
 #: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
 #: another record.

@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.cuts import titles, transcript
+from smart_fork.cuts import lines, titles
 from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import RawLine, first_record, names_one_of, preview, tokens
-from smart_fork.cuts.links import relinked
+from smart_fork.cuts.edits import Edits, relinked
+from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of, preview, tokens
 from smart_fork.cuts.model import Call, Result, Tool, Transcript, TranscriptTurn
-from smart_fork.cuts.transcript import SeenLine
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
@@ -40,7 +38,7 @@ class TreeLoader(ABC):
             NotFound: it is not there.
             OSError: it cannot be read.
         """
-        return transcript.load(cls.tool, path, cls().seen)
+        return lines.load(cls.tool, path, cls().seen)
 
     @classmethod
     def detect(cls, path: Path) -> bool:

@@ -1,18 +1,62 @@
-"""The lines of a transcript with their byte positions, read one at a time."""
+"""The lines of a transcript with their byte positions, read one at a time, and the transcript that they make."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, decode_line, open_regular
-from smart_fork.cuts.model import Place, Stamp, TranscriptTurn
+from smart_fork.cuts.model import Place, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.errors import NotFound
+
+_ID = re.compile(r"[A-Za-z0-9-]{8,}")
+
+
+class SeenLine(NamedTuple):
+    """A line's turn, its session's id, its text in `said`, and the text of another line that it `repeats`.
+
+    `said` is `None` if no line can repeat it.
+    """
+
+    turn: TranscriptTurn
+    session_id: str
+    said: str | None
+    repeats: str
+
+
+def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
+    """Load the session in `path`, with every line in the order of the file.
+
+    Raises:
+        NotFound: The file does not exist.
+        OSError: The file cannot be read.
+    """
+    turns: list[TranscriptTurn] = []
+    heads: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    first_id = ""
+    try:
+        file, stamp = opened(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
+    with file:
+        for line in raw_lines(file, path):
+            turn, session_id, said, repeats = see(line)
+            first_id = first_id or session_id
+            turns.append(turn)
+            if said is not None:
+                heads[turn.id] = head(said)
+            elif repeats:
+                copies[turn.id] = head(repeats)
+    session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
+    return Transcript(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)
+
 
 PREVIEW_CHARACTERS = 120
 #: The number of characters by which a repeated text is recognized.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import READERS
-from smart_fork.agents.background import running_tasks
+from smart_fork.agents.activity import running_tasks
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import changed_at
 from smart_fork.errors import ForkRefused, joined

@@ -1,21 +1,147 @@
-"""What hangs on the turns of a session of Claude Code: their chain, the files beside the log, and who has it open."""
+"""Claude Code's sessions as they are cut: their chain, the files beside the log, and who has it open."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from indexer.transcripts.items import GivenBack
 from indexer.transcripts.lines import decode_line
-from indexer.unchecked import dict_in, json_at
-from smart_fork.agents.claude.codec import is_request
+from indexer.transcripts.model import Role
+from indexer.unchecked import dict_in, dicts_in, json_at
+from smart_fork.agents.claude.codec import ClaudeCodec, is_request
+from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.loader import ClaudeLoader
-from smart_fork.agents.claude.newest import discover_newest_claude
-from smart_fork.agents.claude.side_files import file_history
-from smart_fork.agents.tree_cut import TreeCutter
-from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.codec import Record, text_of
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
+from smart_fork.cuts import titles
+from smart_fork.cuts.model import ANY_TURN, Transcript, TranscriptTurn
+from smart_fork.errors import NotFound
 from smart_fork.system.processes import SystemProcesses
+
+#: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
+_MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
+#: A message with one of these was not typed by a person.
+_NOT_TYPED = ("isMeta", "isCompactSummary", "isSidechain")
+CODEC = ClaudeCodec()
+_TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
+
+
+class ClaudeLoader(TreeLoader):
+    """Reads ``<session-id>.jsonl``."""
+
+    tool = "claude"
+    codec = CODEC
+    links = ("parentUuid", "logicalParentUuid", "leafUuid")
+
+    @staticmethod
+    def begins(record: Record) -> bool:
+        """See `TreeLoader.begins`.
+
+        An agent that has taken over its form has parts in its messages, or a payload.
+        """
+        of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
+        return "type" in record and any(key in record for key in _MARKS) and not of_another
+
+    def may_be_copied(self, turn: TranscriptTurn) -> bool:
+        return turn.prompt
+
+    def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
+        message = None if is_request(record) else record.get("message")
+        kind = (message.get("role") if isinstance(message, dict) else None) or record.get("type")
+        if results and not said:
+            return "tool"
+        return kind if kind in ("user", "assistant") else "system"
+
+    def is_typed(self, record: Record) -> bool:
+        return record.get("type") == "user" and not any(record.get(one) is True for one in _NOT_TYPED)
+
+    def note(self, record: Record) -> str:
+        return "" if CODEC.parts(record) else _note(record)
+
+    def meta(self, record: Record) -> Mapping[str, Any]:
+        return COMPACTS if record.get("isCompactSummary") is True else NOTHING
+
+    def says(self, record: Record) -> tuple[str, ...]:
+        return _part_of(record.get("message"), CODEC.parts(record))
+
+    def repeats(self, record: Record) -> tuple[str, ...]:
+        if is_request(record):
+            return (ANY_TURN,)
+        message = record.get("message")
+        return _thought_for(message, CODEC.parts(record)) if isinstance(message, dict) else _keys_repeated(record)
+
+    def copied(self, record: Record) -> str:
+        return _repeated(record)
+
+
+def _note(record: dict[str, Any]) -> str:
+    """What a line of bookkeeping is, for a list."""
+    attachment = record.get("attachment")
+    kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
+    words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
+    return " ".join(word for word in words if isinstance(word, str))
+
+
+def _repeated(record: dict[str, Any]) -> str:
+    """The prompt that a line of bookkeeping repeats."""
+    queued = dict_in(record.get("attachment")).get("prompt")
+    name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
+    return text_of(record.get(name, queued))
+
+
+def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A line of thinking alone belongs to the rest of its answer: without that no model takes it."""
+    return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
+
+
+def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The answer that a line says something of, and does not only think for."""
+    thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
+    known = isinstance(message, dict) and message.get("id")
+    return (f"part:{known}",) if known and not thinking else ()
+
+
+def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
+    """Progress of a call, what hooks said of it, what was shown for its result; files before a message; a title."""
+    places = [record, record.get("attachment")]
+    named = [
+        place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
+    ]
+    keys = [f"call:{one}" for one in named if isinstance(one, str)]
+    shown = (one.get("toolUseId") for one in dicts_in(record.get("replacements")))
+    keys += [f"call:{one}" for one in shown if isinstance(one, str)]
+    if isinstance(record.get("messageId"), str):
+        keys.append(f"turn:{record['messageId']}")
+    name = _TITLES.get(str(record.get("type")))
+    return (*keys, *(titles.quoting(record.get(name)) if name else ()))
+
+
+def discover_newest_claude() -> Path:
+    """The newest session of Claude Code over all projects; sub-agents' own files are none.
+
+    Raises:
+        NotFound: there is no such folder, or no session in it.
+    """
+    projects = claude_home() / "projects"
+    if not projects.is_dir():
+        raise NotFound(f"no Claude projects directory at {projects}", "Give a path or a session's id.")
+    newest: tuple[int, Path] | None = None
+    for path in sorted(projects.glob("*/*.jsonl")):
+        if path.name.startswith("agent-"):
+            continue
+        try:
+            moment = path.stat().st_mtime_ns
+        except OSError:
+            continue
+        if newest is None or moment > newest[0]:
+            newest = (moment, path)
+    if newest is None:
+        raise NotFound(f"no .jsonl session files under {projects}", "Give a path or a session's id.")
+    return newest[1]
+
 
 #: A name from a log that cannot lead out of a folder.
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")

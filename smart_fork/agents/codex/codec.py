@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,6 +14,23 @@ from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, json_in
 from smart_fork.agents.codec import Codec, Record, in_paragraphs, texts_of
+
+
+class ForkBase(NamedTuple):
+    """A session, and the number of its first record that the fork has no more; empty and `None` where a log is odd."""
+
+    session_id: str
+    end: int | None
+
+
+def base_of(header: Mapping[str, Any]) -> ForkBase | None:
+    """What a header says of it; `None` where the file has all records itself."""
+    base = header.get("history_base")
+    if not isinstance(base, dict):
+        return None
+    named, end = base.get("thread_id"), base.get("end_ordinal_exclusive")
+    return ForkBase(named if isinstance(named, str) else "", end if type(end) is int else None)
+
 
 #: The kinds of items that are calls of tools, and what came back from them.
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")

@@ -1,27 +1,254 @@
-"""What hangs on the turns of a rollout of Codex: what is said twice, forks that read from its file, and its lock."""
+"""Codex's rollouts as they are cut: what a fork shares with its parents, what is said twice, and Codex' lock."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from sys import intern
+from typing import IO, Any
+
+import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import decode_line, first_lines
+from indexer.transcripts.model import Role
 from indexer.transcripts.state import count
-from smart_fork.agents.codex.base import base_of
+from indexer.unchecked import dict_in, text_in
+from smart_fork.agents.codec import texts_of
+from smart_fork.agents.codex.codec import base_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.loader import CodexLoader, rewritten, text_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.cuts import edits
+from smart_fork.cuts import edits, titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import first_record, head
-from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn, told_again
+from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts.marks import mark
+from smart_fork.cuts.model import Call, CutWarning, Result, Transcript, TranscriptTurn, told_again
+from smart_fork.errors import NotFound
+
+CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+#: Records that stay when what they repeat goes, without that.
+_KINDS: dict[str, dict[str, Any]] = {
+    "task_complete": {"repeating": True},
+    "compacted": {"repeating": True, "compacts": True},
+}
+_ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+#: The first record, without which Codex does not load a file.
+_HEADER = {"needed": "Codex"}
+_NOTHING: dict[str, Any] = {}
+_FILE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+
+
+class CodexLoader:
+    """Reads ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
+
+    @staticmethod
+    def detect(path: Path) -> bool:
+        """Whether the first record is one of Codex, its header in an envelope or without."""
+        if path.suffix.lower() != ".jsonl":
+            return False
+        record = first_record(path)
+        enveloped = record.get("type") in _ENVELOPED and isinstance(record.get("payload"), dict)
+        return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
+
+    @staticmethod
+    def load(path: Path) -> Transcript:
+        """The session in `path`.
+
+        Raises:
+            NotFound: it, or the session that it was forked from, is not there.
+            OSError: it cannot be read.
+        """
+        try:
+            file, stamp = opened(path)
+        except FileNotFoundError as error:
+            raise NotFound(f"No such transcript: {path}") from error
+        reading = _Reading()
+        with file:
+            base = reading.read(file, path, None, ())
+        turns = with_sources(reading.turns, reading.heads, reading.copies)
+        named = _FILE_ID.search(path.stem)
+        session_id = named[0] if named else reading.first_id or path.stem
+        return Transcript("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
+
+
+class _Reading:
+    """What is collected of a rollout and of those that it was forked from."""
+
+    def __init__(self) -> None:
+        self.turns: list[TranscriptTurn] = []
+        self.heads: dict[str, str] = {}
+        self.copies: dict[str, str] = {}
+        self.first_id = ""
+        self.numbered = False
+        self._thoughts: list[int] = []
+
+    def read(self, file: IO[bytes], path: Path, end: int | None, below: tuple[Path, ...]) -> str:
+        """Collect what stands before record `end`; gives the id of the session that it is a fork of."""
+        base = ""
+        for first, line in _marked(raw_lines(file, path)):
+            record = line.objects[0] if line.objects else {}
+            number = record.get("ordinal")
+            if end is not None and (number if isinstance(number, int) else line.number) >= end:
+                break
+            if first:
+                base = self._inherit(record, path, below)
+            if not below:
+                self.first_id = self.first_id or str(_payload(record)[1].get("id") or "")
+                self.numbered = self.numbered or isinstance(number, int)
+            self._add(line, record, below=bool(below), header=first)
+        return base
+
+    def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
+        base = base_of(_payload(record)[1])
+        if base is None:
+            return ""
+        parent = base.session_id
+        above = next(iter(CodexAdapter().locate(parent)), None)
+        if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
+            raise NotFound(f"The log of its parent session is gone: {parent}")
+        file, _ = opened(above)
+        with file:
+            self.read(file, above, base.end or 0, (*below, path))
+        return parent
+
+    def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:
+        kind, payload = _payload(record)
+        turn = _turn(line, record, kind, payload, inherited=below)
+        if header and kind == "session_meta":
+            turn = replace(turn, meta=_HEADER)
+        self.turns.append(turn)
+        if payload.get("type") == "reasoning":
+            self._thoughts.append(len(self.turns) - 1)
+        elif turn.role == "assistant":  # what the model thought before it goes with it: no API takes it alone
+            for index in self._thoughts:
+                self.turns[index] = replace(self.turns[index], repeats=(f"turn:{turn.id}",))
+            self._thoughts.clear()
+        if turn.role in ("user", "assistant") and not turn.tool_calls:
+            self.heads[turn.id] = head(strip_boilerplate(texts_of(payload.get("content"))))
+        elif copy := _repeated(kind, payload):
+            self.copies[turn.id] = head(strip_boilerplate(copy))
+
+
+def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
+    """Take what begins as something in `gone` out of a record that repeats it and must stay. Whether there was any.
+
+    The end of a turn repeats its last answer; a compaction repeats what the person said, and is what the model gets.
+    """
+    kind, payload = _payload(record)
+    if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
+        payload["last_agent_message"] = None
+        return True
+    history = payload.get("replacement_history") if kind == "compacted" else None
+    if not isinstance(history, list):
+        return False
+    kept = [item for item in history if head(texts_of(dict_in(item).get("content"))) not in gone]
+    payload["replacement_history"] = kept
+    return len(kept) < len(history)
+
+
+def text_of(record: dict[str, Any]) -> str:
+    """What a message says."""
+    return texts_of(_payload(record)[1].get("content"))
+
+
+def _marked(lines: Iterator[RawLine]) -> Iterator[tuple[bool, RawLine]]:
+    first = True
+    for line in lines:
+        yield first, line
+        first = False
+
+
+def _payload(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The kind of a record and what it says; the oldest rollouts have no envelope."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        return str(record.get("type")), payload
+    return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
+
+
+def _turn(
+    line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool
+) -> TranscriptTurn:
+    number = record.get("ordinal")
+    turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
+    item = str(payload.get("type")) if kind == "response_item" else ""
+    call_id = intern(str(payload.get("call_id") or payload.get("id") or ""))
+    said = texts_of(payload.get("content")) if item == "message" else ""
+    output = _output(payload.get("output")) if item in OUTPUTS else ""
+    arguments = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
+    calls = (Call(call_id, intern(str(payload.get("name") or item))),) if item in CALLS else ()
+    size = len(said) + len(output) + (len(arguments) if calls else 0)
+    role = _role(item, payload)
+    prompt = role == "user" and bool(strip_boilerplate(said))
+    says = [f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id)]
+    says += titles.made_of(said) if prompt else ()
+    if isinstance(payload.get("id"), str) and item:
+        says.append(f"item:{payload['id']}")
+    return TranscriptTurn(
+        id=turn_id,
+        role=role,
+        timestamp=str(record.get("timestamp") or ""),
+        preview=preview(
+            said or _repeated(kind, payload) or _note(kind, payload, item),
+            [call.name for call in calls],
+            [output] if output else [],
+        ),
+        token_est=tokens(size, len(calls)),
+        tool_calls=calls,
+        tool_results=(Result(call_id),) if item in OUTPUTS else (),
+        kept=line.place,
+        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
+        repeats=_keys_repeated(payload) if kind == "event_msg" else (),
+        says=tuple(says),
+        key=mark(orjson.dumps(payload)) if item else "",
+        prompt=prompt,
+        inherited=inherited,
+    )
+
+
+def _role(item: str, payload: dict[str, Any]) -> Role:
+    if item == "message":
+        role = payload.get("role")
+        return role if role in ("user", "assistant") else "system"
+    if item in CALLS or item in ("reasoning", "web_search_call"):
+        return "assistant"
+    return "tool" if item in OUTPUTS else "system"
+
+
+def _note(kind: str, payload: dict[str, Any], item: str) -> str:
+    said = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
+    return f"[{said}]"
+
+
+def _repeated(kind: str, payload: dict[str, Any]) -> str:
+    """What an event says that a message has said."""
+    if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
+        return ""
+    item = payload.get("item")
+    if isinstance(item, dict):
+        return texts_of(item.get("content")) or str(item.get("text") or "")
+    return text_in(payload.get("message") or payload.get("text"))
+
+
+def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
+    """The call or item that an event reports; the prompt that a name of the session may quote."""
+    item = payload.get("item")
+    named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
+    keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
+    return (*keys, *titles.quoting(payload.get("thread_name")))
+
+
+def _output(output: object) -> str:
+    return str(output.get("content") or "") if isinstance(output, dict) else texts_of(output)
+
 
 _ID = re.compile(r"[0-9a-fA-F-]{36}")
 

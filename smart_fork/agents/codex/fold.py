@@ -38,10 +38,9 @@ from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
-from smart_fork.agents.codex.base import base_of
-from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ordinal_of, text_of
+from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.rollouts import id_in, is_moved
+from smart_fork.agents.codex.log import id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 

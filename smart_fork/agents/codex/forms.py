@@ -13,8 +13,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, json_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.codex.base import base_of
-from smart_fork.agents.codex.codec import CodexCodec
+from smart_fork.agents.codex.codec import CodexCodec, base_of
 from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 

@@ -12,7 +12,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in
 from smart_fork.agents.ancestry import Heads, Kin
-from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.codec import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from smart_fork.agents.codex.rollouts import day_of
+from smart_fork.agents.codex.log import day_of
 from smart_fork.agents.storage import Storage
 
 

@@ -1,21 +1,196 @@
-"""What hangs on the bubbles of Cursor's conversations: they are written beside its database, all into one file."""
+"""Cursor's conversations: out of its database, which is only ever read, or out of the side-car that a cut writes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import apsw
+import orjson
+
+from indexer.paths import config_home
 from indexer.transcripts.lines import decode_line
-from smart_fork.agents.cursor.loader import (
-    DATABASES,
-    CursorLoader,
-    composers,
-    conversation_of,
-    default_cursor_path,
-    side_car,
-)
+from indexer.transcripts.model import Role, estimate_tokens
+from indexer.unchecked import dicts_in, json_in
+from smart_fork.agents.foreign_database import read_only
 from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
+from smart_fork.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
+from smart_fork.cuts.snapshots import cuts
+from smart_fork.errors import NotFound, SmartForkError, Usage
+
+DATABASES = (".vscdb", ".sqlite")
+SIDE_CAR = ".excised.jsonl"
+_BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDER BY rowid"
+
+
+class CursorLoader:
+    """Reads ``state.vscdb`` or ``….excised.jsonl``."""
+
+    @staticmethod
+    def detect(path: Path) -> bool:
+        """Whether it is a database by its name, or its first line is a bubble in our envelope."""
+        if path.suffix.lower() in DATABASES:
+            return path.is_file()
+        return {"composerId", "bubble"} <= first_record(path).keys()
+
+    @staticmethod
+    def load(path: Path, composer: str = "") -> Transcript:
+        """The conversation `composer`; the one with most bubbles, where none is named.
+
+        Of a database what earlier cuts have left of it, and what Cursor has added since.
+
+        Raises:
+            NotFound: the file or that conversation is not there.
+            SmartForkError: the database cannot be read.
+        """
+        if path.suffix.lower() not in DATABASES:
+            return _load_side_car(path, composer)
+        found = composers(path)
+        if not found or (composer and composer not in dict(found)):
+            known = ", ".join(name for name, _ in found)
+            raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
+        chosen = composer or found[0][0]
+        turns = []
+        for key, value in _rows(path):
+            parts = key.split(":")
+            if len(parts) < 3 or parts[1] != chosen:
+                continue
+            bubble = _decoded(value)
+            if bubble is not None:
+                turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
+        left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
+        if stamp is not None:
+            turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
+        return Transcript("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
+
+
+def composers(path: Path) -> list[tuple[str, int]]:
+    """The conversations in a database and how many bubbles each has, most first, ties by id."""
+    counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def default_cursor_path() -> Path:
+    """Where Cursor keeps its conversations on this platform."""
+    below = Path("Cursor/User/globalStorage/state.vscdb")
+    if platform.system() == "Darwin":
+        return Path.home() / "Library/Application Support" / below
+    if platform.system() == "Windows":
+        return Path(os.environ.get("APPDATA") or Path.home() / "AppData/Roaming") / below
+    return config_home() / below
+
+
+def conversation_of(record: dict[str, Any]) -> str:
+    """Whose line of a side-car it is."""
+    return str(record.get("composerId") or "")
+
+
+def side_car(path: Path) -> Path:
+    """The file that is really written for a source."""
+    return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
+
+
+def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], Stamp | None]:
+    """What stands of a conversation in the side-car, and what the side-car was then; no stamp where there is none."""
+    if not side.is_file():
+        return [], None
+    session = _load_side_car(side, composer)
+    return [replace(turn, kept=turn.raw) for turn in session.turns], session.stamp
+
+
+def _added(
+    bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
+) -> list[TranscriptTurn]:
+    """The bubbles of the database that no cut has taken: behind the last that is left, and in no note of a cut."""
+    known = {turn.id for turn in left}
+    cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
+    last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
+    return [turn for turn in bubbles[last + 1 :] if turn.id not in cut]
+
+
+def _rows(path: Path) -> list[tuple[str, bytes]]:
+    if not path.is_file() or not path.stat().st_size:
+        raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
+    try:
+        with read_only(path, locked=True) as db:
+            return [(str(key), _bytes(value)) for key, value in db.execute(_BUBBLES)]
+    except (apsw.Error, OSError, UnicodeDecodeError) as error:
+        raise SmartForkError(
+            f"Cursor's database cannot be read: {path}: {error}", "Close Cursor and try again."
+        ) from error
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+def _decoded(value: bytes) -> dict[str, Any] | None:
+    return bubble if isinstance(bubble := json_in(value), dict) else None
+
+
+def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
+    return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>&
+
+
+def _load_side_car(path: Path, composer: str) -> Transcript:
+    """The conversation `composer`, else the first; the lines of others are none of its turns."""
+    try:
+        file, stamp = opened(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
+    turns = []
+    with file:
+        for line in raw_lines(file, path):
+            record = line.objects[0] if line.objects else {}
+            bubble = record.get("bubble")
+            composer = composer or conversation_of(record)
+            if conversation_of(record) not in ("", composer):
+                continue
+            if isinstance(bubble, dict):
+                turns.append(_turn(str(bubble.get("bubbleId") or f"line-{line.number}"), bubble, line.place))
+            else:
+                turns.append(TranscriptTurn(f"line-{line.number}", kept=line.place))
+    if not composer:
+        raise Usage(f"No conversation of Cursor in {path}")
+    return Transcript("cursor", path, composer, tuple(turns), composer_id=composer, stamp=stamp)
+
+
+def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
+    """One bubble."""
+    said = next(
+        (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
+    )
+    calls = tuple(
+        Call(str(one.get("toolCallId") or one.get("id") or ""), str(one.get("name") or one.get("toolName") or ""))
+        for one in _dicts(bubble.get("toolFormers") or bubble.get("toolFormerData"))
+    )
+    results = [str(one.get("toolCallId") or "") for one in _dicts(bubble.get("toolResults"))]
+    role: Role = "user" if bubble.get("type") == 1 else "tool" if results and not said else "assistant"
+    counted = bubble.get("tokenCount")
+    known = counted if isinstance(counted, int) and counted > 0 else 0
+    return TranscriptTurn(
+        id=identity,
+        role=role,
+        timestamp=str(bubble.get("createdAt") or bubble.get("timestamp") or ""),
+        preview=preview(said, [call.name for call in calls], ["" for _ in results]),
+        token_est=known or estimate_tokens(said, len(calls)),
+        tool_calls=calls,
+        tool_results=tuple(Result(one) for one in results),
+        kept=kept,
+        says=(f"turn:{identity}",),
+        key=identity,
+        prompt=role == "user" and bool(said.strip()),
+    )
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return dicts_in(value if isinstance(value, list) else [value])
 
 
 class CursorCutter(Cutter):

@@ -32,4 +32,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual("births", "prompts", codec="records:GeminiCodec")
+    facets = usual("births", "prompts", codec="records:GeminiCodec", caller="presence:GeminiCalls")

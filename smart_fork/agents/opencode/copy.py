@@ -7,6 +7,7 @@ what has an id that is known, the old stays. It sorts what was said by its time,
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
@@ -16,20 +17,70 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, json_in, list_in
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.opencode.codec import text_of
-from smart_fork.agents.opencode.database import Document
+from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
 from smart_fork.agents.opencode.forms import UNKNOWN
-from smart_fork.agents.opencode.home import database
+from smart_fork.agents.opencode.home import database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
-from smart_fork.agents.opencode.usual_model import usual_model
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.system.processes import Machine
+
+#: Settings are short; what is larger is not read.
+_BYTES = 1 << 20
+_NAMES = ("opencode.json", "config.json")
+_NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 ORDER BY time_created DESC LIMIT 50"
+
+
+def usual_model(directory: Path | None) -> Mapping[str, str] | None:
+    """The provider and the model, as messages name them, in `directory`; `None` where nobody has said any."""
+    places = [*([directory] if directory else []), settings_folder()]
+    said = (_named(_read(folder / name).get("model")) for folder in places for name in _NAMES)
+    return next((one for one in (*said, *_chosen(), *_asked()) if one), None)
+
+
+def _named(model: object) -> Mapping[str, str] | None:
+    provider, slash, name = model.partition("/") if isinstance(model, str) else ("", "", "")
+    return _model({"providerID": provider, "modelID": name}) if slash else None
+
+
+def _model(value: object) -> Mapping[str, str] | None:
+    if not isinstance(value, Mapping):
+        return None
+    named = {name: value.get(name) for name in ("providerID", "modelID")}
+    found = {name: one for name, one in named.items() if isinstance(one, str) and one not in ("", "unknown")}
+    return found if len(found) == len(named) else None
+
+
+def _chosen() -> Iterator[Mapping[str, str] | None]:
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(folder) if folder.startswith("/") else Path.home() / ".local/state"
+    yield from map(_model, list_in(_read(state / "opencode/model.json").get("recent")))
+
+
+def _asked() -> Iterator[Mapping[str, str] | None]:
+    try:
+        with opened(database()) as db:
+            rows = [row[0] for row in db.execute(_NEWEST)]
+    except OSError:
+        return
+    for row in rows:
+        message, _ = decoded(row)
+        yield _model((message or {}).get("model"))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            return dict_in(json_in(stream.read(_BYTES)))
+    except OSError:
+        return {}
+
 
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0

@@ -7,6 +7,13 @@ from pathlib import Path
 
 from smart_fork.agents.agent import DataHome
 
+
+def settings_folder() -> Path:
+    """The folder; it need not exist. A path that is not absolute does not count, as XDG wants it."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
+
+
 HOME = DataHome("XDG_DATA_HOME", "opencode", ("OPENCODE_DB",))
 #: What its log's folder is below a home where no variable says otherwise.
 PLACE = ".local/share/opencode"

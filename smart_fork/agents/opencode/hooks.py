@@ -9,7 +9,7 @@ from pathlib import Path
 
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.opencode.caller import ARGUMENT
-from smart_fork.agents.opencode.settings import settings_folder
+from smart_fork.agents.opencode.home import settings_folder
 from smart_fork.agents.registration.base import NAME
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.unchecked import list_in
-from smart_fork.agents.opencode.settings import settings_folder
+from smart_fork.agents.opencode.home import settings_folder
 from smart_fork.agents.registration.base import ARGUMENTS
 from smart_fork.agents.registration.json_entry import JsonRegistration
 

@@ -3,7 +3,7 @@
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codex.base import ForkBase, base_of
+from smart_fork.agents.codex.codec import ForkBase, base_of
 from smart_fork.agents.facets import command_of, copier, forms_of, heads_of, login_of, registration_of, tail_of
 from smart_fork.agents.selection import startable
 from smart_fork.errors import Usage

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents.claude.side_files import file_history
+from smart_fork.agents.claude.copy import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
 from smart_fork.registry.workers import Registry

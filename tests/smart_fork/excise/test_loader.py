@@ -16,7 +16,7 @@ import pytest
 
 from smart_fork import excise
 from smart_fork.agents import READERS
-from smart_fork.agents.cursor.loader import composers
+from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.facets import cutter
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (

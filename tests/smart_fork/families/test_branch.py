@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
-from smart_fork.agents.claude import side_files
+from smart_fork.agents.claude import copy as claude_copy
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Branch
@@ -305,14 +305,14 @@ def test_a_copy_of_what_belongs_to_it_that_fails_leaves_nothing(claude_session, 
     (claude_session.with_suffix("") / "tool-results").mkdir(parents=True)
     (claude_session.with_suffix("") / "tool-results/1.txt").write_text("long")
     before = everything(home)
-    real = side_files.copy_file
+    real = claude_copy.copy_file
 
     def full(source: Path, target: Path) -> bool:
         if source.name == "b@v1":
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(source, target)
 
-    monkeypatch.setattr(side_files, "copy_file", full)
+    monkeypatch.setattr(claude_copy, "copy_file", full)
     with pytest.raises(SmartForkError, match=r"Failed to branch conversation: .*No space left"):
         branch(SESSION)
 

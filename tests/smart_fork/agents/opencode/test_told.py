@@ -12,7 +12,7 @@ import pytest
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.forms import HomePlace, Utterance
-from smart_fork.agents.opencode.usual_model import usual_model
+from smart_fork.agents.opencode.copy import usual_model
 from smart_fork.copies.told import as_session
 from smart_fork.errors import ForkRefused
 from tests.smart_fork.agents.opencode import database
