@@ -14,6 +14,9 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
 
+#: The first message of a log is among this many records.
+HEAD_RECORDS = 500
+
 
 class Copied(NamedTuple):
     """A message's id, and the session and message that it is a copy of."""
@@ -100,9 +103,13 @@ class Heads(ABC):
         """
         return ()
 
-    @abstractmethod
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        """Return how many turns of its parent, read as `above`, a fork has. `fork` reads the fork."""
+        """Return how many turns of its parent, read as `above`, a fork has: up to the last one whose id it has.
+
+        `fork` reads the fork.
+        """
+        there = {message.id for message in kin.messages}
+        return max((number + 1 for number, turn in enumerate(above.turns) if turn.id in there), default=0)
 
 
 def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -> list[Kin]:

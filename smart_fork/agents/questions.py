@@ -67,113 +67,90 @@ class Screen:
     #: A line that the agent shows while it works, and not while it asks.
     busy = _BUSY
 
+    #: `True` if an idle screen tells, for agents that do not log an interrupted answer.
+    shows_rest = False
+
     def question(self, screen: Masked) -> Question | None:
         """Return the question on the screen, or `None`."""
-        return question_on(screen, self)
+        lines = [printable(line).rstrip() for line in screen.splitlines()]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        marked = next((i for i in reversed(range(len(lines))) if _MARKED.match(lines[i])), None)
+        if marked is None or not self._asks(lines, marked):
+            return self._unnumbered(lines) or _login(lines[-4:])
+        first = marked
+        while first > 0 and _OPTION.match(lines[first - 1]):
+            first -= 1
+        above = self._above(lines, first)
+        text = "\n".join(line.strip() for line in lines[above:] if line.strip(_FRAME))
+        options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
+        chosen = _MARKED.match(lines[marked])
+        return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
-        """Return whether the screen shows that the agent works."""
-        return works_on(screen, self)
+        """Return whether the screen shows that the agent works. Agents do not show that while they ask."""
+        return any(map(self.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
         """Return whether the screen has an input line."""
-        return hears_on(screen, self)
+        return any(self.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
     def rests(self, screen: str) -> bool:
-        """Return whether the screen shows an idle agent, for agents that do not log an interrupted answer."""
-        return False
+        """Return whether the screen shows an idle agent."""
+        return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return whether the input line has `text`, ready for Enter."""
-        return holds(screen, text, self)
+        """Return whether the input line has `text`, ready for Enter. A note may replace a long text."""
+        asked = self.question(mask_screen(screen))
+        if asked and asked.options:
+            return False
+        lines = screen.splitlines()
+        typed = next((i for i in reversed(range(len(lines))) if self.typed.match(lines[i])), len(lines))
+        held = "\n".join(lines[typed:])
+        begins = words(text)[:_ENOUGH]
+        return _PASTED in held or (begins or text.strip()) in (words(held) if begins else held)
+
+    def _asks(self, lines: list[str], marked: int) -> bool:
+        """Return whether no input line follows the marked option, but a line about keys does."""
+        below = lines[marked + 1 :]
+        typing = any(self.typed.match(line) for line in below)
+        return not typing and any(self.keys.search(line) for line in below)
+
+    def _above(self, lines: list[str], first: int) -> int:
+        """Return the first line of the question."""
+        for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
+            if self.above.match(lines[i]):
+                return i + 1
+        return max(0, first - _MOST_ABOVE)
+
+    def _unnumbered(self, lines: list[str]) -> Question | None:
+        """Return the question above a last line about Enter and Esc. Number its options, if it has any."""
+        end = len(lines) - 1
+        if end < 0 or not _CONFIRM.match(lines[end]):
+            return None
+        last = end - 1
+        while last > 0 and not lines[last].strip():
+            last -= 1
+        first = last + 1
+        while first > 0 and _UNNUMBERED.match(lines[first - 1]):
+            first -= 1
+        heads = [found[1] for line in lines[first : last + 1] if (found := _UNNUMBERED.match(line))]
+        chosen = [number for number, head in enumerate(heads, 1) if head.strip()]
+        if len(chosen) == 1 and 1 < len(heads) < 10 and len({len(head) for head in heads}) == 1:
+            numbered = [f"{head}{n}. {lines[first + n - 1][len(head) :]}" for n, head in enumerate(heads, 1)]
+            lines = [*lines[:first], *numbered, *lines[last + 1 :]]
+            options, marked = tuple(str(n) for n in range(1, len(heads) + 1)), str(chosen[0])
+        elif any(self.typed.match(line) for line in lines[self._above(lines, end) - 1 :]):
+            return None
+        else:
+            first, options, marked = end, (), ""
+        text = "\n".join(line.strip() for line in lines[self._above(lines, first) :] if line.strip(_FRAME))
+        return Question(beginning(mask(text), MAX_CHARACTERS), options, marked, bool(options))
 
 
-_SCREEN = Screen()
-
-
-def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
-    """Return the question on the screen, or `None`."""
-    lines = [printable(line).rstrip() for line in screen.splitlines()]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    marked = next((i for i in reversed(range(len(lines))) if _MARKED.match(lines[i])), None)
-    if marked is None or not _asks(lines, marked, reading):
-        return _unnumbered(lines, reading) or _login(lines[-4:])
-    first = marked
-    while first > 0 and _OPTION.match(lines[first - 1]):
-        first -= 1
-    above = _above(lines, first, reading)
-    text = "\n".join(line.strip() for line in lines[above:] if line.strip(_FRAME))
-    options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
-    chosen = _MARKED.match(lines[marked])
-    return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
-
-
-def works_on(screen: str, reading: Screen = _SCREEN) -> bool:
-    """Return whether the screen shows that the agent works. Agents do not show that while they ask."""
-    return any(map(reading.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
-
-
-def hears_on(screen: str, reading: Screen = _SCREEN) -> bool:
-    """Return whether the screen has an input line."""
-    return any(reading.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
-
-
-def holds(screen: str, text: str, reading: Screen = _SCREEN) -> bool:
-    """Return whether the input line has `text`, ready for Enter. A note may replace a long text."""
-    asked = question_on(mask_screen(screen), reading)
-    if asked and asked.options:
-        return False
-    lines = screen.splitlines()
-    typed = next((i for i in reversed(range(len(lines))) if reading.typed.match(lines[i])), len(lines))
-    held = "\n".join(lines[typed:])
-    begins = _words(text)[:_ENOUGH]
-    return _PASTED in held or (begins or text.strip()) in (_words(held) if begins else held)
-
-
-def _words(text: str) -> str:
+def words(text: str) -> str:
     """Return a text without blanks and signs, which programs lay out as they like."""
     return re.sub(r"\W+", "", text)
-
-
-def _asks(lines: list[str], marked: int, reading: Screen) -> bool:
-    """Return whether no input line follows the marked option, but a line about keys does."""
-    below = lines[marked + 1 :]
-    typing = any(reading.typed.match(line) for line in below)
-    return not typing and any(reading.keys.search(line) for line in below)
-
-
-def _above(lines: list[str], first: int, reading: Screen) -> int:
-    """Return the first line of the question."""
-    for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
-        if reading.above.match(lines[i]):
-            return i + 1
-    return max(0, first - _MOST_ABOVE)
-
-
-def _unnumbered(lines: list[str], reading: Screen) -> Question | None:
-    """Return the question above a last line about Enter and Esc. Number its options, if it has any."""
-    end = len(lines) - 1
-    if end < 0 or not _CONFIRM.match(lines[end]):
-        return None
-    last = end - 1
-    while last > 0 and not lines[last].strip():
-        last -= 1
-    first = last + 1
-    while first > 0 and _UNNUMBERED.match(lines[first - 1]):
-        first -= 1
-    heads = [found[1] for line in lines[first : last + 1] if (found := _UNNUMBERED.match(line))]
-    chosen = [number for number, head in enumerate(heads, 1) if head.strip()]
-    if len(chosen) == 1 and 1 < len(heads) < 10 and len({len(head) for head in heads}) == 1:
-        numbered = [f"{head}{n}. {lines[first + n - 1][len(head) :]}" for n, head in enumerate(heads, 1)]
-        lines = [*lines[:first], *numbered, *lines[last + 1 :]]
-        options, marked = tuple(str(n) for n in range(1, len(heads) + 1)), str(chosen[0])
-    elif any(reading.typed.match(line) for line in lines[_above(lines, end, reading) - 1 :]):
-        return None
-    else:
-        first, options, marked = end, (), ""
-    text = "\n".join(line.strip() for line in lines[_above(lines, first, reading) :] if line.strip(_FRAME))
-    return Question(beginning(mask(text), MAX_CHARACTERS), options, marked, bool(options))
 
 
 def _login(lines: list[str]) -> Question | None:

@@ -16,11 +16,8 @@ from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
 from indexer.unchecked import dict_in, text_in
-from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin, connected
 from smart_fork.agents.distilled import is_aside
-
-#: The first message of a log is among this many records.
-_HEAD_RECORDS = 500
 
 
 class TreeHeads(Heads):
@@ -76,7 +73,7 @@ class TreeHeads(Heads):
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""
         messages = _Messages(self.said)
-        for line in islice(LineReader(kin.path), _HEAD_RECORDS):
+        for line in islice(LineReader(kin.path), HEAD_RECORDS):
             if not messages:
                 kin.begun = max(kin.begun, _time(line.record))
                 kin.native = kin.native or self.is_native(line.record)

@@ -6,10 +6,12 @@ import gzip
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -236,33 +238,16 @@ def cuts(source: Path) -> list[Noted]:
 def _noted(line: bytes) -> Noted | None:
     if not isinstance(entry := json_in(line), dict):
         return None
-    size = entry.get("size_after")
-    return Noted(
-        ts=_word(entry, "ts"),
-        session_id=_word(entry, "session_id"),
-        source_path=_word(entry, "source_path"),
-        snapshot=_word(entry, "snapshot"),
-        command=_word(entry, "command"),
-        tool=_word(entry, "tool"),
-        change=_word(entry, "change"),
-        restored=_word(entry, "restored"),
-        removed_ids=_words(entry, "removed_ids"),
-        orphaned=_words(entry, "orphaned"),
-        keys=_words(entry, "keys"),
-        masked=_words(entry, "masked"),
-        below=_words(entry, "below"),
-        above=_words(entry, "above"),
-        beside=bool(_word(entry, "beside")),
-        size_after=size if isinstance(size, int) else None,
-    )
+    return Noted(**{one.name: _like(one.default, entry.get(one.name)) for one in fields(Noted)})
 
 
-def _word(entry: Mapping[str, object], name: str) -> str:
-    return str(entry.get(name) or "")
-
-
-def _words(entry: Mapping[str, object], name: str) -> tuple[str, ...]:
-    return tuple(map(str, list_in(entry.get(name))))
+def _like(default: object, said: object) -> Any:
+    """Return a value of a note, as one like the field's default."""
+    if isinstance(default, tuple):
+        return tuple(map(str, list_in(said)))
+    if isinstance(default, bool):
+        return bool(said)
+    return str(said or "") if default is not None else said if isinstance(said, int) else None
 
 
 def _plain(session_id: str) -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psutil
 
-from smart_fork.agents.questions import Question, hears_on, holds, question_on
+from smart_fork.agents.questions import Question, Screen
 from tests.living import lives
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.
@@ -67,14 +67,14 @@ class Terminal:
 
         def typed() -> bool:
             screen = self.screen
-            return holds(screen, line) and line in screen
+            return Screen().holds(screen, line) and line in screen
 
         def free() -> bool:
             screen = self.screen
-            return hears_on(screen) and question_on(screen) is None
+            return Screen().hears(screen) and Screen().question(screen) is None
 
         def held() -> bool:
-            return self.running and holds(self.screen, line)
+            return self.running and Screen().holds(self.screen, line)
 
         def gone() -> bool:
             return not held()
@@ -90,7 +90,7 @@ class Terminal:
         """Wait for the question with these words, and choose one of its options."""
 
         def asked() -> Question | None:
-            found = question_on(self.screen)
+            found = Screen().question(self.screen)
             return found if found and words in found.text else None
 
         def marked() -> bool:
@@ -112,7 +112,7 @@ class Terminal:
         Claude Code 2.1.332 asks what becomes of the tasks in the background.
         """
         self.type(command)
-        wait_until(lambda: not self.running or question_on(self.screen), "the program to end")
+        wait_until(lambda: not self.running or Screen().question(self.screen), "the program to end")
         if self.running and "Background work is running" in self.screen:
             self.choose("Background work is running", "1")
         wait_until(lambda: not self.running, "the program to end")

@@ -15,7 +15,7 @@ from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
 from smart_fork import sessions
 from smart_fork.agents.plan import plain_name
-from smart_fork.agents.questions import question_on
+from smart_fork.agents.questions import Screen
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
 from smart_fork.forking.fan_out import name_of
@@ -98,7 +98,7 @@ WAYS_OUT: dict[str, tuple[int, Callable[[str], str]]] = {
     "program's complaint": (500, lambda text: Completed((), 1, b"", text.encode()).complaint),
     "first characters": (90, lambda text: beginning(mask(text), 90)),
     "last characters": (90, lambda text: ending(mask(text), 90)),
-    "question": (2000, lambda text: question_on(mask_screen(f"{text}\n❯ 1. Yes\n  2. No\n\nEsc to cancel")).text),
+    "question": (2000, lambda text: Screen().question(mask_screen(f"{text}\n❯ 1. Yes\n  2. No\n\nEsc to cancel")).text),
 }
 
 

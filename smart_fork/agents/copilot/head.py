@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
 from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Copied, Heads, Kin
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.copilot.codec import is_of_an_agent
 from smart_fork.agents.copilot.fold import forked_from
 from smart_fork.agents.copilot.log import CopilotAdapter
 
-#: The first message of a log is among so many events.
-_HEAD_RECORDS = 500
 _SAID = ("user.message", "assistant.message", "tool.execution_complete")
 
 
@@ -26,7 +23,7 @@ class CopilotHeads(Heads):
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""
-        records = (line.record for line in islice(LineReader(kin.path), _HEAD_RECORDS))
+        records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
         kin.first = next((Copied(identity) for record in records if (identity := _said(record))), None)
         return kin.first is not None
 
@@ -43,11 +40,6 @@ class CopilotHeads(Heads):
             elif not kin.begun:
                 kin.begun = utc(line.record.get("timestamp"))
         return [Copied(one, kin.recorded if number < inherited else "") for number, one in enumerate(said)]
-
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        """See `Heads.shared`."""
-        there = {message.id for message in kin.messages}
-        return max((number + 1 for number, turn in enumerate(above.turns) if turn.id in there), default=0)
 
 
 def _said(record: Mapping[str, Any]) -> str:

@@ -16,7 +16,4 @@ class CopilotScreen(Screen):
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
-
-    def rests(self, screen: str) -> bool:
-        """See `Screen.rests`."""
-        return self.hears(screen) and not self.works(screen)
+    shows_rest = True

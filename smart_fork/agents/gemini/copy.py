@@ -6,19 +6,16 @@ tool gave back stands in its call; where it stands in a message as well, the mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import orjson
 
-from indexer.files import remove
-from indexer.paths import private_dir
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.distilled import Distilled, aside
 from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.gemini.fold import lines_of
@@ -27,7 +24,6 @@ from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.agents.gemini.records import answers_in, calls_in, parts_of, text_of
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.system.processes import Machine
 
 
 class _Kept(NamedTuple):
@@ -87,23 +83,6 @@ class GeminiCopier(Copier):
         """See `Copier.distilled`."""
         return GeminiDistilled(self, session, excerpt, new)
 
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
-        """See `Copier.write`: the folder of a directory that has none yet says whose it is."""
-        project, made = target.parent.parent, []
-        if new.cwd is not None and not root_of(project):
-            private_dir(project)
-            root = project / ROOT
-            with root.open("x", encoding="utf-8") as file:
-                file.write(str(new.cwd.resolve()))
-            made.append(root)
-        try:
-            written = super().write(copy, target, new, machine, last)
-        except BaseException:
-            for path in made:
-                remove(path)
-            raise
-        return replace(written, created=(*made, *written.created))
-
 
 class Replay:
     """The messages of a log as Gemini CLI would read them now, and as it has before each compression."""
@@ -158,6 +137,15 @@ class _GeminiCopy(Copy):
     def __init__(self, source: Session, new: NewSession) -> None:
         self._source, self._new = source, new
         self.copied = 0
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
+        root = target.parent.parent / ROOT
+        if self._new.cwd is not None and not root_of(root.parent):
+            with root.open("x", encoding="utf-8") as file:
+                file.write(str(self._new.cwd.resolve()))
+            created.append(root)
+        return []
 
     def head(self) -> bytes:
         """The record that says whose the log is. Gemini CLI keeps what it does not know."""

@@ -7,14 +7,11 @@ from itertools import islice
 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Copied, Heads, Kin
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.agents.gemini.records import Record, answers_in
-
-#: The first message of a log is among so many records.
-_HEAD_RECORDS = 500
 
 
 class GeminiHeads(Heads):
@@ -25,7 +22,7 @@ class GeminiHeads(Heads):
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""
         memory = Memory()
-        for record in islice(lines_of(kin.path), _HEAD_RECORDS):
+        for record in islice(lines_of(kin.path), HEAD_RECORDS):
             _note(kin, record)
             if (said := next((told.id for told in memory.take(record) if _is_said(told.record)), None)) is not None:
                 kin.first = Copied(said, kin.recorded)

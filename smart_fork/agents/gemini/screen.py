@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from indexer.masking import Masked, mask_screen
-from smart_fork.agents.questions import Question, Screen, question_on
+from smart_fork.agents.questions import Question, Screen
 
 _BOX = re.compile(r"^[ \t]*[│┃]?(.*?)[ \t]*[│┃]?[ \t]*$", re.MULTILINE)
 _CHOSEN = re.compile(r"^(\s*)●(?=\s+\d[.)]\s)", re.MULTILINE)
@@ -24,18 +24,15 @@ class GeminiScreen(Screen):
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
     above = re.compile(r"^\s*([─━═▔╌╭╰]{2,}.*|[✦\u2139✕⚠>?✓].*)$")
     busy = re.compile(r"\(esc to cancel(, \d+[hms][^()]*)?\)")
+    shows_rest = True
 
     def question(self, screen: Masked) -> Question | None:
         """See `Screen.question`."""
         plain = _CHOSEN.sub("\\1\u276f", _BOX.sub(r"\1", screen))
-        return question_on(mask_screen(plain), self)
+        return super().question(mask_screen(plain))
 
     def hears(self, screen: str) -> bool:
         """See `Screen.hears`: below a line across the screen; above it stands what was typed before."""
         lines = screen.splitlines()
         rule = next((number for number in reversed(range(len(lines))) if _RULE.match(lines[number])), len(lines))
         return super().hears("\n".join(lines[rule:]))
-
-    def rests(self, screen: str) -> bool:
-        """See `Screen.rests`."""
-        return self.hears(screen) and not self.works(screen)

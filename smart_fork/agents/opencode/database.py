@@ -17,12 +17,15 @@ import apsw
 
 from indexer.transcripts.long_lines import abridged
 from indexer.unchecked import json_in
+from smart_fork.agents.database_log import Stamp
 from smart_fork.agents.foreign_database import columns, with_tables
 
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: Of a larger part of a message the long texts are not read.
 MAX_BYTES = 16 << 20
+#: The estimated size of a message.
+_MESSAGE_BYTES = 4096
 _NEEDED = {
     "session": ("id", "directory", "title", "time_created", "time_updated", "parent_id"),
     "message": ("id", "session_id", "time_created", "time_updated", "data"),
@@ -53,14 +56,6 @@ Json = dict[str, Any]
 Document = dict[str, Any]
 
 
-class DatabaseStamp(NamedTuple):
-    """What tells a session that has not changed: when it last did, in milliseconds, and how many messages it has."""
-
-    key: str
-    changed: int
-    messages: int
-
-
 class Broken(NamedTuple):
     """A row that holds no object; `number` counts the messages of its session from 1."""
 
@@ -77,7 +72,7 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
     return with_tables(path, _NEEDED, "an OpenCode database")
 
 
-def stamps(db: apsw.Connection, key: str = "") -> Iterator[DatabaseStamp]:
+def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
     """Those of all sessions, or of one. Sub-agents' own are left out."""
     if key and not KEY.fullmatch(key):
         return
@@ -85,7 +80,7 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[DatabaseStamp]:
     for identity, updated, messages, last in db.execute(_STAMPS + one[0], one[1]):
         name = _text(identity)
         if KEY.fullmatch(name):
-            yield DatabaseStamp(name, max(_number(updated), _number(last)), messages)
+            yield Stamp(name, messages * _MESSAGE_BYTES, max(_number(updated), _number(last)) * 1_000_000)
 
 
 def has(db: apsw.Connection, key: str) -> bool:

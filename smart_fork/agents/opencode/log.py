@@ -19,9 +19,6 @@ from smart_fork.agents.opencode.home import HOME, PLACE, database
 if TYPE_CHECKING:
     import apsw
 
-#: The estimated size of a message.
-MESSAGE_BYTES = 4096
-
 
 class OpenCodeAdapter(DatabaseAdapter):
     """Reads OpenCode's sessions; version 1.18 seen."""
@@ -50,7 +47,7 @@ class OpenCodeAdapter(DatabaseAdapter):
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[Stamp]:
         from smart_fork.agents.opencode.database import stamps
 
-        return (Stamp(one.key, one.messages * MESSAGE_BYTES, one.changed * 1_000_000) for one in stamps(db, key))
+        return stamps(db, key)
 
     def has(self, db: apsw.Connection, key: str) -> bool:
         from smart_fork.agents.opencode.database import has

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from indexer.masking import Masked, beginning, mask
-from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen
+from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
 from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.
@@ -50,10 +50,5 @@ class OpenCodeScreen(Screen):
         first = end
         while first > 0 and lines[first - 1].lstrip().startswith(_BORDER):
             first -= 1
-        held = _words("".join(lines[first:end]))
-        return "Pasted" in held or _words(text)[:20] in held
-
-
-def _words(text: str) -> str:
-    """Without blanks and signs, which a program lays out as it likes."""
-    return re.sub(r"\W+", "", text)
+        held = words("".join(lines[first:end]))
+        return "Pasted" in held or words(text)[:20] in held

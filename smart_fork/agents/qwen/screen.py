@@ -18,7 +18,4 @@ class QwenScreen(Screen):
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
     above = re.compile(r"^\s*([─━]{10,}|[>◆●✦✓✕╭╰│].*)$")
     busy = re.compile(r"\(\d+[hms][^()]* · esc to cancel\)|\(\d+[hms] · esc to cancel\)")
-
-    def rests(self, screen: str) -> bool:
-        """See `Screen.rests`."""
-        return self.hears(screen) and not self.works(screen)
+    shows_rest = True

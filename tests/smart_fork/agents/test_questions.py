@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.questions import MAX_CHARACTERS, holds, question_on, works_on
+from smart_fork.agents.questions import MAX_CHARACTERS, Screen
 from tests.smart_fork import screens
 
 
@@ -28,7 +28,7 @@ from tests.smart_fork import screens
     ],
 )
 def test_a_question_is_its_text_and_its_options(screen, begins, options):
-    question = question_on(screen)
+    question = Screen().question(screen)
 
     assert question.text.startswith(begins)
     assert tuple(options) == question.options
@@ -43,33 +43,33 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
 )
 def test_where_a_person_can_type_nothing_is_asked(screen):
     """Even if what was said looks like a question."""
-    assert question_on(screen) is None
+    assert Screen().question(screen) is None
 
 
 @pytest.mark.parametrize(
     "shown", ["  Enter to confirm · Esc to cancel", "❯ please do\n\n  Enter to send · Esc to cancel"]
 )
 def test_a_line_about_keys_below_an_input_line_is_not_a_question(shown):
-    assert question_on(f"{screens.RULE}\n❯ \n{shown}") is None
+    assert Screen().question(f"{screens.RULE}\n❯ \n{shown}") is None
 
 
 def test_options_without_numbers_get_numbers_and_are_chosen_by_arrows():
-    question = question_on(screens.CLAUDE_TRUST_BY_ARROWS)
+    question = Screen().question(screens.CLAUDE_TRUST_BY_ARROWS)
 
     assert "❯ 1. No, exit\n2. Yes, I trust this folder" in question.text
     assert ("1", True) == (question.marked, question.by_arrows)
-    assert not question_on(screens.CLAUDE_TRUST).by_arrows
+    assert not Screen().question(screens.CLAUDE_TRUST).by_arrows
 
 
 def test_a_question_about_keys_is_seen_without_options():
-    question = question_on(screens.CLAUDE_AUTO)
+    question = Screen().question(screens.CLAUDE_AUTO)
 
     assert question.text.startswith("Auto mode can't check actions in this session\nTo get")
     assert () == question.options
 
 
 def test_a_login_is_asked_for_without_options():
-    question = question_on(screens.CLAUDE_LOGGED_OUT)
+    question = Screen().question(screens.CLAUDE_LOGGED_OUT)
 
     assert ("Not logged in · Run /login", ()) == (question.text, question.options)
 
@@ -77,16 +77,16 @@ def test_a_login_is_asked_for_without_options():
 def test_nothing_in_a_question_steers_a_terminal():
     screen = screens.CODEX_PERMISSION.replace("$ touch", "$ \x1b]0;owned\x07\x1b[2J\u202etouch")
 
-    text = question_on(screen).text
+    text = Screen().question(screen).text
 
     assert "touch /etc/made_by_me" in text
     assert not set(text) & set("\x1b\x07\u202e")
 
 
 def test_an_agent_that_works_says_so():
-    assert works_on(screens.CLAUDE_WORKING)
-    assert not any(map(works_on, (screens.CLAUDE_IDLE, screens.CODEX_IDLE, screens.CLAUDE_PERMISSION, "")))
-    assert not works_on("esc to interrupt" + 30 * "\nsaid since")
+    assert Screen().works(screens.CLAUDE_WORKING)
+    assert not any(map(Screen().works, (screens.CLAUDE_IDLE, screens.CODEX_IDLE, screens.CLAUDE_PERMISSION, "")))
+    assert not Screen().works("esc to interrupt" + 30 * "\nsaid since")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_an_agent_that_works_says_so():
     ],
 )  # fmt: skip
 def test_what_stands_in_the_line_to_type_in_has_not_been_sent_off(screen, text, held):
-    assert held == holds(screen, text)
+    assert held == Screen().holds(screen, text)
 
 
 @given(st.text(), st.text(alphabet="❯› 12.\n─esc to cancel"))
 def test_any_screen_is_read(one, other):
     for screen in (one, other, one + screens.CODEX_PERMISSION, screens.CLAUDE_TRUST + other):
-        question = question_on(screen)
+        question = Screen().question(screen)
         assert question is None or len(question.text) <= MAX_CHARACTERS
