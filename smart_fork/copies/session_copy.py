@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,18 +152,15 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 def write_branch(
     adapter: AgentAdapter,
     source: Path,
+    becomes: NewSession,
     *,
     at: str | None,
-    new_session_id: str,
-    target_cwd: Path,
-    now: datetime,
-    title: str = "",
     session: Session | None = None,
     machine: Machine | None = None,
     excerpt: Excerpt | None = None,
     others: Sequence[Part] = (),
 ) -> Branch:
-    """Write a copy up to message `at`, or of all finished turns, to where the agent finds it from `target_cwd`.
+    """Write a copy up to message `at`, or of all finished turns, to where the agent finds it as `becomes`.
 
     With an `excerpt`, only its turns are copied, then the kept turns of `others`. The source is only read, and not at
     all if `session` is given.
@@ -173,7 +169,7 @@ def write_branch(
         NotFound: The source is gone or has no conversation.
         ForkRefused: See `branch_point`; or a session of that id exists.
     """
-    new = check_id(adapter.name, new_session_id, "new")
+    check_id(adapter.name, becomes.id, "new")
     try:
         session = session or adapter.read(source).session
     except FileNotFoundError as error:
@@ -184,30 +180,15 @@ def write_branch(
         end, at = excerpt.end, session.turns[excerpt.end].id
     else:
         end = last_branch_point(session) if at is None else branch_point(session, at)
-    return write_copy(
-        adapter,
-        session,
-        end,
-        new_session_id=new,
-        target_cwd=target_cwd,
-        now=now,
-        title=title,
-        asked=at or session.turns[-1].id,
-        machine=machine,
-        excerpt=excerpt,
-        others=others,
-    )
+    asked = at or session.turns[-1].id
+    return write_copy(session, end, becomes, asked=asked, machine=machine, excerpt=excerpt, others=others)
 
 
 def write_copy(
-    adapter: AgentAdapter,
     session: Session,
     end: int,
+    becomes: NewSession,
     *,
-    new_session_id: str,
-    target_cwd: Path,
-    now: datetime,
-    title: str = "",
     asked: str = "",
     machine: Machine | None = None,
     excerpt: Excerpt | None = None,
@@ -221,10 +202,10 @@ def write_copy(
         ForkRefused: A session of that id exists, or the source was rewritten meanwhile.
         OSError: The copy cannot be written.
     """
-    new = check_id(adapter.name, new_session_id, "new")
+    check_id(session.agent, becomes.id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
-    agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
+    agent = copier(session.agent)
     target = agent.place(session.source_path, becomes)
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine(SystemProcesses(), os.environ)
@@ -235,12 +216,12 @@ def write_copy(
             from smart_fork.copies.parts import Part, distilled
 
             parts = [Part(session, excerpt), *others]
-            copy = Merged(stack.enter_context(distilled(parts, adapter.name, becomes)))
+            copy = Merged(stack.enter_context(distilled(parts, session.agent, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return Branch(
-        adapter.name,
-        new,
+        session.agent,
+        becomes.id,
         session.session_id,
         written.path,
         copy.copied,

@@ -106,7 +106,7 @@ def branch(
             local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
             becomes = NewSession(starter_of(agent).new_id(), target, local, final)
             if agent == session.agent:
-                written = _write(session, end, target, excerpt, becomes)
+                written = write_copy(session, end, becomes, excerpt=excerpt)
             else:
                 written, handed = _told(session, end, agent, excerpt, becomes)
                 warnings += _notes(handed, agent, budget)
@@ -174,19 +174,6 @@ def _within(session: Session, end: int, budget: Spending) -> Selected:
     from smart_fork.forking.spending import chosen
 
     return chosen(session, end, budget)
-
-
-def _write(session: Session, end: int, target: Path, excerpt: Excerpt | None, becomes: NewSession) -> Branch:
-    return write_copy(
-        READERS[session.agent],
-        session,
-        end,
-        new_session_id=becomes.id,
-        target_cwd=target,
-        now=becomes.now,
-        title=becomes.title,
-        excerpt=excerpt,
-    )
 
 
 def _told(

@@ -108,8 +108,7 @@ class Attempt:
         """Another agent's session as one of its own; where it is from is kept beside it."""
         from smart_fork.forking.told import write_told
 
-        now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time
-        becomes = NewSession(new_session_id, plan.cwd, now, plan.title)
+        becomes = self._becomes(plan, new_session_id)
         source, machine = spec.source.session if spec.source else None, Machine(self.world.processes, self.world.env)
         written = write_told(self.world.adapter, handover, source, becomes, machine)
         self.otherwise(written.undo)
@@ -133,18 +132,19 @@ class Attempt:
         if log and target:
             second_name(log, target)
 
+    def _becomes(self, plan: ForkPlan, new_session_id: str) -> NewSession:
+        now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time
+        return NewSession(new_session_id, plan.cwd, now, plan.title)
+
     def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, spec: WorkerSpec) -> list[str]:
         written = write_branch(
             self.world.adapter,
             log,
+            self._becomes(plan, new_session_id),
             session=spec.source.session if spec.source else None,
             excerpt=spec.excerpt,
             others=spec.others,
             at=plan.at,
-            new_session_id=new_session_id,
-            target_cwd=plan.cwd,
-            title=plan.title,
-            now=datetime.fromtimestamp(self.world.clock.now()),  # noqa: DTZ006 - files may be named by local time
             machine=Machine(self.world.processes, self.world.env),
         )
         self.otherwise(written.undo)

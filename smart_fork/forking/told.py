@@ -37,12 +37,9 @@ def write_told(
         written = write_branch(
             adapter,
             session.source_path,
+            replace(becomes, cwd=cwd, title=becomes.title or handover.title),
             session=session,
             at=None,
-            new_session_id=becomes.id,
-            target_cwd=cwd,
-            title=becomes.title or handover.title,
-            now=becomes.now,
             machine=machine,
         )
     if not is_others(handed.session_id, source):

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of
 from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import ServerUnavailable, Usage
@@ -69,15 +70,8 @@ def _written(project: Project, one: Alias, at: int | None, title: str, taken_as:
         end = complete(session, said[at - 1][0])
     new, directory = starter_of(one.platform).new_id(), directory_of(project, taken_as)
     with unfinished.copy(one.platform, new, project.place):
-        branch = write_copy(
-            READERS[one.platform],
-            session,
-            end,
-            new_session_id=new,
-            target_cwd=directory,
-            now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
-            title=title or str(session.title),
-        )
+        moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
+        branch = write_copy(session, end, NewSession(new, directory, moment, title or str(session.title)))
         try:
             yield branch
         except BaseException:

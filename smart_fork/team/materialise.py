@@ -16,6 +16,7 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
@@ -153,15 +154,9 @@ def materialise(
         lost = Counter(one.lost)
         with crossing(platform or agent, one.session, source_id, directory) as (session, missing):
             end = last_pair(session)
-            branch = write_copy(
-                READERS[session.agent],
-                session,
-                end,
-                new_session_id=new_session_id or starter_of(session.agent).new_id(),
-                target_cwd=directory,
-                now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
-                title=_name(title, session),
-            )
+            moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
+            new = new_session_id or starter_of(session.agent).new_id()
+            branch = write_copy(session, end, NewSession(new, directory, moment, _name(title, session)))
             lost.update(missing)
             if session.compactions and (left := end + 1 - branch.copied) > 0:
                 lost[FORGOTTEN] = left

@@ -75,8 +75,13 @@ def test_reading_on_past_it_is_reading_again(log, reader):
 def test_a_branch_has_it_as_it_is(log, reader, repo):
     session = reader.read(log).session
 
-    made = write_branch(reader, log, session=session, at=None, new_session_id=starter_of(reader.name).new_id(),
-                        target_cwd=repo, now=datetime.now(UTC))  # fmt: skip
+    made = write_branch(
+        reader,
+        log,
+        session=session,
+        at=None,
+        becomes=NewSession(starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
+    )
 
     assert SHOWN == messages(reader.read(made.path).session)
     assert LONG in made.path.read_text()
@@ -89,8 +94,14 @@ def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long
 
     assert found.selection.tokens < 5_000
     assert found.selection.whole_tokens > 50_000
-    made = write_branch(reader, log, session=session, at=None, new_session_id=starter_of(reader.name).new_id(),
-                        target_cwd=repo, now=datetime.now(UTC), excerpt=found.excerpt)  # fmt: skip
+    made = write_branch(
+        reader,
+        log,
+        session=session,
+        at=None,
+        becomes=NewSession(starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
+        excerpt=found.excerpt,
+    )
     assert "zebra zebra" not in made.path.read_text()
 
 

@@ -14,6 +14,7 @@ from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.files import stage_transcript
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
@@ -179,7 +180,7 @@ def test_a_fork_at_a_message_is_made_of_the_original(world, shop, born, tree):
 
     made = write_branch(
         READERS["claude"], session.source_path, at=session.turns[3].id,
-        new_session_id="11111111-aaaa-4000-8000-000000000009", target_cwd=shop, now=NOW,
+        becomes=NewSession("11111111-aaaa-4000-8000-000000000009", shop, NOW),
     )  # fmt: skip
 
     assert "swordfish" in made.path.read_text()

@@ -114,8 +114,14 @@ def distil(session, wanted: Wanted, evidence=None):
 
 def written(session, excerpt, repo):
     """What is written, as its agent reads it, and as it is cut."""
-    made = write_branch(READERS[session.agent], session.source_path, session=session, at=None, new_session_id=NEW,
-                        target_cwd=repo, now=NOW, excerpt=excerpt)  # fmt: skip
+    made = write_branch(
+        READERS[session.agent],
+        session.source_path,
+        session=session,
+        at=None,
+        becomes=NewSession(NEW, repo, NOW),
+        excerpt=excerpt,
+    )
     return READERS[session.agent].read(made.path).session, load_with_tool(session.agent, made.path)
 
 

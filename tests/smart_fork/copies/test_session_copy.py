@@ -19,6 +19,7 @@ from indexer.files import STALE_SECONDS
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.codex.copy import through_parents
+from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy
 from smart_fork.copies.session_copy import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -34,7 +35,7 @@ def records(path: Path) -> list[dict]:
 
 
 def write(agent, source: Path, at: str, target: Path):
-    return write_branch(READERS[agent], source, at=at, new_session_id=NEW, target_cwd=target, now=NOW)
+    return write_branch(READERS[agent], source, at=at, becomes=NewSession(NEW, target, NOW))
 
 
 def session_of(agent, path: Path):
@@ -297,11 +298,12 @@ import resource
 from datetime import datetime
 from pathlib import Path
 from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
 from smart_fork.copies.session_copy import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 agent = READERS[{agent!r}]
 last = agent.read(Path({str(path)!r})).session.turns[-1].id
-write_branch(agent, Path({str(path)!r}), at=last, new_session_id={NEW!r}, target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
+write_branch(agent, Path({str(path)!r}), at=last, becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -318,6 +320,7 @@ from datetime import datetime
 from pathlib import Path
 from smart_fork.agents import READERS
 from smart_fork.agents.claude import copy
+from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy
 class Slow(copy.ClaudeLines):
     def __iter__(self):
@@ -326,8 +329,7 @@ class Slow(copy.ClaudeLines):
             print("written", flush=True)
             sys.stdin.read()
 copy.ClaudeCopier.lines = Slow
-session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
-                    target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
+session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout.readline() == b"written\n"
@@ -338,11 +340,10 @@ session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="
     assert [SESSION] == [READERS["claude"].id_of(file.path) for file in READERS["claude"].discover()]
 
     other = NEW.replace("7a1c", "7a1d")
-    how = {"at": "a5", "target_cwd": repo, "now": NOW}
-    write_branch(READERS["claude"], claude_session, new_session_id=other, **how)
+    write_branch(READERS["claude"], claude_session, NewSession(other, repo, NOW), at="a5")
     assert staged.exists()  # its writer may still be at work
     os.utime(staged, (time.time() - 2 * STALE_SECONDS,) * 2)
-    write_branch(READERS["claude"], claude_session, new_session_id=NEW, **how)
+    write_branch(READERS["claude"], claude_session, NewSession(NEW, repo, NOW), at="a5")
     assert {f"{one}.jsonl" for one in (SESSION, other, NEW)} == {one.name for one in folder.iterdir()}
 
 
@@ -353,9 +354,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
     before = snapshot(claude_session.parent)
 
     with pytest.raises(ForkRefused, match="changed during reading"):
-        session_copy.write_copy(
-            READERS["claude"], session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
-        )
+        session_copy.write_copy(session, len(session.turns) - 1, becomes=NewSession(NEW, repo, NOW))
 
     assert before == snapshot(claude_session.parent)
 
@@ -472,7 +471,7 @@ def test_what_is_no_session_cannot_be_forked(any_session, repo, home):
     """B-020, B-021."""
     agent, path = any_session
     with pytest.raises(Usage, match="Invalid new sessionId"):
-        write_branch(READERS[agent], path, at="a4", new_session_id="../x", target_cwd=repo, now=NOW)
+        write_branch(READERS[agent], path, at="a4", becomes=NewSession("../x", repo, NOW))
     with pytest.raises(NotFound, match="gone"):
         write(agent, path.with_name("no.jsonl"), "a4", repo)
     empty = write_log(home / "empty.jsonl", [])
@@ -490,9 +489,7 @@ def test_a_fork_can_be_forked_again(any_session, repo):
         READERS[agent],
         first.path,
         at=session_of(agent, first.path).turns[0].id,
-        new_session_id=other,
-        target_cwd=repo,
-        now=NOW,
+        becomes=NewSession(other, repo, NOW),
     )
 
     assert NEW == session_of(agent, second.path).parent_id
