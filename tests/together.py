@@ -24,6 +24,7 @@ TOGETHER = {
     ),
     "the page": (
         "tests/e2e/test_page.py",
+        "tests/e2e/test_page_commits.py",
         "tests/e2e/test_page_reading.py",
         "tests/e2e/test_page_since.py",
         "tests/e2e/test_page_workers.py",

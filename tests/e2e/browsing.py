@@ -37,10 +37,14 @@ CONTRAST = """() => {
     const [r, g, b] = color.map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
+  const known = new Map();
   const behind = (element) => {
     if (!element) return parse(getComputedStyle(document.body).backgroundColor);
-    const color = parse(getComputedStyle(element).backgroundColor);
-    return color[3] === 1 ? color : over(color, behind(element.parentElement));
+    if (!known.has(element)) {
+      const color = parse(getComputedStyle(element).backgroundColor);
+      known.set(element, color[3] === 1 ? color : over(color, behind(element.parentElement)));
+    }
+    return known.get(element);
   };
   const ratio = (element) => {
     const back = behind(element);
@@ -71,7 +75,7 @@ def browser(executable: str) -> Iterator[Browser]:
     """It, until it is not needed any more."""
     from playwright.sync_api import sync_playwright
 
-    arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    arguments = ["--disable-dev-shm-usage", "--in-process-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=executable, args=arguments)
         yield running

@@ -27,7 +27,7 @@ from tests.e2e.programs import (
 )
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
-from tests.e2e.windows import opened, running, served  # noqa: F401 - fixtures
+from tests.e2e.windows import opened, pytest_runtest_teardown, running, served  # noqa: F401 - fixtures, and what ends them
 from tests.living import arguments
 from tests.missing import SKIPS, missing
 

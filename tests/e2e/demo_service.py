@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smart_fork.demo import DemoHome, write_demo_home
+from tests import warm
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import Scripted
 from tests.e2e.programs import CHECKOUT
@@ -60,7 +61,7 @@ class DemoService:
     def start(self) -> None:
         """Start it, and wait until it listens."""
         command = [sys.executable, "-m", "smart_fork", "serve"]
-        self.process = subprocess.Popen(command, cwd=self.demo.home, env=self.env, stdin=subprocess.DEVNULL)
+        self.process = warm.Popen(command, cwd=self.demo.home, env=self.env, stdin=subprocess.DEVNULL)
         address = json.loads(_text_of(self.state / "service.json", self.process))
         self.url = f"http://{address['host']}:{address['port']}"
 
@@ -133,9 +134,7 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
 
 def _python(env: dict[str, str], *words: str) -> str:
     command = [sys.executable, *words]
-    done = subprocess.run(
-        command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    done = warm.run(command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

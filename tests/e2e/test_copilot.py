@@ -107,28 +107,31 @@ def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
     return fork
 
 
-def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_worktree(copilot: Machine):
+@pytest.fixture(scope="module")
+def persons(copilot: Machine) -> Path:
+    """The log of a session that was begun and gone on with."""
     new = ours(copilot, "new", "--agent", "copilot", "--in", "process", "--", PROMPT)
-    persons = new["session_id"]
+    session = new["session_id"]
     assert heard(copilot, PROMPT).said == BEGINNING[:1]
     copilot.smart_fork("wait", new["worker_id"])
-    log = copilot.home / f".copilot/session-state/{persons}/events.jsonl"
+    log = copilot.home / f".copilot/session-state/{session}/events.jsonl"
     wait_until(lambda: "session.shutdown" in log.read_text(), "the end of what was begun")
-    found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--include-automated", "--json").stdout)
-    assert found["results"][0]["session_id"] == persons
 
     os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
-    resumed = ours(copilot, "resume", persons, "--in", "process", "--", MORE)
+    resumed = ours(copilot, "resume", session, "--in", "process", "--", MORE)
 
     assert heard(copilot, MORE).said == [*BEGINNING, Message("user", MORE)]
     wait_until(lambda: log.read_text().count("session.shutdown") == 2, "the end of what goes on")
-    assert (resumed["session_id"], shown(copilot, persons)) == (persons, CONVERSATION)
-    whole = log.read_text()
-    other = unlike_any_other("Do it for the downloader")
-    fork = a_worker_that_tells_what_it_does(copilot, persons, other)
-    least = a_fork_within_a_budget(copilot, persons)
+    assert (resumed["session_id"], shown(copilot, session)) == (session, CONVERSATION)
+    return log
 
-    an_agent_that_asks_is_known_and_not_found(copilot, persons)
+
+def test_a_session_is_begun_gone_on_with_found_and_forked_at_a_message_into_a_worktree(copilot: Machine, persons: Path):
+    whole, session = persons.read_text(), persons.parent.name
+    found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--include-automated", "--json").stdout)
+    assert found["results"][0]["session_id"] == session
+
+    fork = a_worker_that_tells_what_it_does(copilot, session, unlike_any_other("Do it for the downloader"))
 
     (told,) = [
         one
@@ -136,13 +139,23 @@ def test_a_session_is_begun_found_gone_on_with_and_forked_at_a_message_into_a_wo
         if fork["new_session_id"] in one.read_text()
     ]
     assert f"cwd: {copilot.project}/.worktrees/elsewhere\n" in told.read_text()
-    listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--include-automated", "--json").stdout)[
-        "sessions"
-    ]
-    assert {one["session_id"] for one in listed} == {persons, CALLER, fork["new_session_id"], least["new_session_id"]}
-    assert log.read_text() == whole
+    assert persons.read_text() == whole
 
 
+@pytest.mark.thorough  # as of other agents
+def test_a_fork_within_a_budget_has_what_is_kept_and_who_asks_is_known_and_not_found(copilot: Machine, persons: Path):
+    whole, session = persons.read_text(), persons.parent.name
+
+    least = a_fork_within_a_budget(copilot, session)
+    an_agent_that_asks_is_known_and_not_found(copilot, session)
+
+    told = copilot.smart_fork("list", "--agent", "copilot", "--include-automated", "--json").stdout
+    listed = {one["session_id"] for one in json.loads(told)["sessions"]}
+    assert {session, CALLER, least["new_session_id"]} <= listed
+    assert persons.read_text() == whole
+
+
+@pytest.mark.thorough  # as of other agents
 def test_a_cut_session_is_gone_on_with_and_nothing_of_what_went_is_left(copilot: Machine):
     session = "66666666-6666-4666-8666-666666666666"
 

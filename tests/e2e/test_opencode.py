@@ -175,23 +175,27 @@ def test_a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown
     assert str(opencode.project) == directory_of(opencode, parent)
 
 
-def test_a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_tells_what_it_does(
+@pytest.mark.thorough  # as of other agents
+def test_a_fork_at_an_earlier_message_into_a_worktree_knows_nothing_of_what_came_later_and_our_plugin_tells_what_it_does(
     opencode: Machine, parent: str
 ):
-    """Without a terminal, and without what is set up, too: into a worktree, below."""
-    prompt = unlike_any_other(NEXT)
+    """And who it is that asks. Without a terminal, and without what is set up, below."""
+    prompt, number, name = unlike_any_other(NEXT), number_of(opencode, parent, ANSWER), "opencode-elsewhere"
     opencode.set_up("opencode")
     question = Call(SERVER, "smart_fork", {"intent": EXCHANGES[0][0], "auto_fork": False}, Say(f"Noted: {prompt[:60]}"))
     opencode.model.when(prompt, question)
 
-    fork = ours(opencode, "fork", parent, "--in", "tmux", "--", prompt)
+    fork = ours(opencode, "fork", parent, "--at", number, "--worktree-name", name, "--in", "tmux", "--", prompt)
 
-    assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
+    assert [*BEGINNING, Message("user", prompt)] == heard(opencode, prompt).said
     with Registry(opencode.home / ".smart-fork" / "workers.db") as registry:
         wait_until(lambda: registry.get(fork["worker_id"]).status == "idle", "the plugin to tell of the answer")
         assert fork["new_session_id"] == registry.get(fork["worker_id"]).session_id
     answered(opencode, fork["new_session_id"], prompt)
     assert [] == fork["warnings"]
+    worktree = opencode.project / ".worktrees" / name
+    assert str(worktree) == fork["cwd"] == directory_of(opencode, fork["new_session_id"])
+    assert "" == opencode.run("git", "status", "--porcelain").stdout
     request = opencode.model.wait_for(lambda request: request.last_prompt == prompt and bool(request.our_results))
     assert ["smart_fork"] == [one.tool for one in request.our_results]
     told = f'"calling_session":"{fork["new_session_id"]}"'
@@ -200,21 +204,6 @@ def test_a_fork_knows_what_its_parent_knew_is_known_when_it_asks_and_our_plugin_
     (found,) = json.loads(opencode.smart_fork(*words).stdout)["results"]
     assert found["session_id"] in (parent, fork["new_session_id"])  # one of the family
     opencode.smart_fork("setup", "--agent", "opencode", "--remove")
-
-
-def test_a_fork_at_an_earlier_message_into_a_worktree_works_there_and_knows_nothing_of_what_came_later(
-    opencode: Machine, parent: str
-):
-    prompt, number, name = unlike_any_other(NEXT), number_of(opencode, parent, ANSWER), "opencode-elsewhere"
-
-    fork = ours(opencode, "fork", parent, "--at", number, "--worktree-name", name, "--in", "process", "--", prompt)
-
-    assert [*BEGINNING, Message("user", prompt)] == heard(opencode, prompt).said
-    answered(opencode, fork["new_session_id"], prompt)
-    assert [] == fork["warnings"]
-    worktree = opencode.project / ".worktrees" / name
-    assert str(worktree) == fork["cwd"] == directory_of(opencode, fork["new_session_id"])
-    assert "" == opencode.run("git", "status", "--porcelain").stdout
 
 
 def test_a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest(opencode: Machine, parent: str):
@@ -241,6 +230,7 @@ def ids_of_the_family(machine: Machine, session: str) -> set[str]:
         return {row[0] for row in db.execute(of, (session,))}
 
 
+@pytest.mark.thorough  # that it names its parent, the rows of a fork of ours say as well
 def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str):
     prompt = unlike_any_other("Fork it by hand")
     fork = asked(opencode, prompt, "-s", parent, "--fork")
@@ -287,6 +277,7 @@ def post(url: str, **body: Any) -> Json:
     return told
 
 
+@pytest.mark.thorough  # as tests of the cut alone say
 def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_on(opencode: Machine, parent: str):
     """While a server of it runs nothing is cut. What was cut comes back with a rollback."""
     word = unlike_any_other("zebra").split()[-1].strip(".")
@@ -297,7 +288,7 @@ def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_o
         refused = opencode.smart_fork("excise", "cut", "2-3", session, "--yes", check=False)
     assert "has OpenCode's database open" in refused.stderr
     kept = [one for one in shown(opencode, session) if word not in one[1]]
-    before = others(opencode, session)
+    before, whole = others(opencode, session), rows(opencode, session)
     assert in_bytes(opencode, word)
 
     done = json.loads(opencode.smart_fork("excise", "cut", "2-3", session, "--yes", "--json").stdout)
@@ -315,6 +306,4 @@ def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_o
     wait_until(lambda: not running(opencode), "the last word in the database")
     opencode.smart_fork("excise", "rollback", done["snapshot"], "--force")
     assert in_bytes(opencode, word)
-    again = unlike_any_other(NEXT)
-    asked(opencode, again, "-s", session)
-    assert f"cut {word} out" in [one.text for one in heard(opencode, again).said]
+    assert whole == rows(opencode, session)

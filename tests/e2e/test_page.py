@@ -17,6 +17,7 @@ from smart_fork.page.prose import prose
 from tests.drilled import ALL
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
+from tests.e2e.terminals import wait_until
 from tests.e2e.views import views
 from tests.e2e.windows import ANSWER, INTENT, search, settled
 from tests.living import kill
@@ -113,7 +114,8 @@ def test_a_real_browser_is_let_in_and_no_command_line_tells_the_code(served, tmp
     lines: set[str] = set()
     with subprocess.Popen(command, env=served.env | {"BROWSER": f"{program} %s &"}, cwd=served.demo.home) as opening:
         try:
-            eventually(lambda: lines.update(command_lines()) or (visits.exists() and before != visits.read_bytes()))
+            let_in = lambda: lines.update(command_lines()) or (visits.exists() and before != visits.read_bytes())  # noqa: E731
+            wait_until(let_in, "the browser to be let in")
         finally:
             for process in psutil.process_iter(["cmdline"]):
                 if f"--user-data-dir={tmp_path}/profile" in (process.info["cmdline"] or ()):
@@ -155,7 +157,7 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
     assert INTENT == page.input_value("#q")
 
 
-@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("scripts", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
     page.fill("#q", "hochladen")
@@ -333,27 +335,20 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     served.smart_fork("stop", "--all")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/?q=release+the+kraken",
-        "/session/claude/{hostile}",
-        "/session/claude/{hostile_fork}",
-        "/family/claude/{hostile}",
-        "/families",
-    ],
-)
-def test_hostile_text_is_text(served, opened, path):
-    path = path.format(hostile=served.session("hostile"), hostile_fork=served.session("hostile-fork"))
-    page = opened(path, viewport={"width": 800, "height": 600})
+def test_hostile_text_is_text(served, opened):
+    page = opened("/families", viewport={"width": 800, "height": 600})
+    hostile, fork = served.session("hostile"), served.session("hostile-fork")
+    shown = (f"/session/claude/{hostile}", f"/session/claude/{fork}", f"/family/claude/{hostile}")
+    for path in ("/families", "/?q=release+the+kraken", *shown):
+        page.goto(served.url + path)
 
-    assert '<script>alert("said")</script>' in page.inner_text("main")
-    assert page.locator("script").count() == page.locator("script[src^='/static/']").count()
-    assert 0 == page.locator("main img, main iframe, [onload], [onerror], [onfocus]").count()
-    assert not re.search("[\x1b\u202e]", page.content())
-    hrefs = page.eval_on_selector_all("a[href]", "all => all.map(a => a.protocol)")
-    assert {"http:"} == set(hrefs)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert '<script>alert("said")</script>' in page.inner_text("main"), path
+        assert page.locator("script").count() == page.locator("script[src^='/static/']").count()
+        assert 0 == page.locator("main img, main iframe, [onload], [onerror], [onfocus]").count()
+        assert not re.search("[\x1b\u202e]", page.content())
+        hrefs = page.eval_on_selector_all("a[href]", "all => all.map(a => a.protocol)")
+        assert {"http:"} == set(hrefs)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
 def test_scripts_in_a_page_are_refused_by_the_browser_as_well(opened):
@@ -397,29 +392,32 @@ def test_it_is_said_what_everything_is(opened):
     assert not page.locator(".agent.claude").count()
 
 
-def test_every_view_is_for_everybody(served, opened):
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_every_view_is_for_everybody(served, opened, every):
     """In both schemes, at every width, with large letters, by keys, and without anything that moves.
 
     One window goes through all of them. axe-core looks once at each, in turn in one scheme and at one width of all, and
-    with all drills in each, for colors as well.
+    with all drills in each, for colors as well. Where not every view is seen, colors are looked at in the same turn.
     """
     page = opened(reduced_motion="no-preference")
     page.eval_on_selector("#results", BUSY)
     assert page.evaluate(MOVES), "for who has not said otherwise"
     page.emulate_media(reduced_motion="reduce")
-    shades, ways = set(), [(scheme, width) for width in (1280, 900, 390) for scheme in ("light", "dark")]
-    for number, view in enumerate(views(page, served)):
+    widths, sizes = (WIDTHS, (1280, 900, 390)) if every else ((1280, 390, 320), (1280, 390))
+    shades, ways = set(), [(scheme, width) for width in sizes for scheme in ("light", "dark")]
+    for number, view in enumerate(views(page, served, every=every)):
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        for width in WIDTHS:
+        for width in widths:
             page.set_viewport_size({"width": width, "height": 800})
             assert [] == page.evaluate(TOO_WIDE, ["100%", "200%"] if width in LARGE else ["100%"]), (view, width)
             for turn, way in enumerate(ways):
-                if way[1] != width:
+                in_turn = turn == number % len(ways)
+                if way[1] != width or not (every or in_turn):
                     continue
                 page.emulate_media(color_scheme=way[0])
                 assert [] == low_contrast(page), (view, way)
                 shades.add((way[0], page.eval_on_selector("body", "e => getComputedStyle(e).backgroundColor")))
-                if ALL or turn == number % len(ways):
+                if ALL or in_turn:
                     assert [] == violations(page, contrast=ALL), (view, way)
                     assert [] == page.evaluate(LOST_FOCUS), (view, way)
         page.locator("#results").evaluate_all(f"all => all.forEach({BUSY})")

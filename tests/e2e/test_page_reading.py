@@ -36,22 +36,23 @@ BROKEN = """() => {
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE])
+@pytest.mark.parametrize("size", [WIDE, pytest.param(PHONE, marks=pytest.mark.thorough)])
 def test_a_title_leads_to_the_answer_and_f_forks_there_also_where_things_move(opened, size):
     page = opened(reduced_motion="no-preference", viewport=size)
-    for _ in range(3):
-        page.goto(page.watch.url)
-        search(page, "where does the marmalade needle hide")
-        page.click(".hit a.row")
-        page.wait_for_selector(".message.asked")
-        eventually(lambda: page.evaluate(SEEN))
+    search(page, "where does the marmalade needle hide")
+    page.click(".hit a.row")
+    page.wait_for_selector(".message.asked")
+    eventually(lambda: page.evaluate(SEEN))
 
-        page.keyboard.press("f")
+    page.keyboard.press("f")
 
-        assert str(TALL_ANSWER) == page.evaluate(CHOSEN)
+    assert str(TALL_ANSWER) == page.evaluate(CHOSEN)
 
 
-@pytest.mark.parametrize(("place", "far"), [(3, 4000), (30, 4000), (5, 400)])
+@pytest.mark.parametrize(
+    ("place", "far"),
+    [pytest.param(3, 4000, marks=pytest.mark.thorough), (30, 4000), pytest.param(5, 400, marks=pytest.mark.thorough)],
+)
 def test_f_forks_after_the_exchange_of_the_address_until_one_scrolls_by_hand(served, opened, place, far):
     page = opened(f"/session/claude/{served.session('tall')}#exchange-{place}", viewport=WIDE)
 
@@ -106,7 +107,6 @@ def test_the_list_that_led_to_a_session_stands_beside_it_and_leads_on(opened):
     page.wait_for_selector(".message.asked")
 
     assert [f"Results for “{INTENT}”", found, ANSWER] == listed(page)
-    assert [] == violations(page)
     page.keyboard.press("j")
     assert found[1] in focused(page)
     page.keyboard.press("Enter")
@@ -131,11 +131,14 @@ def test_beside_a_session_that_no_list_led_to_stand_those_of_its_project(served,
     assert page.is_visible("#conversation")
 
 
-@pytest.mark.parametrize("path", ["/workers", "/index", "/sessions", "/families", "/session/claude/{tall}#prompt"])
-def test_ctrl_k_asks_from_everywhere(served, opened, path):
-    page = opened(path.format(tall=served.session("tall")), viewport=WIDE)
+def test_ctrl_k_asks_from_everywhere(served, opened):
+    page = opened("/workers", viewport=WIDE)
+    for path in ("/index", "/sessions", "/families", f"/session/claude/{served.session('retries')}#prompt"):
+        page.keyboard.press("Control+k")
+        assert "quick-q" == focused(page)
+        page.goto(page.watch.url + path)
     page.keyboard.press("Control+k")
-    page.keyboard.type(INTENT)
+    page.keyboard.insert_text(INTENT)
     page.wait_for_selector(f"#quick li:has-text({ANSWER!r})")
     assert [] == violations(page)
     page.keyboard.press("ArrowDown")
@@ -143,7 +146,7 @@ def test_ctrl_k_asks_from_everywhere(served, opened, path):
     page.wait_for_selector(f"h1:has-text({ANSWER!r})")
     page.wait_for_load_state()  # its scripts listen by then
     page.keyboard.press("Control+k")
-    page.keyboard.type(INTENT)
+    page.keyboard.insert_text(INTENT)
     page.keyboard.press("Enter")
     page.wait_for_url("**/?q=**")
     page.keyboard.press("Tab")

@@ -36,7 +36,12 @@ LISTED = {
 }
 
 
-def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
+#: Those with all keys.
+MOST = ("/", "/workers", "/index", "/session/claude/{session}?q=backoff")
+
+
+@pytest.mark.parametrize("paths", [MOST, pytest.param(tuple(LISTED), marks=pytest.mark.thorough)], ids=["most", "all"])
+def test_each_view_lists_the_keys_that_do_something_in_it(served, opened, paths):
     page = opened()
     keys = page.keyboard
     left: list[str] = []
@@ -53,7 +58,7 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
         eventually(lambda: page.evaluate("1") and left)
         return left[0]
 
-    for path, listed in LISTED.items():
+    for path, listed in ((path, LISTED[path]) for path in paths):
         page.unroute_all()
         page.goto(served.url + path.format(session=served.session("retries")))
         if path.startswith("/session/"):
@@ -229,6 +234,7 @@ def tab_to(page, name: str) -> None:
     raise AssertionError(f"{name} is none of {passed}")
 
 
+@pytest.mark.thorough  # each part of it has a test of its own
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     """Search, read, fork, watch, answer, close: with the keys that the list has, and without scripts with Tab and Enter."""

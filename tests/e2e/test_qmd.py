@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.smart_fork.world import World, git
 
 RETRY = "add retry with backoff to the uploader"
@@ -28,10 +28,7 @@ def world(home: Path, qmd_program: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
 
 
 def smart_fork(cwd: Path, *words: str) -> tuple[int, dict, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "smart_fork", *words],
-        cwd=cwd, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = warm.run([sys.executable, "-m", "smart_fork", *words], cwd=cwd, capture_output=True, text=True, timeout=240)
     return done.returncode, json.loads(done.stdout), done.stderr
 
 

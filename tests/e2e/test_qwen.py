@@ -75,10 +75,17 @@ def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None)
 
 @pytest.fixture(scope="module")
 def parents(qwen: Machine) -> Any:
+    """Makes a session once, as we begin one and continue the newest without a terminal."""
+
     def make() -> Log:
-        session = asked(qwen, EXCHANGES[0][0], "--session-id", str(uuid.uuid4()))
-        asked(qwen, EXCHANGES[1][0], "--resume", session)
-        return qwen.log("qwen", session)
+        new = ours(qwen, "new", "--agent", "qwen", "--in", "process", "--", EXCHANGES[0][0])
+        answered(qwen, new["session_id"], ANSWER, "")
+        ended(qwen, EXCHANGES[0][0])
+        newest = ours(qwen, "continue", "--agent", "qwen", "--in", "process", "--", EXCHANGES[1][0])
+        assert (newest["session_id"], newest["warnings"]) == (new["session_id"], [])
+        log = answered(qwen, new["session_id"], EXCHANGES[1][1], "")
+        ended(qwen, EXCHANGES[1][0])
+        return log
 
     return cache(make)
 
@@ -117,46 +124,27 @@ def heard_as_words(machine: Machine, prompt: str) -> Request:
     return request
 
 
-def noted(prompt: str) -> list[Message]:
-    return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
-
-
 def number_of(machine: Machine, session: str, text: str) -> str:
     messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
     (number,) = [message["number"] for message in messages if message["text"] == text]
     return str(number)
 
 
-def test_its_session_is_listed_and_shown_as_it_was_said(qwen: Machine, parent: Log):
-    listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
+def test_a_session_begins_and_goes_on_without_a_terminal_and_is_found_and_shown_as_it_was_said(
+    qwen: Machine, parent: Log
+):
+    words = ("--agent", "qwen", "--include-automated", "--json")
+    (found,) = json.loads(qwen.smart_fork("find", EXCHANGES[0][0], *words).stdout)["results"]
+    listed = json.loads(qwen.smart_fork("list", *words).stdout)["sessions"]
     shown = json.loads(qwen.smart_fork("show", parent.session_id, "--json").stdout)
 
-    assert parent.session_id in [one["session_id"] for one in listed]
+    assert [parent.session_id] == [one["session_id"] for one in listed] == [found["session_id"]]
+    assert BEGINNING[:1] == heard(qwen, EXCHANGES[0][0]).said
+    assert CONVERSATION[:3] == heard(qwen, EXCHANGES[1][0]).said
     assert [(one["role"], one["text"]) for one in shown["messages"]] == [(one.role, one.text) for one in CONVERSATION]
 
 
-def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine, monkeypatch: pytest.MonkeyPatch):
-    project = qwen.repository("depot")
-    first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
-    how = ("--in", "process")
-
-    with monkeypatch.context() as as_ever:
-        as_ever.delitem(qwen.env, ONE_PROCESS[0])
-        new = ours(qwen, "new", "--agent", "qwen", *how, "--", first, cwd=project)
-    assert [Message("user", first)] == heard(qwen, first).said
-    answered(qwen, new["session_id"], first)
-    ended(qwen, first)
-    ours(qwen, "resume", new["worker_id"], *how, "--", second)
-    assert [*noted(first), Message("user", second)] == heard(qwen, second).said
-    answered(qwen, new["session_id"], second)
-    ended(qwen, second)
-    newest = ours(qwen, "continue", "--agent", "qwen", *how, "--", third, cwd=project)
-
-    assert [*noted(first), *noted(second), Message("user", third)] == heard(qwen, third).said
-    assert (newest["session_id"], newest["warnings"]) == (new["session_id"], [])
-    answered(qwen, new["session_id"], third)
-
-
+@pytest.mark.thorough  # as within a budget, of all
 def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, monkeypatch: pytest.MonkeyPatch):
     """Without a terminal too: into a worktree, below."""
     monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
@@ -171,10 +159,12 @@ def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, monkeypat
     assert log.records[0]["forkedFrom"]["sessionId"] == parent.session_id
 
 
+@pytest.mark.thorough  # as of other agents
 def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_hooks_tell_what_it_does(
-    qwen: Machine, parent: Log
+    qwen: Machine, parent: Log, monkeypatch: pytest.MonkeyPatch
 ):
     """Beside somebody else's, in its settings."""
+    monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
     settings = qwen.home / ".qwen/settings.json"
     theirs = [{"hooks": [{"type": "command", "command": f"touch {qwen.home}/theirs"}]}]
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"hooks": {"Stop": theirs}}))
@@ -217,6 +207,7 @@ def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_ke
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
 
 
+@pytest.mark.thorough  # a rarer place
 def test_a_named_fork_of_what_was_put_away_elsewhere_has_its_name_as_title(
     qwen: Machine, parent: Log, monkeypatch: pytest.MonkeyPatch
 ):
@@ -234,11 +225,12 @@ def test_a_named_fork_of_what_was_put_away_elsewhere_has_its_name_as_title(
     assert request.said[:-1] == CONVERSATION
     copy = chats / f"{fork['new_session_id']}.jsonl"
     wait_until(lambda: f"Noted: {request.last_prompt}" in copy.read_text(), "the answer in the log")
-    listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
+    listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--include-automated", "--json").stdout)["sessions"]
     titles = {parent.session_id: EXCHANGES[0][0], copy.stem: name}
     assert titles == {one["session_id"]: one["title"] for one in listed}
 
 
+@pytest.mark.thorough  # that it names its parent, the logs of a fork of ours say as well
 def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     """Its forks have the ids of its parent's records, and name them."""
     prompt = unlike_any_other("Fork it by hand")
@@ -250,6 +242,7 @@ def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     assert parent.session_id in json.dumps(told)
 
 
+@pytest.mark.thorough  # as of other agents
 def test_a_question_on_its_screen_is_told_a_message_is_heard_and_an_answer_that_is_broken_off_is_seen_to_have_ended(
     qwen: Machine,
 ):
@@ -304,6 +297,7 @@ def status_of(machine: Machine, worker: Json) -> str:
     return next(str(one["status"]) for one in told if one["worker_id"] == worker["worker_id"])
 
 
+@pytest.mark.thorough  # as of other agents
 def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine):
     names = ("zebra", "walrus", "heron")
     session = str(uuid.uuid4())
@@ -329,6 +323,7 @@ def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine)
     assert qwen.model.refused == []
 
 
+@pytest.mark.thorough  # as of other agents
 def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine, parent: Log):
     """Over MCP: the session that calls is told by the environment that Qwen Code gives its servers."""
     question, done = unlike_any_other(f"{EXCHANGES[0][0]}. Who knows that?"), unlike_any_other("That one.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,10 @@ from tests.missing import missing
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+HERE = Path(__file__).parent
+#: The browser that runs now, and what ends it.
+_RUNNING: list[tuple[Browser, Any]] = []
+_OPEN = ExitStack()
 INTENT, ANSWER = "retry with exponential backoff in the uploader", "Retry with backoff in the uploader"
 
 
@@ -29,18 +34,28 @@ def served(tmp_path_factory) -> Iterator[DemoService]:
         yield service
 
 
-@pytest.fixture(scope="module")
-def running(served: DemoService) -> Iterator[tuple[Browser, Any]]:
-    """One browser for a module, and the cookie with which it was let in.
-
-    For no longer: while it is driven an event loop runs in this thread, beside which no other may be started.
-    """
-    with browser(chromium() or "") as one:
+@pytest.fixture
+def running(served: DemoService) -> tuple[Browser, Any]:
+    """One browser, and the cookie with which it was let in."""
+    if not _RUNNING:
+        one = _OPEN.enter_context(browser(chromium() or ""))
         context = one.new_context()
         enter(context.new_page(), served.url, served.way_in())
-        state = context.storage_state()
+        _RUNNING.append((one, context.storage_state()))
         context.close()
-        yield one, state
+    return _RUNNING[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the browser when the next test is none of the page.
+
+    While it is driven an event loop runs in this thread, beside which no other may be started.
+    """
+    here = nextitem is not None and nextitem.path.parent == HERE and "served" in getattr(nextitem, "fixturenames", ())
+    if not here and _RUNNING:
+        _RUNNING.clear()
+        _OPEN.close()
 
 
 @pytest.fixture

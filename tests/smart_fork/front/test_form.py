@@ -33,45 +33,41 @@ def near(world: World, shop: Path) -> set[str]:
     return {world.claude(shop, RETRY, DONE) for _ in range(2)}
 
 
-def talk(shop: Path, person: Person, mode: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a client is told that only looks first, and then has the best one forked."""
+def talk(shop: Path, mode: str, *chooses: int | str) -> tuple[list[dict[str, Any]], Person]:
+    """What a client is told that only looks first, and then has the best one forked, for each choice of a person."""
+    person = Person("none yet")
 
     async def calls() -> list[types.CallToolResult]:
         server = stdio_client(StdioServerParameters(command=MCP[0], args=MCP[1:], cwd=str(shop), env=dict(os.environ)))
         async with Client(server, mode=mode, elicitation_callback=person) as client:
-            looking = await client.call_tool("find_sessions", {"intent": RETRY})
+            answers = [await client.call_tool("find_sessions", {"intent": RETRY})]
             arguments = {"intent": RETRY, "auto_fork": True, "prompt": "go", "run_in": "process"}
-            return [looking, await client.call_tool("smart_fork", arguments)]
+            for person.chooses in chooses:
+                answers.append(await client.call_tool("smart_fork", arguments))
+            return answers
 
-    found, forked = anyio.run(calls)
-    assert not forked.is_error, forked.content
-    assert found.structured_content is not None
-    assert forked.structured_content is not None
-    return found.structured_content, forked.structured_content
+    answers = anyio.run(calls)
+    assert not any(one.is_error for one in answers), answers
+    return [one.structured_content or {} for one in answers], person
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_the_session_that_a_person_chooses_is_forked(near, scripted, shop, mode):
-    person = Person(1)
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("auto", marks=pytest.mark.thorough)])
+def test_where_the_form_is_left_nothing_is_forked_and_else_the_session_that_a_person_chooses(
+    near, scripted, shop, mode
+):
+    (found, left, answer), person = talk(shop, mode, "cancel", 1)
 
-    found, answer = talk(shop, person, mode)
-
-    assert person.forms, answer
-    (form,) = person.forms
+    assert "none of them was chosen" in left["error"]
+    assert near == {hit["session_id"] for hit in left["results"]}
+    assert 2 == len(person.forms), answer
+    form = person.forms[1]
     chosen = list(choices(form))[1]
     assert near == {hit["session_id"] for hit in found["results"]} == set(choices(form)) - {"none"}
     assert chosen == answer["forked_session"]["resume_session_id"]
     program, words, cwd, _ = scripted.call(answer["forked_session"]["worker_id"])
     assert ("claude", str(shop)) == (program, cwd)
     assert chosen in words
-
-
-def test_where_the_form_is_left_nothing_is_forked(near, scripted, shop):
-    _, answer = talk(shop, Person("cancel"), "legacy")
-
-    assert "none of them was chosen" in answer["error"]
-    assert near == {hit["session_id"] for hit in answer["results"]}
-    assert {} == scripted.ran()
+    assert 1 == len(scripted.ran())
 
 
 def test_a_form_of_a_call_that_is_taken_back_is_taken_from_the_screen_and_nothing_is_forked(near, scripted, shop):

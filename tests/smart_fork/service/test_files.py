@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from indexer.paths import state_home
@@ -18,6 +19,7 @@ from smart_fork.errors import Usage
 from smart_fork.service.units.plist import LABEL, launchd_plist, other_label
 from smart_fork.service.units.unit_file import systemd_unit
 from smart_fork.service.units.unit_settings import Settings, keep, kept
+from tests.drilled import drilled
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
 
 HOME = Path("/home/me")
@@ -44,6 +46,7 @@ def assert_says(unit: str, wanted: Settings) -> None:
     assert [f"append:{wanted.crash_log}"] == said["StandardError"] == said["StandardOutput"]
 
 
+@tried(max_examples=drilled(60, 15))
 @given(ANY)
 def test_whatever_a_path_or_a_value_is_systemd_reads_the_same(wanted):
     """F-205, F-207."""

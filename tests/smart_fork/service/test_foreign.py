@@ -105,7 +105,13 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("kind", REFERENCES)
+#: The others are other names of the same.
+MAIN = ("session", "worker", "project")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in MAIN else pytest.mark.thorough) for kind in REFERENCES]
+)
 def test_every_tool_answers_as_if_what_is_another_projects_had_never_been(kind, served, world, shop, foreign):
     """The calls are made from the list of the tools: a new tool or parameter is asked as well."""
     there, never = REFERENCES[kind](foreign)

@@ -58,7 +58,9 @@ class Talk:
 COMMANDS = {"the front": ("-m", "smart_fork", "mcp"), "the server itself": ("-m", "smart_fork.cli", "mcp")}
 
 
-@pytest.fixture(params=["the front", "the front beside the service", "the server itself"])
+@pytest.fixture(
+    params=["the front", "the front beside the service", pytest.param("the server itself", marks=pytest.mark.thorough)]
+)
 def talk(request, environment, shop):
     name = request.param.removesuffix(" beside the service")
     if name != request.param:
@@ -86,7 +88,7 @@ def test_every_request_has_exactly_one_answer_whatever_else_is_in_its_line(talk)
     numbers = itertools.count(1000)
     expected = Counter(["last"])
 
-    @settings(max_examples=drilled(150, 50))
+    @settings(max_examples=drilled(150, 25))
     @given(st.data())
     def ask(data):
         number = next(numbers)

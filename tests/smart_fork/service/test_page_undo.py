@@ -19,6 +19,12 @@ def eight(world, shop) -> list[Path]:
     return relatives(world, shop, 6)
 
 
+@pytest.fixture
+def three(world, shop) -> list[Path]:
+    """A session, a copy of it, and one branch."""
+    return relatives(world, shop, 1)
+
+
 def cut_out(log: Path) -> None:
     cut(Request(log.stem, ids=ids_with(log, "swordfish")))
 
@@ -55,33 +61,33 @@ def test_the_page_s_undo_puts_back_all_files_of_a_cut(served, eight):
     assert (303, place) == send(served, form)  # sent twice, done once
 
 
-def test_a_branch_s_page_undoes_the_same_cut(served, eight):
-    before = [path.read_bytes() for path in eight]
-    cut_out(eight[0])
+def test_a_branch_s_page_undoes_the_same_cut(served, three):
+    before = [path.read_bytes() for path in three]
+    cut_out(three[0])
 
-    assert 303 == send(served, form_of(served, eight[5]))[0]
+    assert 303 == send(served, form_of(served, three[2]))[0]
 
-    assert before == [path.read_bytes() for path in eight]
+    assert before == [path.read_bytes() for path in three]
 
 
-def test_what_cannot_be_put_back_is_said(served, eight):
-    cut_out(eight[0])
-    eight[4].unlink()
+def test_what_cannot_be_put_back_is_said(served, three):
+    cut_out(three[0])
+    three[2].unlink()
 
-    shown = served.get(send(served, form_of(served, eight[0]))[1])[1]
+    shown = served.get(send(served, form_of(served, three[0]))[1])[1]
 
     assert "The cut is undone, but not everywhere" in shown
     assert "it no longer exists" in shown
 
 
-def test_only_the_cut_that_the_page_has_shown_is_undone(served, eight):
-    cut_out(eight[0])
-    form = form_of(served, eight[0])
-    after = [path.read_bytes() for path in eight]
+def test_only_the_cut_that_the_page_has_shown_is_undone(served, three):
+    cut_out(three[0])
+    form = form_of(served, three[0])
+    after = [path.read_bytes() for path in three]
 
     for wrong in ({"snapshot": "x/20260101T000000.000000Z"}, {"session": "another"}, {"form": "made.up"}):
         assert send(served, form | wrong)[0] in (400, 404)
-    assert after == [path.read_bytes() for path in eight]
+    assert after == [path.read_bytes() for path in three]
     assert 404 == served.get(f"/forked/{form['form']}")[0]
     send(served, form)
     assert 404 == served.get(f"/forked/{form['form']}")[0]

@@ -269,6 +269,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     assert not (state_home() / "service-starts.json").exists()
 
 
+@pytest.mark.thorough  # of starts that fail others tell; here it is one after an upgrade
 def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
     """The supervisor sees the failure of the very process that it watches."""
     of_version("1")
