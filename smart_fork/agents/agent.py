@@ -17,7 +17,7 @@ from smart_fork.errors import Usage
 if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
     from smart_fork.agents.ancestry import Heads
-    from smart_fork.agents.birth import Births
+    from smart_fork.agents.births import Births
     from smart_fork.agents.calls import Calls
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier

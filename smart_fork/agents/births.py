@@ -1,25 +1,60 @@
-"""Finds a worker's session by the beginning of its log, if the agent did not report it.
-
-The directory, the parent session, the time and the worker's prompt must all match. If two sessions could be meant,
-neither is taken: another session's log never counts as a worker's.
-"""
+"""The beginning of a session by its log, for agents whose new session ids are not known beforehand."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.masking import mask
-from indexer.transcripts.model import AgentName
+from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName, Session, Turn
+from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.birth import moment
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.errors import Usage
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
+
+
+def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:
+    """Return the worker's own turns in order. Copied turns keep their times, so turns since its start are its own."""
+    start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= worker.started_at), None)
+    return session.turns[start:] if start is not None else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """A session's beginning: its id, its parent's id, its directory, and its time in seconds since the epoch."""
+
+    session_id: str
+    parent_id: str | None
+    cwd: str
+    born: float
+
+
+class Births(ABC):
+    """Reads the beginnings of one agent's sessions."""
+
+    @abstractmethod
+    def birth(self, log: Path) -> Birth | None:
+        """Return the session's beginning; `None` if the log does not tell it (yet), or cannot be read."""
+
+    @abstractmethod
+    def was_asked(self, log: Path, prompt: str) -> bool:
+        """Return whether the log has exactly this prompt, apart from surrounding blanks.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+
+
+def moment(text: object) -> float | None:
+    """Return a time with ``Z`` or an offset in seconds since the epoch; `None` if it is no time."""
+    return seconds_in(str(text))
+
 
 #: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002

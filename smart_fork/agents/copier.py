@@ -1,10 +1,11 @@
-"""The protocol by which an agent's sessions are copied: the copy's path, and its lines."""
+"""Copies of one agent's sessions: where a copy is, its lines, and the choice of turns for a copy within a budget."""
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,96 @@ from typing import Any
 from indexer.files import new_file, remove
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
+from indexer.transcripts.boilerplate import LEFT_OUT_TAG
+from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents.excerpt import Excerpt, LiveRecord
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Machine
+
+#: Fields of a record that are not text for a model: ids, signatures, and encrypted data.
+_NO_TEXT = frozenset({
+    "type", "id", "role", "status", "call_id", "tool_use_id", "signature", "data", "encrypted_content",
+    "thoughtSignature",
+})  # fmt: skip
+#: An estimate of an image's size in characters, independent of its file's size.
+IMAGE_CHARACTERS = 6_000
+_IMAGES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
+#: No record is deeper.
+_DEPTH = 64
+#: The characters kept at either end of a shortened result; at either end of one of many texts; of the line between.
+END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
+#: The fields of a result with its text.
+_TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecord:
+    """A record that the agent remembers: its turn's number, and the characters of it that the model is sent. `short`
+    are the characters with its results shortened, if fewer. `sums_up` marks a compaction's summary.
+    """
+
+    number: int
+    entry: tuple[bytes, dict[str, Any]]
+    characters: int = 0
+    sums_up: bool = False
+    short: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The turns `kept` in the copy, with a line before some of them about the dropped ones.
+
+    The newest compaction's summary up to `end`, the last turn, is always copied. `tokens` are the sizes of all turns.
+    Long results of the turns in `shortened` are cut, with a note.
+    """
+
+    kept: frozenset[int]
+    end: int
+    told: Mapping[int, str] = field(default_factory=dict)
+    tokens: tuple[int, ...] = ()
+    shortened: frozenset[int] = frozenset()
+
+
+def newest_summary(live: Iterable[LiveRecord], end: int) -> int | None:
+    """Return the position of the newest compaction's summary up to turn `end`."""
+    return max((place for place, one in enumerate(live) if one.sums_up and one.number <= end), default=None)
+
+
+def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
+    """Return a tool result with both ends of each text, and a text of that `kind` for each image."""
+    if isinstance(result, str):
+        gone = len(result) - 2 * end
+        if gone <= _LINE:
+            return result
+        return f"{result[:end]}\n[… {gone:,} characters dropped from this copy …]\n{result[-end:]}"
+    if depth >= _DEPTH:
+        return result
+    if isinstance(result, list):
+        each = max(_LEAST_END, end // max(1, len(result)))
+        return [shortened(part, kind, each, depth + 1) for part in result]
+    if isinstance(result, dict):
+        if str(result.get("type")) in _IMAGES or "inlineData" in result:
+            return {"type": kind, "text": "[an image, dropped from this copy]"}
+        return {
+            name: shortened(part, kind, end, depth + 1) if name in _TEXTS else part for name, part in result.items()
+        }
+    return result
+
+
+def characters(value: Any, depth: int = 0) -> int:
+    """Return how many characters of a value a model reads."""
+    if isinstance(value, str):
+        return len(value)
+    if depth >= _DEPTH:
+        return 0
+    if isinstance(value, list):
+        return sum(characters(part, depth + 1) for part in value)
+    if isinstance(value, dict):
+        if str(value.get("type")) in _IMAGES or "inlineData" in value:
+            return IMAGE_CHARACTERS
+        return sum(len(name) + characters(part, depth + 1) for name, part in value.items() if name not in _NO_TEXT)
+    return 0 if value is None else 4
+
 
 Record = dict[str, Any]
 #: A record, with its bytes in the log.
@@ -176,3 +263,106 @@ def _undone_on_failure(created: list[Path]) -> Iterator[None]:
         if isinstance(error, FileExistsError):
             raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
         raise
+
+
+_BEGINS = f"<{LEFT_OUT_TAG}>\n"
+
+
+class Distilled(Copy):
+    """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
+
+    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
+        self._copier, self._source, self._excerpt, self._new = copier, source, excerpt, new
+        self._live, self._newest = copier.live(source), newest_summary(copier.live(source), excerpt.end)
+        self.copied = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
+        yield from self.header()
+        yield from self.said()
+        yield from self.last()
+
+    def said(self) -> Iterator[bytes]:
+        """Yield the kept records, with lines for the dropped ones."""
+        yield from self.first()
+        waiting = sorted(self._excerpt.told.items())
+        for place, one in enumerate(self._live):
+            summary = one.sums_up and place == self._newest
+            if not summary and (one.sums_up or one.number not in self._excerpt.kept):
+                continue
+            while waiting and waiting[0][0] <= one.number and not summary:
+                yield from self.line(waiting.pop(0)[1], one.entry)
+                self.copied += 1
+            spelled, record = one.entry
+            if one.number in self._excerpt.shortened:
+                entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))
+            else:
+                entry = one.entry
+            made = self.summary(one.entry) if summary else self.record(one.number, entry)
+            for line in made:
+                self.copied += 1
+                yield line
+
+    def after(self, other: Distilled) -> None:
+        """Continue after `other`, which is written into the same file before."""
+
+    def header(self) -> Iterable[bytes]:
+        """Return the first lines of a file."""
+        return ()
+
+    def first(self) -> Iterable[bytes]:
+        """Return the lines before the kept records."""
+        return ()
+
+    def last(self) -> Iterable[bytes]:
+        """Return the last lines: the title, if there is one."""
+        return ()
+
+    @abstractmethod
+    def record(self, number: int, entry: Entry) -> Iterable[bytes]:
+        """Return a record of turn `number` as lines of the copy."""
+
+    @abstractmethod
+    def summary(self, entry: Entry) -> Iterable[bytes]:
+        """Return a compaction's summary as a message: the turns before it may be kept beside it."""
+
+    @abstractmethod
+    def line(self, text: str, before: Entry) -> Iterable[bytes]:
+        """Return a line of our own before a record."""
+
+
+class Merged(Copy):
+    """Several copies as one. It begins like the first, with that one's side files."""
+
+    def __init__(self, parts: Sequence[Distilled]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
+        yield from self._parts[0].header()
+        before: Distilled | None = None
+        for part in self._parts:
+            if before is not None:
+                part.after(before)
+            yield from part.said()
+            before = part
+        yield from self._parts[-1].last()
+        self.copied = sum(part.copied for part in self._parts)
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`."""
+        return self._parts[0].copy_beside(target, created)
+
+
+def aside(text: str) -> str:
+    """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
+    return f"{_BEGINS}{text}\n</{LEFT_OUT_TAG}>"
+
+
+def is_aside(record: Record) -> bool:
+    """Return whether a record is such a text. It is no copy, and as old as the record beside it."""
+    message = record.get("message")
+    said = (message.get("content") or message.get("parts")) if isinstance(message, dict) else None
+    if isinstance(said, list):
+        said = said[0].get("text") if said and isinstance(said[0], dict) else None
+    return isinstance(said, str) and said.startswith(_BEGINS)

@@ -16,8 +16,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import starter_of
-from smart_fork.agents.fork_request import ForkRequest, Form
-from smart_fork.agents.starter import Delivery, Staging
+from smart_fork.agents.starter import Delivery, ForkRequest, Form, Staging
 from smart_fork.errors import ForkRefused, Usage
 
 DEPTH = "SMART_FORK_DEPTH"

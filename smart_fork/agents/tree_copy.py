@@ -14,9 +14,18 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.tree import rooted
 from smart_fork.agents.codec import MessageCodec
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
-from smart_fork.agents.distilled import Distilled
-from smart_fork.agents.excerpt import Excerpt, LiveRecord
+from smart_fork.agents.copier import (
+    Copier,
+    Copy,
+    Distilled,
+    Entry,
+    Excerpt,
+    LiveRecord,
+    NewSession,
+    Record,
+    compacted_at,
+    in_order,
+)
 from smart_fork.text.json_edits import respelled
 
 #: Makes the copied form of a record without a place of its own; `None` if it is not copied.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import Costs, costs

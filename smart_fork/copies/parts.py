@@ -9,9 +9,7 @@ from pathlib import Path
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.distilled import Distilled
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Distilled, Excerpt, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.forms import HomePlace
 from smart_fork.copies.told import as_session, utterances

@@ -16,8 +16,7 @@ from indexer.files import remove
 from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents.copier import Copy, NewSession
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Copy, Excerpt, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound
@@ -212,7 +211,7 @@ def write_copy(
     with ExitStack() as stack:
         copy: Copy = agent.up_to(session, end, becomes)
         if excerpt:
-            from smart_fork.agents.distilled import Merged
+            from smart_fork.agents.copier import Merged
             from smart_fork.copies.parts import Part, distilled
 
             parts = [Part(session, excerpt), *others]

@@ -13,8 +13,7 @@ import orjson
 from indexer.masking import mask, shorten
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.distilled import aside
+from smart_fork.agents.copier import NewSession, aside
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
 from smart_fork.copies import leftovers

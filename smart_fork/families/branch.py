@@ -51,7 +51,7 @@ from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.agents.excerpt import Excerpt
+    from smart_fork.agents.copier import Excerpt
     from smart_fork.budget.within import Selected
     from smart_fork.forking.spending import Spending
 

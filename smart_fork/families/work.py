@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import READERS
-from smart_fork.agents.activity import running_tasks
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import changed_at
+from smart_fork.agents.tail import running_tasks
 from smart_fork.errors import ForkRefused, joined
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of

@@ -16,9 +16,9 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.activity import activity
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
+from smart_fork.agents.tail import activity
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import World
 from smart_fork.places.base import Started, WorkerPlace

@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import Utterance
 from smart_fork.budget.amount import MATCH

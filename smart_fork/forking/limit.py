@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from smart_fork.agents.fork_request import ForkRequest
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.world import World
 from smart_fork.places.liveness import lives

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of
 from smart_fork.agents.selection import named
 from smart_fork.budget.amount import MATCH

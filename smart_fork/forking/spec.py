@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents.excerpt import Excerpt
-from smart_fork.agents.fork_request import Form
+from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
+from smart_fork.agents.starter import Form
 from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry.workers import Kind
 

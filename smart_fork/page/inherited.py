@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Turn
-from smart_fork.agents.own_part import own_part
+from smart_fork.agents.births import own_part
 from smart_fork.forking.price import instructions
 from smart_fork.page.phrases import time_of
 from smart_fork.registry.workers import WorkerRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from smart_fork.agents.birth import moment
+from smart_fork.agents.births import moment
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError
 from smart_fork.places import place_of

@@ -15,9 +15,9 @@ from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.activity import output_tokens
+from smart_fork.agents.births import own_part
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.own_part import own_part
+from smart_fork.agents.tail import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.notes import noted_if_known
 from smart_fork.places.liveness import lives

@@ -19,11 +19,11 @@ from filelock import FileLock, Timeout
 from indexer.masking import ending
 from indexer.paths import private_dir, state_home
 from smart_fork.agents.facets import screen_of
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist

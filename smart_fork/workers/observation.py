@@ -15,12 +15,11 @@ from pathlib import Path
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
-from smart_fork.agents.birth import moment
-from smart_fork.agents.births import find_sessions
+from smart_fork.agents.births import find_sessions, moment
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
+from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.places import place_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents.own_part import own_part
+from smart_fork.agents.births import own_part
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile

@@ -11,19 +11,66 @@ import orjson
 
 from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Turn
+from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.records import is_said
 from smart_fork.agents.claude.storage import folder_of
-from smart_fork.agents.copier import Entry, NewSession, Record, compacted_at
-from smart_fork.agents.distilled import aside
-from smart_fork.agents.excerpt import characters, shortened
+from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, compacted_at, shortened
 from smart_fork.agents.files import copy_file, copy_tree
-from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy
+from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
 from smart_fork.text.json_edits import respelled
+
+#: The record that stands where a compaction was.
+_BOUNDARY = "compact_boundary"
+
+
+def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
+    """The records of these turns, and of where compactions were between them.
+
+    Raises:
+        ForkRefused: the log was rewritten meanwhile.
+    """
+    order = _with_boundaries(session.source_path, turns) if session.compactions else [turn.id for turn in turns]
+    records = (record for _, (_, record) in placed(session.source_path, order, is_said))
+    return (record for record in records if record.get("type") != "attachment")
+
+
+def is_boundary(record: Record) -> bool:
+    """Whether a compaction was there."""
+    return record.get("type") == "system" and record.get("subtype") == _BOUNDARY
+
+
+def is_said(record: Record) -> bool:
+    """Whether a record is of the conversation itself: a message, what was typed meanwhile, or a boundary."""
+    kind = record.get("type")
+    said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
+    return (said or is_boundary(record)) and record.get("isSidechain") is not True
+
+
+def _with_boundaries(source: Path, turns: Sequence[Turn]) -> list[str]:
+    """The ids of the turns, each after that of the boundary which it, past what is no conversation, comes from."""
+    above: dict[str, object] = {}
+    boundaries: set[object] = set()
+    for line in LineReader(source):
+        record, identity = line.record, line.record.get("uuid")
+        if isinstance(identity, str) and record.get("type") not in ("user", "assistant"):
+            above.setdefault(identity, record.get("parentUuid"))
+            if is_boundary(record) and record.get("isSidechain") is not True:
+                boundaries.add(identity)
+    order: list[str] = []
+    for turn in turns:
+        current, seen = turn.parent_id, set[str]()
+        while current in above and current not in boundaries and current not in seen:
+            seen.add(current)
+            parent = above[current]
+            current = parent if isinstance(parent, str) else None
+        if current is not None and current in boundaries:
+            boundaries.discard(current)
+            order.append(current)
+        order.append(turn.id)
+    return order
 
 
 def copy_beside(source: Path, target: Path, created: list[Path]) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec
-from smart_fork.agents.claude.records import is_boundary, of_conversation
+from smart_fork.agents.claude.copy import is_boundary, of_conversation
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.agents.tree_heads import TreeHeads
 
 #: What is written at the top of a new file.
 _BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")

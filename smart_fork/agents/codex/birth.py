@@ -7,7 +7,7 @@ from pathlib import Path
 
 from indexer.transcripts.lines import LineReader
 from indexer.unchecked import dict_in, dicts_in
-from smart_fork.agents.birth import Birth, Births, moment
+from smart_fork.agents.births import Birth, Births, moment
 
 
 class CodexBirths(Births):

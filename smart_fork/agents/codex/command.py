@@ -10,13 +10,8 @@ Seen with 0.169:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smart_fork.agents.presence import Presence
-from smart_fork.agents.starter import CommandLine, Starter
-
-if TYPE_CHECKING:
-    from smart_fork.agents.fork_request import ForkRequest
+from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 
 
 class CodexStarter(Starter):

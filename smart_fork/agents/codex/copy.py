@@ -19,10 +19,20 @@ from smart_fork.agents.codex.codec import base_of
 from smart_fork.agents.codex.cut import OUTPUTS, CodexCutter, CodexLoader
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
+from smart_fork.agents.copier import (
+    Copier,
+    Copy,
+    Distilled,
+    Entry,
+    Excerpt,
+    LiveRecord,
+    NewSession,
+    Record,
+    aside,
+    characters,
+    shortened,
+)
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.cuts.model import TranscriptTurn
 from smart_fork.errors import NotFound
 from smart_fork.text.json_edits import respelled

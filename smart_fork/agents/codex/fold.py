@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.lines import Line, LineReader, changed_at
+from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, open_regular
 from indexer.transcripts.model import (
     Inferred,
     Origin,
@@ -41,8 +41,35 @@ from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, text_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import id_in, is_moved
-from smart_fork.agents.codex.thread_names import thread_name
 from smart_fork.agents.depth import MAX_FORK_DEPTH
+
+FILE = "session_index.jsonl"
+#: Of a longer file the end is read: where the newest names are.
+_MOST_BYTES = 4 << 20
+
+
+def thread_name(home: Path, session_id: str) -> str:
+    """What the thread is called there; empty where it has no name or the file cannot be read."""
+    path = home / FILE
+    try:
+        info = path.stat()
+        return _names(path, info.st_size, info.st_mtime_ns, info.st_ino).get(session_id, "")
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1)
+def _names(path: Path, size: int, _changed: int, _inode: int) -> Mapping[str, str]:
+    """As of one state of the file."""
+    names = {}
+    with open_regular(path) as file:
+        file.seek(max(0, size - _MOST_BYTES))
+        for line in file.read(_MOST_BYTES).split(b"\n"):
+            for _, record in decode_line(line)[0] if line else ():
+                if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
+                    names[known] = name
+    return names
+
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL

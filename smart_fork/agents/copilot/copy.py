@@ -23,12 +23,23 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import rooted
 from indexer.unchecked import dict_in, text_in
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
+from smart_fork.agents.copier import (
+    Copier,
+    Copy,
+    Distilled,
+    Entry,
+    Excerpt,
+    LiveRecord,
+    NewSession,
+    Record,
+    Written,
+    aside,
+    characters,
+    shortened,
+)
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
-from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine

@@ -15,14 +15,23 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
-from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, shortened
+from smart_fork.agents.copier import (
+    Copier,
+    Copy,
+    Distilled,
+    Entry,
+    Excerpt,
+    LiveRecord,
+    NewSession,
+    Record,
+    aside,
+    characters,
+    shortened,
+)
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
 from smart_fork.agents.gemini.log import new_name
-from smart_fork.agents.gemini.memory import Memory, sign_of
-from smart_fork.agents.gemini.records import answers_in, calls_in, parts_of, text_of
+from smart_fork.agents.gemini.records import Memory, answers_in, calls_in, parts_of, sign_of, text_of
 from smart_fork.errors import ForkRefused, NotFound
 
 

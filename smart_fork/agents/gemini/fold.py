@@ -24,10 +24,11 @@ from indexer.transcripts.state import is_path, pack, utc
 from smart_fork.agents import READERS
 from smart_fork.agents.gemini.home import digest, root_of
 from smart_fork.agents.gemini.log import id_of
-from smart_fork.agents.gemini.memory import Memory, Told
 from smart_fork.agents.gemini.records import (
     GeminiCodec,
+    Memory,
     Record,
+    Told,
     answered,
     answers_in,
     calls_in,

@@ -13,13 +13,11 @@ from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
-from smart_fork.agents.forms import Becomes, Identity, Utterance, all_texts
+from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
 from smart_fork.agents.gemini.copy import plain
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import digest
-from smart_fork.agents.gemini.memory import Memory, sign_of
-from smart_fork.agents.gemini.records import GeminiCodec, calls_in, is_context, parts_of, text_of
-from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
+from smart_fork.agents.gemini.records import GeminiCodec, Memory, calls_in, is_context, parts_of, sign_of, text_of
 from smart_fork.errors import NotFound
 
 #: What of a message is shared, and of its calls.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smart_fork.agents.birth import Birth, Births
+from smart_fork.agents.births import Birth, Births
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.fold import conversation, written
 

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import TYPE_CHECKING
 
 from smart_fork.agents.presence import Presence
-from smart_fork.agents.starter import CommandLine, Delivery, Staging, Starter
-
-if TYPE_CHECKING:
-    from smart_fork.agents.fork_request import ForkRequest
+from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
 
 #: Of those that OpenCode makes itself as many characters stand behind ``ses_``.
 _ID_CHARACTERS = 26

@@ -18,9 +18,21 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_in, list_in
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
-from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import IMAGE_CHARACTERS, Excerpt, LiveRecord, characters, shortened
+from smart_fork.agents.copier import (
+    IMAGE_CHARACTERS,
+    Copier,
+    Copy,
+    Distilled,
+    Entry,
+    Excerpt,
+    LiveRecord,
+    NewSession,
+    Record,
+    Written,
+    aside,
+    characters,
+    shortened,
+)
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written

@@ -12,9 +12,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, list_in
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.copier import Entry, NewSession, Record
-from smart_fork.agents.distilled import aside
-from smart_fork.agents.excerpt import characters, shortened
+from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.agents.qwen.codec import QwenCodec
 from smart_fork.agents.qwen.home import CHATS, project_of

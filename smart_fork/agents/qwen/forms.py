@@ -8,8 +8,7 @@ from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, only
-from smart_fork.agents.forms import Becomes, Utterance, all_texts
-from smart_fork.agents.part_forms import PartForms, shared_of, unsigned, withheld
+from smart_fork.agents.forms import Becomes, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of
 from smart_fork.agents.tree_copy import placed
 

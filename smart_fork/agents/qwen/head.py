@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.qwen.home import project_of
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.slugs import slug
-from smart_fork.agents.tree_heads import TreeHeads
 
 
 class QwenHeads(TreeHeads):

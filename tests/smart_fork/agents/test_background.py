@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.activity import running_tasks
+from smart_fork.agents.tail import running_tasks
 from tests.smart_fork.forks import said
 
 SHELL = {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": "b1"}

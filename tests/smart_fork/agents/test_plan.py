@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import (
     CALLERS_OWN,
@@ -23,6 +22,7 @@ from smart_fork.agents.plan import (
     plan_fork,
     shell_command,
 )
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from tests.smart_fork.forks import NEW, SESSION
 

@@ -8,11 +8,10 @@ import tomllib
 
 import pytest
 
+from smart_fork.agents.codex.registration import statements
 from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.registration import UnsuitableError
-from smart_fork.agents.registration.base import is_ours
-from smart_fork.agents.registration.json_entry import JsonRegistration
-from smart_fork.agents.registration.toml_text import statements
+from smart_fork.agents.registration.base import JsonRegistration, is_ours
 from smart_fork.errors import SmartForkError
 
 PROGRAM = "/opt/tools/bin/smart-fork"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.activity import output_tokens
+from smart_fork.agents.tail import output_tokens
 from tests.smart_fork.forks import write_log
 
 SINCE = "2026-01-01T00:00:02.000Z"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.report import remark
 from smart_fork.forking.world import world_of

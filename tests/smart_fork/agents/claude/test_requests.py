@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.facets import copier, forms_of
 from smart_fork.excise import Request, branch, check, cut, load_auto, rollback
 

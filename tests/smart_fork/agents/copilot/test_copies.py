@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.copilot.copy import CopilotCopier
-from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import heads_of
 from smart_fork.errors import ForkRefused
 from smart_fork.families.tree import parents

@@ -12,8 +12,8 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import TAIL
 from smart_fork.agents.facets import hooks_of
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.hooks.event import HookEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,

@@ -14,12 +14,12 @@ import pytest
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.activity import activity, output_tokens
 from smart_fork.agents.calls import ClientCall
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.gemini.screen import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.tail import activity, output_tokens
 from smart_fork.hooks.event import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture

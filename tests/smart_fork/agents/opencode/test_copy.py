@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.distilled import Merged
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt, Merged, NewSession
 from smart_fork.agents.opencode.copy import OpenCodeCopier
 from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter

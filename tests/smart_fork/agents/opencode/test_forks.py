@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.state import utc
-from smart_fork.agents.activity import Activity, activity, output_tokens
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.opencode.birth import OpenCodeBirths
 from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.tail import Activity, activity, output_tokens
 from smart_fork.families.tree import parents
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.qwen.copy import QwenCopier
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.errors import ForkRefused

@@ -10,11 +10,11 @@ import pytest
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.activity import activity, output_tokens, running_tasks
-from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.presence import QwenPresence
 from smart_fork.agents.qwen.screen import QwenScreen
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.tail import activity, output_tokens, running_tasks
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
 
