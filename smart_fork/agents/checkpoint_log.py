@@ -24,9 +24,10 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import checkpoints
 from smart_fork.agents.checkpoint_objects import Stored
 from smart_fork.agents.checkpoints import Listed
+from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, starter_of
-from smart_fork.agents.forms import Becomes, HomePlace, Record
+from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:

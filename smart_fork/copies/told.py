@@ -13,9 +13,10 @@ import orjson
 from indexer.masking import mask, shorten
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession, aside
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
-from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
+from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral

@@ -18,7 +18,8 @@ from indexer.masking.masked import MARK
 from indexer.masking.parts import hidden_in_parts, key_lines, lines_at, together
 from indexer.masking.secrets import hidden, spans_of
 from indexer.masking.spans import SHAPE, Span
-from smart_fork.agents.forms import Forms, Record
+from smart_fork.agents.codec import Record
+from smart_fork.agents.forms import Forms
 from smart_fork.cuts.ties import is_tie
 from smart_fork.errors import Unshareable
 

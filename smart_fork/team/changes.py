@@ -21,8 +21,8 @@ from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork import notes
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import files_of, forms_of
-from smart_fork.agents.forms import Record
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, SmartForkError

@@ -16,8 +16,8 @@ import orjson
 
 from indexer.unchecked import json_in
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Record
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Unshareable
 from smart_fork.excise.message_numbers import numbered

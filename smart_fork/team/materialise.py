@@ -16,9 +16,10 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
-from smart_fork.agents.forms import Becomes, Record
+from smart_fork.agents.forms import Becomes
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import as_session, lost_of, utterances, written
 from smart_fork.cuts import titles

@@ -28,8 +28,9 @@ from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
 from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Record
+from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, START, state_after, written

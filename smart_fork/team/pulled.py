@@ -17,8 +17,9 @@ import orjson
 from indexer import state
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Forms, Record
+from smart_fork.agents.forms import Forms
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import START, written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracking

@@ -14,8 +14,9 @@ from typing import Any
 
 from indexer.masking.masked import MARK
 from indexer.transcripts.model import Session, Turn
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import find_cutter, forms_of
-from smart_fork.agents.forms import Forms, Record
+from smart_fork.agents.forms import Forms
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.cuts.ties import is_tie
 from smart_fork.errors import SmartForkError, Unshareable

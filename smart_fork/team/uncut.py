@@ -12,8 +12,9 @@ import orjson
 
 from indexer.files import replace_file
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import find_cutter, forms_of, title_of
-from smart_fork.agents.forms import Becomes, Record
+from smart_fork.agents.forms import Becomes
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.excise import erasure, propagation

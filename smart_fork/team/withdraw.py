@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from indexer.masking import mask
 from indexer.unchecked import json_in
+from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Record
 from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import ServerUnavailable, Usage, WrongVerb

@@ -10,7 +10,7 @@ from shutil import which
 
 import pytest
 
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked

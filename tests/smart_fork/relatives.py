@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.families import branch as branching
 from smart_fork.families import lineage as families
 from smart_fork.families.told import Relative

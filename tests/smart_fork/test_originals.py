@@ -13,7 +13,7 @@ import pytest
 from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.files import stage_transcript
 from smart_fork.copies.session_copy import write_branch

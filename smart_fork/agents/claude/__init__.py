@@ -31,4 +31,4 @@ class Claude(Agent):
     session_variables = (SESSION,)
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
-    facets = usual("births", screen="smart_fork.agents.questions:Screen", presence="command:PRESENCE")
+    facets = usual("births", screen="smart_fork.agents.questions:Screen")

@@ -16,7 +16,7 @@ from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, compacted_at, shortened
 from smart_fork.agents.files import copy_file, copy_tree
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed

@@ -11,6 +11,7 @@ from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.unchecked import dict_in
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.storage import Storage
 from smart_fork.agents.tree_log import TreeAdapter
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
@@ -43,3 +44,16 @@ class ClaudeAdapter(TreeAdapter):
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")
         return not name.startswith("agent-") and folder != projects
+
+
+class ClaudeStorage(Storage):
+    """The files of Claude Code."""
+
+    def folder(self, directory: Path) -> Path:
+        """See `Storage.folder`."""
+        return folder_of(directory)
+
+
+def folder_of(directory: Path) -> Path:
+    """The folder in which Claude Code, started in `directory`, looks for sessions."""
+    return claude_home() / "projects" / slug(str(directory))

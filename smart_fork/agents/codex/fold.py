@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, islice
@@ -19,7 +19,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, open_regular
+from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, first_lines, open_regular
 from indexer.transcripts.model import (
     Inferred,
     Origin,
@@ -36,12 +36,13 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import id_in, is_moved
+from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved
 from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.agents.subagents import SubAgents
 
 FILE = "session_index.jsonl"
 #: Of a longer file the end is read: where the newest names are.
@@ -410,3 +411,59 @@ def _typed(item: dict[str, Any]) -> bool:
     """Newer versions say of each part of a message what it is; injected context is not the person's."""
     kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
+
+
+#: The tool that sets one to work, and what its answer has in it.
+_TOOL, _NAMES = "spawn_agent", b"agent_id"
+#: Sub-agents that begin others are followed so far.
+_DEEPEST = 8
+
+
+class CodexSubAgents(SubAgents):
+    """See `SubAgents`."""
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}
+        answers = [turn.raw for turn in session.turns if calls and turn.tool_results and _NAMES in turn.raw]
+        named = [pair for raw in answers for pair in _named(raw)]
+        logs = _logs() if named else {}
+        return {call: name for call, name in named if call in calls and _is_of(session, name, logs)}
+
+    def read(self, session: Session, name: str) -> Session | None:
+        logs = _logs()
+        return read_subagent(logs[name]) if _is_of(session, name, logs) else None
+
+
+def _logs() -> Mapping[str, Path]:
+    """All sessions that are there."""
+    return {id_in(log.path): log.path for log in CodexAdapter().discover()}
+
+
+def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
+    """Whether `session`, what it was forked from, or a sub-agent of them has begun the one of this name."""
+    own = {session.session_id, session.parent_id, session.root_id}
+    for _ in range(_DEEPEST):
+        if (log := logs.get(name)) is None:
+            return False
+        if (name := _parent(log)) in own:
+            return True
+    return False
+
+
+def _parent(log: Path) -> str:
+    """The session that began this one, as its header says; empty where none did."""
+    try:
+        header = next((line.record.get("payload") for line in first_lines(log)), None)
+    except OSError:
+        return ""
+    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
+        header = header.get(key) if isinstance(header, dict) else None
+    return header if isinstance(header, str) else ""
+
+
+def _named(raw: bytes) -> Iterator[tuple[str, str]]:
+    """The call that a record answers, with the sub-agent that it names."""
+    record = dict_in(json_in(raw))
+    item = dict_in(record.get("payload", record))
+    if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):
+        yield str(item.get("call_id") or item.get("id") or ""), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.ancestry import Heads, Kin
+from smart_fork.agents.births import Birth, Births, moment
 from smart_fork.agents.codex.codec import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 
@@ -58,3 +60,27 @@ def _meta(record: dict[str, Any]) -> dict[str, Any] | None:
     if record.get("type") == "session_meta" and isinstance(payload, dict):
         return payload
     return record if "type" not in record and "id" in record else None
+
+
+class CodexBirths(Births):
+    """How sessions of Codex began."""
+
+    def birth(self, log: Path) -> Birth | None:
+        """See `Births.birth`."""
+        with contextlib.suppress(OSError):
+            meta = next((line.record.get("payload") for line in LineReader(log)), None)
+            if isinstance(meta, dict):
+                parent, born = meta.get("forked_from_id"), moment(meta.get("timestamp"))
+                if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
+                    return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
+        return None
+
+    def was_asked(self, log: Path, prompt: str) -> bool:
+        """See `Births.was_asked`."""
+        return any(_asks(line.record.get("payload"), prompt) for line in LineReader(log))
+
+
+def _asks(payload: object, prompt: str) -> bool:
+    said = dict_in(payload)
+    texts = (str(part.get("text")).strip() for part in dicts_in(said.get("content")))
+    return said.get("role") == "user" and prompt.strip() in texts

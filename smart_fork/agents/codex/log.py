@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.storage import Storage
 
 _ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
 _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
@@ -89,3 +90,13 @@ class CodexAdapter(AgentAdapter):
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         for folder, depth in self.folders():
             yield from regular_files(folder, self.name, suffix, depth, prefix="rollout-")
+
+
+class CodexStorage(Storage):
+    """The files of Codex."""
+
+    def restored(self, place: str, session_id: str) -> str:
+        """See `Storage.restored`. Its archive is not where it looks for sessions to fork."""
+        name = PurePosixPath(place).name
+        day = day_of(name)
+        return f"sessions/{'/'.join(day)}/{name}" if day else place

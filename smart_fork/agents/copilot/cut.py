@@ -16,10 +16,10 @@ from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, is_of_an_agent, requests_in
+from smart_fork.agents.copilot.command import PRESENCE, processes_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.copilot.presence import PRESENCE, processes_in
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
 from smart_fork.cuts import titles

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from sys import intern
 from typing import Any
 
+from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.fold import Record
-from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import Origin, Turn
+from indexer.transcripts.fold import Record, read
+from indexer.transcripts.lines import Line, LineReader, open_regular
+from indexer.transcripts.model import Origin, Session, Turn
 from indexer.transcripts.state import count
+from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
+from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
 CODEC = CopilotCodec()
@@ -168,3 +172,54 @@ def forked_from(record: Mapping[str, Any]) -> str:
     said = data.get("message")
     told = _FORKED.match(said) if isinstance(said, str) and len(said) <= _LONGEST else None
     return told[1] if told else ""
+
+
+#: The tool that sets one to work, and the event with which that begins.
+_TOOL, _STARTED = "task", "subagent.started"
+
+
+class CopilotSubAgents(SubAgents):
+    """See `SubAgents`."""
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
+            return {}
+        try:
+            records = [line.record for line in LineReader(session.source_path) if line.record.get("type") == _STARTED]
+        except OSError:
+            return {}
+        named = [(data_of(one).get("toolCallId"), one.get("agentId")) for one in records]
+        return {call: name for call, name in named if isinstance(call, str) and isinstance(name, str)}
+
+    def read(self, session: Session, name: str) -> Session | None:
+        class Named(_SubAgentTree):
+            agent_id = name
+
+        return read(Named, session.source_path, None, keep_raw=True).session
+
+
+class _SubAgentTree(CopilotTree):
+    """What the events of one sub-agent add up to. Others are links of the chain."""
+
+    agent_id = ""
+
+    def feed(self, line: Line) -> None:
+        record = line.record
+        if record.get("agentId") == self.agent_id or record.get("type") == "session.start":
+            super().feed(line)
+        elif isinstance(identity := record.get("id"), str):
+            parent = record.get("parentId")
+            self.chain.link(intern(identity), parent if isinstance(parent, str) else None)
+
+    def is_another(self, record: Record) -> bool:
+        return record.get("agentId") != self.agent_id
+
+    def is_asked(self, data: Mapping[str, object]) -> bool:
+        """The session asks it."""
+        return True
+
+    def title(self, turns: tuple[Turn, ...]) -> Masked:
+        return title_of("", (turn.text for turn in turns if turn.prompt))
+
+    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
+        return ()

@@ -32,4 +32,6 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual("births", "prompts", codec="records:GeminiCodec", caller="presence:GeminiCalls")
+    facets = usual(
+        "births", "prompts", codec="records:GeminiCodec", caller="presence:GeminiCalls", presence="presence:PRESENCE"
+    )

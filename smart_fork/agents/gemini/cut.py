@@ -22,11 +22,11 @@ from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dicts_in
 from smart_fork.agents.codec import Record
+from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.presence import PRESENCE
 from smart_fork.agents.gemini.records import GeminiCodec, Memory, answers_in, is_context, parts_of, text_of, typed_in
-from smart_fork.agents.gemini.subagents import named_in
 from smart_fork.agents.tree_cut import COMPACTS, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten

@@ -7,7 +7,7 @@ what Gemini CLI has told its model of its workspace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -17,12 +17,14 @@ from typing import Any
 from indexer.transcripts import fold
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.files import regular_files
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, changed_at, decode_file, first_lines, resume
 from indexer.transcripts.model import Inferred, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
 from indexer.transcripts.state import is_path, pack, utc
+from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents import READERS
-from smart_fork.agents.gemini.home import digest, root_of
+from smart_fork.agents.gemini.home import CHATS, digest, root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.records import (
     GeminiCodec,
@@ -39,6 +41,7 @@ from smart_fork.agents.gemini.records import (
     text_of,
     typed_in,
 )
+from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
 #: The tool that runs command lines.
@@ -277,3 +280,39 @@ def _feed_whole(found: _Fold, path: Path) -> int:
         size = len(line.source)
         found.feed(line)
     return size
+
+
+#: What the record of a call has in it that names a sub-agent; and what a session is called that has such a folder.
+_NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
+
+
+class GeminiSubAgents(SubAgents):
+    """See `SubAgents`."""
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
+        logs = _logs(session) if answers else {}
+        return {call: name for raw in answers for call, name in named_in(raw) if name in logs}
+
+    def read(self, session: Session, name: str) -> Session | None:
+        log = _logs(session).get(name)
+        return None if log is None else read_subagent(log)
+
+
+def _logs(session: Session) -> Mapping[str, Path]:
+    """The logs that are there, by what the sub-agents are called. Those of sub-agents' own are not told."""
+    chats = session.source_path.parent
+    if (
+        chats.name != CHATS
+        or not _ID.fullmatch(session.session_id)
+        or (folder := chats / session.session_id).is_symlink()
+    ):
+        return {}
+    return {file.path.stem: file.path for file in regular_files(folder, "gemini")}
+
+
+def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
+    """The calls of a record, each with the sub-agent that it names."""
+    for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
+        if isinstance(name := call.get("agentId"), str):
+            yield str(call.get("id") or ""), name

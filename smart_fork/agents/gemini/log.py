@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import orjson
 
@@ -18,7 +18,8 @@ from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
-from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, projects
+from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, project_for, projects
+from smart_fork.agents.storage import Storage
 
 _ENDINGS = (".jsonl", ".json")
 _UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
@@ -166,3 +167,20 @@ def _has_another_name(file: LogFile) -> bool:
         return (file.path.parent / whole_name(file.path, id_of(file.path))).stat().st_ino == file.inode
     except (OSError, ValueError):
         return False
+
+
+class GeminiStorage(Storage):
+    """The files of Gemini CLI."""
+
+    def folder(self, directory: Path) -> Path:
+        """See `Storage.folder`."""
+        return project_for(directory) / CHATS
+
+    def restored(self, place: str, session_id: str) -> str:
+        """See `Storage.restored`. Under any other name it would be lost again."""
+        log = PurePosixPath(place)
+        return str(log.with_name(whole_name(Path(log.name), session_id)))
+
+    def lasting(self, log: Path, session_id: str) -> Path | None:
+        """See `Storage.lasting`."""
+        return None if is_named_whole(log) else log.with_name(whole_name(log, session_id))

@@ -7,12 +7,15 @@ of their messages are the same, and by what we have noted ourselves: also in cop
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import Copied, Heads, Kin
-from smart_fork.agents.opencode.fold import left_out, said_in, written
+from smart_fork.agents.births import Birth, Births
+from smart_fork.agents.opencode.codec import text_of
+from smart_fork.agents.opencode.fold import conversation, left_out, said_in, written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 
 
@@ -54,3 +57,24 @@ def _of(turn: Turn) -> tuple[str, str]:
 def _sign(message: dict[str, Any]) -> str:
     """What a message and its copies have in common: its time and what it says."""
     return said_in(message["info"], message["parts"])
+
+
+class OpenCodeBirths(Births):
+    """How new sessions of OpenCode began; the ids of forks are chosen."""
+
+    def birth(self, log: Path) -> Birth | None:
+        """See `Births.birth`."""
+        try:
+            info = written(log, 1)["info"]
+        except OSError:
+            return None
+        created, cwd = info["time"]["created"], info.get("directory")
+        if info.get("parentID") or not created or not isinstance(cwd, str):
+            return None
+        return Birth(log.name, None, cwd, created / 1000)
+
+    def was_asked(self, log: Path, prompt: str) -> bool:
+        """See `Births.was_asked`."""
+        found = written(log)
+        said = conversation(found["messages"], found["info"].get("revert"))
+        return any(info.get("role") == "user" and text_of(parts) == prompt.strip() for info, parts in said)

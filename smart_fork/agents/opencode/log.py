@@ -15,6 +15,7 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.opencode.home import HOME, PLACE, database
+from smart_fork.agents.storage import Storage
 
 if TYPE_CHECKING:
     import apsw
@@ -71,3 +72,14 @@ class OpenCodeAdapter(DatabaseAdapter):
         from smart_fork.agents.opencode import fold
 
         return fold.glance(path)
+
+
+class OpenCodeStorage(Storage):
+    """The sessions of OpenCode.
+
+    Seen with 1.18: from another directory ``opencode run -s`` works in the session's own, prints nothing, never ends.
+    """
+
+    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
+        """See `Storage.finds`."""
+        return cwd == str(directory)

@@ -15,8 +15,8 @@ from smart_fork.agents.codec import texts_of
 from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.agents.qwen.codec import QwenCodec
-from smart_fork.agents.qwen.home import CHATS, project_of
-from smart_fork.agents.qwen.storage import folder_of
+from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
+from smart_fork.agents.qwen.log import folder_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy
 
 #: The kinds of records that the model is sent, and the one that stands for all before it.
@@ -114,8 +114,3 @@ def _left(record: Record) -> str:
     """What a compaction has left, as a text: its history begins with that."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
-
-
-def agents_of(log: Path) -> Path:
-    """The folder of the logs of a session's sub-agents."""
-    return project_of(log) / "subagents" / log.stem

@@ -12,9 +12,9 @@ from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of
-from smart_fork.agents.qwen.copy import agents_of
+from smart_fork.agents.qwen.command import process_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
-from smart_fork.agents.qwen.presence import process_of
+from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import Transcript, TranscriptTurn

@@ -6,17 +6,22 @@ are links of the chain and no conversation, whatever text they repeat: telemetry
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import Origin, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import with_name
 from indexer.transcripts.tree import Tree
 from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
+from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
 from smart_fork.agents.unattended import origin_of
 
 CODEC = QwenCodec()
@@ -140,3 +145,26 @@ def loaded_by_compaction(record: Record) -> int:
         return 0
     told = count(dict_in(given.get("info")).get("newTokenCount"))
     return told or max(1, sum(estimate_tokens(text_of(parts_of(message))) for message in history))
+
+
+class QwenSubAgents(LoggedSubAgents):
+    """See `SubAgents`."""
+
+    agent = "qwen"
+
+    def tree(self) -> type[QwenTree]:
+        return _SubAgentTree
+
+    def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
+        log = session.source_path
+        inside = log.parent if log.parent.parent.name == "subagents" else None
+        return ((inside or agents_of(log), 0),)
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        logs = self.logs(session)
+        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.id} if logs else set()
+        return {call: name for call in calls for name in logs if name.endswith(f"-{call}")}
+
+
+class _SubAgentTree(SubAgentRecords, QwenTree):
+    """What the records of a sub-agent of Qwen Code add up to."""

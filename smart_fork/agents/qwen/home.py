@@ -29,3 +29,8 @@ def project_of(log: Path) -> Path:
     """The folder of the project of a session's log, which may have been put away."""
     chats = log.parent.parent if log.parent.name == ARCHIVE else log.parent
     return chats.parent
+
+
+def agents_of(log: Path) -> Path:
+    """The folder of the logs of a session's sub-agents."""
+    return project_of(log) / "subagents" / log.stem

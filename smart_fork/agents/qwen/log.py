@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
 from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.storage import Storage
 from smart_fork.agents.tree_log import TreeAdapter
 
 
@@ -30,3 +31,20 @@ class QwenAdapter(TreeAdapter):
     def is_session(self, location: str, projects: str) -> bool:
         parts = location.removeprefix(f"{projects}/").split("/")
         return parts[1:-1] in ([CHATS], [CHATS, ARCHIVE])
+
+
+class QwenStorage(Storage):
+    """The files of Qwen Code."""
+
+    def folder(self, directory: Path) -> Path:
+        """See `Storage.folder`."""
+        return folder_of(directory)
+
+    def restored(self, place: str, session_id: str) -> str:
+        """See `Storage.restored`. Those that were put away are not where it looks."""
+        return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
+
+
+def folder_of(directory: Path) -> Path:
+    """The folder in which Qwen Code, started in `directory`, looks for sessions."""
+    return runtime_home() / "projects" / slug(str(directory)) / CHATS

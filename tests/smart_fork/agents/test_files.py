@@ -12,8 +12,7 @@ import pytest
 
 from indexer.files import write_new
 from smart_fork.agents import files
-from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.files import stage_transcript
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot

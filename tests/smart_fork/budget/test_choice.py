@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Needs
 from smart_fork.budget.costs import costs

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage

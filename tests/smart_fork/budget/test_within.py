@@ -11,7 +11,7 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession, shortened
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.copies.session_copy import branch_point
 from smart_fork.errors import ForkRefused
 from tests.smart_fork.copies.test_session_copy import session_of, write

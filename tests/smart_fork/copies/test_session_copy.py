@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from indexer.files import STALE_SECONDS
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy

@@ -28,7 +28,7 @@ from indexer.freshness import complete
 from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.facets import files_of
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options

@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.agents import READERS
 from smart_fork.agents.claude import copy as claude_copy
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.launch import fork

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from indexer.masking import mask
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import Confirmation
 from smart_fork.forking.report import ended_at_once

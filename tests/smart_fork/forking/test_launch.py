@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.files import stage_transcript
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import named

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.births import SEARCHED_SECONDS
-from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
 from smart_fork.registry.workers import Registry

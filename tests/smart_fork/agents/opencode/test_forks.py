@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.state import utc
-from smart_fork.agents.opencode.birth import OpenCodeBirths
 from smart_fork.agents.opencode.command import OpenCodeStarter
-from smart_fork.agents.opencode.head import OpenCodeHeads
+from smart_fork.agents.opencode.head import OpenCodeBirths, OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import ForkRequest

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from indexer.masking import mask_screen
 from smart_fork.agents.facets import login_of
-from smart_fork.agents.opencode.screen import OpenCodeScreen
+from smart_fork.agents.opencode.command import OpenCodeScreen
 from smart_fork.system.processes import SystemProcesses
 
 SCREEN = OpenCodeScreen()

@@ -11,8 +11,7 @@ import pytest
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.qwen.presence import QwenPresence
-from smart_fork.agents.qwen.screen import QwenScreen
+from smart_fork.agents.qwen.command import QwenPresence, QwenScreen
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import activity, output_tokens, running_tasks
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
