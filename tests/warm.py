@@ -74,6 +74,11 @@ class _Parent:
 _parents: list[_Parent] = []
 
 
+def like(env: Mapping[str, str]) -> dict[str, str]:
+    """Those variables, but what an interpreter reads at its start as the tests have it: so a fork can be made."""
+    return {name: value for name, value in env.items() if not name.startswith(_AT_START)} | _BEGAN
+
+
 class Popen(subprocess.Popen):
     """`subprocess.Popen` for ``python -m …`` and ``python -c …``."""
 

@@ -16,7 +16,6 @@ from smart_fork.demo import DemoHome, write_demo_home
 from tests import warm
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import Scripted
-from tests.e2e.programs import CHECKOUT
 from tests.smart_fork.scripted import AGENT
 
 SECONDS = 120.0
@@ -110,18 +109,16 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
     for name in ("claude", "codex"):
         (programs / name).write_text(AGENT.replace("if sys.stdout.isatty():\n", f"{ASKS}if sys.stdout.isatty():\n", 1))
         (programs / name).chmod(0o755)
-    env = {
+    env = warm.like({
         "HOME": str(demo.home),
         "SMART_FORK_PRELOAD": "off",
         "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "LANG": "C.UTF-8",
         "HF_HUB_OFFLINE": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "SMART_FORK_INDEXING": "true",
         "SMART_FORK_TMUX_SOCKET": f"demo-{os.getpid()}",
         **variables,
-    }
+    })  # fmt: skip
     _python(env, "-c", INDEX)
     service = DemoService(demo, env)
     try:

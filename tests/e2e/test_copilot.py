@@ -19,6 +19,7 @@ from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT,
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
+PERSONS = "77777777-7777-4777-8777-777777777777"
 CALLER = "88888888-8888-4888-8888-888888888888"
 
 
@@ -63,7 +64,9 @@ def heard(machine: Machine, prompt: str) -> Request:
     return machine.model.wait_for(lambda request: request.last_prompt == prompt)
 
 
-def an_agent_that_asks_is_known_and_not_found(copilot: Machine, known: str) -> None:
+def an_agent_that_asks_is_known_and_not_found(copilot: Machine) -> None:
+    """What it finds is a person's session: those that no person has begun are not told of."""
+    asked(copilot, PROMPT, "--allow-all-tools", f"--session-id={PERSONS}")
     question, done = unlike_any_other(f"{PROMPT}. Who knows that?"), unlike_any_other("That one.")
     copilot.model.when(question, Call(SERVER, "smart_fork", {"intent": PROMPT, "auto_fork": False}, Say(done)))
 
@@ -71,7 +74,7 @@ def an_agent_that_asks_is_known_and_not_found(copilot: Machine, known: str) -> N
 
     request = copilot.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
     (result,) = request.our_results
-    assert known in result.text
+    assert PERSONS in result.text
     assert CALLER not in result.text
 
 
@@ -147,11 +150,11 @@ def test_a_fork_within_a_budget_has_what_is_kept_and_who_asks_is_known_and_not_f
     whole, session = persons.read_text(), persons.parent.name
 
     least = a_fork_within_a_budget(copilot, session)
-    an_agent_that_asks_is_known_and_not_found(copilot, session)
+    an_agent_that_asks_is_known_and_not_found(copilot)
 
     told = copilot.smart_fork("list", "--agent", "copilot", "--include-automated", "--json").stdout
     listed = {one["session_id"] for one in json.loads(told)["sessions"]}
-    assert {session, CALLER, least["new_session_id"]} <= listed
+    assert {session, PERSONS, CALLER, least["new_session_id"]} <= listed
     assert persons.read_text() == whole
 
 

@@ -324,8 +324,9 @@ def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine)
 
 
 @pytest.mark.thorough  # as of other agents
-def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine, parent: Log):
+def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine):
     """Over MCP: the session that calls is told by the environment that Qwen Code gives its servers."""
+    persons = asked(qwen, EXCHANGES[0][0])
     question, done = unlike_any_other(f"{EXCHANGES[0][0]}. Who knows that?"), unlike_any_other("That one.")
     arguments = {"intent": EXCHANGES[0][0], "auto_fork": False}
     qwen.model.when(question, Call(SERVER, "smart_fork", arguments, Say(done)))
@@ -334,5 +335,5 @@ def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine, parent: Log):
 
     request = qwen.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
     (result,) = request.our_results
-    assert parent.session_id in result.text
+    assert persons in result.text
     assert asking not in result.text

@@ -52,6 +52,15 @@ class Preloader:
         self.process.communicate()
 
 
+def leave_a_killed_one() -> None:
+    """Leave what a preloader leaves that is killed: its socket, where nobody listens. This one has loaded nothing."""
+    listens = "import smart_fork.preload.server as one; one._load = lambda: None; one.main()"
+    with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
+        until(lambda: psutil.Process(killed.pid).children())
+        killed.kill()
+    assert Path(place.socket_path() or "").exists()
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory) -> Iterator[Preloader]:
     with pytest.MonkeyPatch.context() as patch:
@@ -59,6 +68,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
         move_into(home, patch)
         patch.delenv(place.VARIABLE)
         (home / ".smart-fork").mkdir(mode=0o700)
+        leave_a_killed_one()
         preloader = Preloader(home)
     yield preloader
     preloader.end()
@@ -334,16 +344,13 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
     monkeypatch.delenv(place.VARIABLE)
     monkeypatch.delenv("SMART_FORK_BACKGROUND", raising=False)
     (home / ".smart-fork").mkdir(mode=0o700)
-    listens = "import smart_fork.preload.server as one; one._load = lambda: None; one.main()"
-    with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
-        until(lambda: psutil.Process(killed.pid).children())
-        killed.kill()
+    leave_a_killed_one()
     others = set(psutil.Process().children())
 
     begin()
 
-    (another,) = until(lambda: {one for one in psutil.Process().children() if one.children()} - others)
-    assert "smart_fork.preload.server" in arguments(another)
+    (another,) = until(lambda: set(psutil.Process().children()) - others)
+    until(lambda: "smart_fork.preload.server" in arguments(another))
     another.kill()
     another.wait()
 

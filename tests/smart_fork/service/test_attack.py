@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests import warm
+
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def forked(argv: list[str], *, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess:
+    """Run a program, as a fork where it is one of ours: all but the service itself."""
+    return warm.run(argv, env=None if env is None else warm.like(env), **how)
 
 
 @pytest.fixture
@@ -16,7 +26,10 @@ def attack(monkeypatch):
     """The script, which is no package, as a module."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     before = set(sys.modules)
-    yield importlib.import_module("attack")
+    found = importlib.import_module("attack")
+    for name in ("_attacked", "_intruder"):
+        monkeypatch.setattr(f"{name}.subprocess", SimpleNamespace(**vars(subprocess) | {"run": forked}))
+    yield found
     for name in set(sys.modules) - before:
         if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
