@@ -32,10 +32,18 @@ TOGETHER = {
     "a machine": (
         "tests/e2e/test_branching.py",
         "tests/e2e/test_budget.py",
+        "tests/e2e/test_calling.py",
         "tests/e2e/test_fan_out.py",
+        "tests/e2e/test_following.py",
+        "tests/e2e/test_forking.py",
         "tests/e2e/test_starting.py",
+        "tests/e2e/test_verdicts.py",
     ),
-    "another machine": ("tests/e2e/test_calling.py", "tests/e2e/test_following.py", "tests/e2e/test_forking.py"),
+    "a machine with recall": (
+        "tests/e2e/test_after_failure.py",
+        "tests/e2e/test_before_edit.py",
+        "tests/e2e/test_recall.py",
+    ),
 }
 _SHARED = {file: name for name, files in TOGETHER.items() for file in files}
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-#: A process that is started with other options is a new one.
-_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufsize"}
+#: A process that is started with other options is a new one. Each fork has a session of its own.
+_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufsize", "start_new_session"}
 #: Read by an interpreter at its start.
 _AT_START = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
 _SIZE, _DESCRIPTORS = 8, 5
@@ -41,10 +41,9 @@ def _at_start(env: Mapping[str, str]) -> dict[str, str]:
 class _Parent:
     """The process that has imported everything, as tests see it."""
 
-    def __init__(self) -> None:
+    def __init__(self, began: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
-        self.at_start = _at_start(_BEGAN)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | _BEGAN
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(began)
         self._line, theirs = socket.socketpair()
         command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
         self._process = subprocess.Popen(
@@ -71,7 +70,24 @@ class _Parent:
             return int.from_bytes(self._line.recv(_SIZE))
 
 
-_parents: list[_Parent] = []
+#: What interpreters were started with whose programs are forks, and the processes that have imported everything with that.
+_known: list[dict[str, str]] = [_BEGAN]
+_parents: dict[int, _Parent] = {}
+
+
+def know(env: Mapping[str, str]) -> None:
+    """Have programs with that environment be forks, too, of a process of their own."""
+    began = {name: value for name, value in env.items() if name.startswith(_AT_START)}
+    if _at_start(began) not in map(_at_start, _known):
+        _known.append(began)
+
+
+def _parent_of(env: Mapping[str, str]) -> _Parent | None:
+    """Return the process of which a program with that environment can be a fork."""
+    number = next((number for number, began in enumerate(_known) if _at_start(began) == _at_start(env)), None)
+    if number is not None and number not in _parents:
+        _parents[number] = _Parent(_known[number])
+    return None if number is None else _parents[number]
 
 
 def like(env: Mapping[str, str]) -> dict[str, str]:
@@ -98,16 +114,14 @@ class Popen(subprocess.Popen):
         options = [word for word in words[1:3] if word != "-P"]
         if not (self._may_fork and words[0] == sys.executable and options[0] in ("-m", "-c")):
             return super()._execute_child(args, executable, preexec, close, keep, cwd, env, *rest)
-        if not _parents:
-            _parents.append(_Parent())
-        if _at_start(given) != _parents[0].at_start:
+        if (parent := _parent_of(given)) is None:
             return super()._execute_child(args, executable, preexec, close, keep, cwd, env, *rest)
         ends = rest[3:9]
         streams = [end if end >= 0 else own for own, end in enumerate((ends[0], ends[3], ends[5]))]
         here = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
         self._status, status = os.pipe()
         try:
-            self.pid = _parents[0].begin(words, given, [*streams, here, status])
+            self.pid = parent.begin(words, given, [*streams, here, status])
             self._child_created = True
         finally:
             os.close(here)

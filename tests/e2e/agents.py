@@ -13,20 +13,23 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from smart_fork.system.processes import every_process
+from tests import warm
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
-from tests.e2e.programs import CHECKOUT, CODEX_VERSION
+from tests.e2e.programs import CHECKOUT, CLAUDE_VERSION, CODEX_VERSION
 from tests.e2e.situation import situation
 from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
 from tests.living import arguments, kill, lives
@@ -37,16 +40,19 @@ SERVER = "smart-fork"
 #: For Claude Code and OpenCode, which run on Bun: a second compiler and threads for garbage pay only where a run is long.
 SHORT_RUNS = {"BUN_JSC_useDFGJIT": "0", "BUN_JSC_useConcurrentGC": "0", "BUN_JSC_numberOfGCMarkers": "1"}
 
-#: Where Claude Code ran, and what it wrote, by what was said: the first such session of this process.
-_WRITTEN: dict[tuple[tuple[str, str], ...], tuple[str, str]] = {}
-#: Ids in its logs, and times.
+#: Ids in the agents' logs, times, and where Codex names the commit.
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|msg_\d{24}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_COMMIT = re.compile(r'"commit_hash":"[0-9a-f]{40}"')
 
 
 def _id_like(one: str) -> str:
     new = uuid.uuid4()
-    return f"msg_{new.int % 10**24:024}" if one.startswith("msg_") else str(new)
+    if one.startswith("msg_"):
+        return f"msg_{new.int % 10**24:024}"
+    if one[14] == "7":  # it begins with its time
+        new = uuid.UUID(f"{time.time_ns() // 10**6:012x}7{new.hex[13:]}")
+    return str(new)
 
 
 @dataclass
@@ -76,6 +82,7 @@ class Machine:
             "DISABLE_AUTOUPDATER": "1",
             "ENABLE_TOOL_SEARCH": "false",
             "MOCK_KEY": "loopback",
+            "SMART_FORK_PRELOAD": "off",  # it takes three seconds to begin, and more than most machines get back
             **SHORT_RUNS,
         }
         (self.home / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.com\n")
@@ -83,6 +90,7 @@ class Machine:
         (self.home / ".codex").mkdir()
         self._link_server_of_codex()
         self.trusted: list[Path] = []
+        self.has_plugins = False
         self.mcp_env: dict[str, str] | None = None
         self.service: tuple[str, str] | None = None
         self.project = self.repository("shop")
@@ -115,6 +123,7 @@ class Machine:
         """Have all programs run this checkout, as the light install: importing PyTorch takes longer than most tests."""
         paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests/e2e/light")])
         self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+        warm.know(self.env)
 
     def add_smart_fork(self) -> None:
         """Give both agents our MCP server, as ``claude mcp add`` and ``codex mcp add`` do, with all its tools.
@@ -151,6 +160,8 @@ class Machine:
         path.write_text(json.dumps(answers))
         lines = ['model = "gpt-5"', 'model_provider = "mock"', 'approval_policy = "never"']
         lines += ['sandbox_mode = "danger-full-access"', "check_for_update_on_startup = false"]
+        # A third of what a run takes: plugins are asked for at GitHub, and a shell is run to see its variables.
+        lines += [f"features.plugins = {json.dumps(self.has_plugins)}", "features.shell_snapshot = false"]
         lines += ["[model_providers.mock]", 'name = "mock"', f'base_url = "{self.model.url}/v1"']
         lines += ['wire_api = "responses"', 'env_key = "MOCK_KEY"']
         lines += [line for folder in self.trusted for line in (f'[projects."{folder}"]', 'trust_level = "trusted"')]
@@ -173,11 +184,16 @@ class Machine:
     # As a script does
 
     def run(
-        self, *command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, check: bool = True
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        start: type[subprocess.Popen] = subprocess.Popen,
     ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, without any input."""
         argv = [str(word) for word in command]
-        process = subprocess.Popen(
+        process = start(
             argv,
             cwd=cwd or self.project,
             env=self.env | dict(env or {}),
@@ -205,7 +221,13 @@ class Machine:
         return self.run(self.programs / "codex", *args, **options)
 
     def smart_fork(self, *args: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return self.run(*SMART_FORK, *args, **options)
+        """Run a command of ours, in a fork of a process that has imported everything."""
+        return self.python(*SMART_FORK[1:], *args, **options)
+
+    def python(self, *words: str, env: Mapping[str, str] | None = None, **options: Any) -> Any:
+        """The same for any program of this checkout."""
+        env = {"SMART_FORK_PRELOAD": "off"} | dict(env or {})
+        return self.run(sys.executable, *words, env=env, start=warm.Popen, **options)
 
     # As a person does
 
@@ -251,25 +273,37 @@ class Machine:
         return log
 
     def session_of_before(self, agent: Protocol, *exchanges: tuple[str, str], cwd: Path | None = None) -> Log:
-        """The same where nobody looks at how it is made: of Claude Code a copy of the first, with ids and times of its own.
+        """The same where nobody looks at how it is made: a copy of the first that this version wrote on any machine.
 
-        Codex has a register of its sessions, and writes each itself.
+        It has ids, times, a directory and a commit of its own.
         """
         where = cwd or self.project
-        if agent == "codex":
-            return self.session_of_a_person(agent, *exchanges, cwd=where)
-        if exchanges not in _WRITTEN:
+        version = {"claude": CLAUDE_VERSION, "codex": CODEX_VERSION}[agent]
+        name = sha256(repr(exchanges).encode()).hexdigest()[:16]
+        kept = self.root.parents[1] / "sessions" / f"{agent}-{version}-{name}.json"
+        if not kept.exists():
             log = self.session_of_a_person(agent, *exchanges, cwd=where)
-            _WRITTEN[exchanges] = str(where), log.path.read_text()
+            kept.parent.mkdir(exist_ok=True)
+            (written := kept.with_name(f"{kept.name}.{os.getpid()}")).write_text(
+                json.dumps([str(where), log.path.read_text()])
+            )
+            written.replace(kept)
             return log
-        there, text = _WRITTEN[exchanges]
+        there, text = json.loads(kept.read_text())
         ids: dict[str, str] = {}
         later = datetime.now(UTC) - max(map(datetime.fromisoformat, _TIME.findall(text)))
+        commit = self.run("git", "rev-parse", "HEAD", cwd=where).stdout.strip()
         text = _ID.sub(lambda one: ids.setdefault(one[0], _id_like(one[0])), text.replace(there, str(where)))
         text = _TIME.sub(lambda one: f"{datetime.fromisoformat(one[0]) + later:%FT%T.%f}"[:-3] + "Z", text)
-        folder = self.folder_of_claude(where)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{json.loads(text.splitlines()[0])['sessionId']}.jsonl"
+        text = _COMMIT.sub(f'"commit_hash":"{commit}"', text)
+        first = json.loads(text.splitlines()[0])
+        if agent == "claude":
+            path = self.folder_of_claude(where) / f"{first['sessionId']}.jsonl"
+        else:
+            began = datetime.now(UTC)
+            folder = self.home / ".codex/sessions" / f"{began:%Y/%m/%d}"
+            path = folder / f"rollout-{began:%Y-%m-%dT%H-%M-%S}-{first['payload']['id']}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o600)
         return Log(path)

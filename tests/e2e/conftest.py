@@ -25,6 +25,7 @@ from tests.e2e.programs import (
     cache_folder,
     install,
 )
+from tests.e2e.recalling import recall, told  # noqa: F401 - fixtures
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
 from tests.e2e.windows import opened, pytest_runtest_teardown, running, served  # noqa: F401 - fixtures, and what ends them
@@ -145,6 +146,7 @@ def equipped_machine(programs: Path, machines: list[Machine]) -> Iterator[Machin
     """A machine whose agents have our MCP server, for all modules."""
     with machine_in(cache_folder(), programs) as fresh:
         machines.append(fresh)
+        del fresh.env["SMART_FORK_PRELOAD"]  # here agents ask us again and again
         fresh.add_smart_fork()
         yield fresh
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from smart_fork.agents.facets import title_of
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
@@ -29,6 +30,12 @@ LATE = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
 INTENT = "retry with exponential backoff for the downloader, as the uploader has it"
 
 
+def each_agent(thorough: Protocol | None = None) -> pytest.MarkDecorator:
+    """A test of Claude Code and of Codex. What it says of one of them may be a further case of what others say."""
+    marks = {one: [pytest.mark.thorough] if one == thorough else [] for one in ("claude", "codex")}
+    return pytest.mark.parametrize("agent", [pytest.param(one, marks=given) for one, given in marks.items()])
+
+
 def unlike_any_other(text: str) -> str:
     """The same with a word of its own, so that the request that it leads to can be told from all others."""
     return f"{text} ({uuid.uuid4().hex[:8]})"
@@ -46,9 +53,7 @@ def settled(machine: Machine, worker: Json) -> Json:
     key = "new_session_id" if "new_session_id" in worker else "session_id"
 
     def known() -> str | None:
-        machine.run(
-            sys.executable, "-c", "from smart_fork.workers.recovery import recover; recover()"
-        )  # as each server does first
+        machine.python("-c", "from smart_fork.workers.recovery import recover; recover()")  # as each server does first
         with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
             return registry.get(worker["worker_id"]).session_id
 

@@ -6,13 +6,11 @@ import json
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine
+from tests.e2e.agents import Machine
 from tests.e2e.model_server import Answer, Call, Protocol, Say
-from tests.e2e.scenario import unlike_any_other
+from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service
-from tests.e2e.test_recall import SETTINGS, agents, served, told
 
-__all__ = ["served", "told"]
 pytestmark = pytest.mark.e2e
 
 
@@ -22,9 +20,9 @@ def ran(agent: Protocol, command: str, then: Answer) -> Answer:
     return Call("", name, given, then)
 
 
-@agents
+@each_agent(thorough="claude")
 def test_after_a_failed_command_the_model_is_told_once_what_ended_the_error(
-    told: Machine, served: Service, agent: Protocol
+    told: Machine, recall: Service, agent: Protocol
 ):
     tool = told.project / f"{agent}-tool"
     tool.write_text(
@@ -36,7 +34,7 @@ def test_after_a_failed_command_the_model_is_told_once_what_ended_the_error(
     failing, install = f"./{tool.name}", f"cp {agent}-tool {agent}-backend"
     told.model.when(asked, ran(agent, failing, ran(agent, install, ran(agent, failing, Say("It is well.")))))
     told.run(told.programs / agent, *how, asked)
-    told.run(*SMART_FORK, "find", "widget", "--include-automated", "--json")
+    told.smart_fork("find", "widget", "--include-automated", "--json")
     (told.project / f"{agent}-backend").unlink()
     told.model.when(again, ran(agent, failing, ran(agent, failing, Say("It fails."))))
 
@@ -45,13 +43,3 @@ def test_after_a_failed_command_the_model_is_told_once_what_ended_the_error(
     requests = [json.dumps(one.body) for one in told.model.requests if again in json.dumps(one.body)]
     assert 1 == requests[-1].count("met this error until: "), "of two failures"
     assert f"run {install}" in requests[-1]
-
-
-def test_what_setup_put_in_is_taken_out_to_the_byte(told: Machine):
-    event = {"claude": "PostToolUseFailure", "codex": "PostToolUse"}
-    for agent, settings in SETTINGS.items():
-        assert event[agent] in json.loads((told.home / settings).read_text())["hooks"]
-
-    told.smart_fork("setup", "--remove", "--yes", "--json")
-
-    assert not any((told.home / settings).exists() for settings in SETTINGS.values())

@@ -74,6 +74,7 @@ def test_codex_writes_down_whether_a_person_or_a_script_asked(machine, codex_par
     assert (codex_parent.meta["source"], codex_parent.meta["originator"]) == ("vscode", "codex-tui")
 
 
+@pytest.mark.thorough
 def test_codex_says_cli_for_a_person_where_no_server_runs_in_the_background(machine):
     terminal = machine.agent_interactive("codex", "--no-daemon", "--", "Count the doors")
     log = answered(machine, "Count the doors")

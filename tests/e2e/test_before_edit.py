@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine, machine_in
+from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Answer, Call, Calls, Protocol, Say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import unlike_any_other
+from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
 from tests.e2e.test_copilot import variables
-from tests.e2e.test_recall import agents, served, told
 
-__all__ = ["served", "told"]
 pytestmark = pytest.mark.e2e
 
 
@@ -30,9 +28,9 @@ def edit(agent: Protocol, file: Path, old: str, then: Answer) -> Answer:
     return Call("", "exec_command", {"cmd": f"apply_patch <<'EOF'\n{patch}EOF"}, then)
 
 
-@agents
+@each_agent(thorough="codex")
 def test_before_an_edit_the_model_is_told_once_which_exchange_wrote_the_lines(
-    told: Machine, served: Service, agent: Protocol
+    told: Machine, recall: Service, agent: Protocol
 ):
     file, asked = told.project / f"{agent}.py", unlike_any_other("Write the song of the sparrow")
     first, second = (
@@ -44,7 +42,7 @@ def test_before_an_edit_the_model_is_told_once_which_exchange_wrote_the_lines(
     told.run(told.programs / "claude", "-p", "--allowedTools", "Write", "--", asked)
     told.run("git", "add", ".")
     told.run("git", "commit", "-q", "-m", "Song")
-    told.run(*SMART_FORK, "find", "sparrow", "--include-automated", "--json")
+    told.smart_fork("find", "sparrow", "--include-automated", "--json")
     changed = unlike_any_other("Be silent")
     told.model.when(changed, edit(agent, file, first, edit(agent, file, second, Say("It is changed."))))
 
@@ -70,6 +68,7 @@ def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]
         yield machine
 
 
+@pytest.mark.thorough
 def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine):
     settings = copilot.home / ".copilot/settings.json"
     settings.write_text(settings.read_text().replace('"timeout": 3', '"timeout": 100'))
@@ -84,7 +83,7 @@ def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine
         copilot.run(*words, f"--prompt={asked}")
         copilot.run("git", "add", ".")
         copilot.run("git", "commit", "-q", "-m", "Song")
-        copilot.run(*SMART_FORK, "find", "wren", "--include-automated", "--json")
+        copilot.smart_fork("find", "wren", "--include-automated", "--json")
         copilot.run(*words, f"--prompt={changed}")
         found = json.loads(copilot.smart_fork("list", "--include-automated", "--json").stdout)
 
@@ -97,9 +96,12 @@ def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine
     assert '{\n  "banner": "never"\n}\n' == settings.read_text()
 
 
-@pytest.mark.parametrize(("agent", "mark"), [("claude", '"compact_boundary"'), ("codex", '"compacted"')])
+@pytest.mark.parametrize(
+    ("agent", "mark"),
+    [pytest.param("claude", '"compact_boundary"', marks=pytest.mark.thorough), ("codex", '"compacted"')],
+)
 def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(
-    told: Machine, served: Service, agent: Protocol, mark: str
+    told: Machine, recall: Service, agent: Protocol, mark: str
 ):
     first, more, last = map(unlike_any_other, ("What is the weather like?", "And tomorrow?", "Go on with it"))
     terminal = told.agent_interactive(agent, "--", first)

@@ -21,13 +21,14 @@ from tests.e2e.scenario import (
     PROMPT,
     ask,
     assert_in,
+    each_agent,
     heard,
     unlike_any_other,
 )
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments, kill
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 
 NEXT = "Now do the same for the downloader"
 
@@ -75,6 +76,7 @@ def noted(prompt: str) -> list[Message]:
     return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
 
 
+@each_agent(thorough="codex")
 def test_a_branch_of_a_whole_session_is_opened_in_a_terminal_by_the_command_that_is_printed_with_all_of_it(
     equipped: Machine, agent: Protocol, parent: Log
 ):
@@ -101,6 +103,7 @@ def test_a_branch_of_a_whole_session_is_opened_in_a_terminal_by_the_command_that
     assert made["title"] == shown["title"]
 
 
+@each_agent(thorough="claude")
 def test_a_branch_at_a_message_knows_nothing_of_what_came_later(equipped: Machine, agent: Protocol, parent: Log):
     """B-074, C-022."""
     prompt = unlike_any_other(NEXT)
@@ -114,6 +117,7 @@ def test_a_branch_at_a_message_knows_nothing_of_what_came_later(equipped: Machin
     assert [*BEGINNING, Message("user", prompt)] == go_on(equipped, agent, made["session_id"], prompt).said
 
 
+@each_agent(thorough="claude")
 def test_a_branch_into_another_directory_works_there(equipped: Machine, agent: Protocol, parent: Log, project: Path):
     """B-071."""
     prompt = unlike_any_other(NEXT)
@@ -124,6 +128,7 @@ def test_a_branch_into_another_directory_works_there(equipped: Machine, agent: P
     assert_in(equipped.log(agent, made["session_id"]), agent, project, "main" if agent == "claude" else None)
 
 
+@each_agent(thorough="claude")
 def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent: Log):
     """B-090, B-091: resumed, not forked again."""
     prompt, place = unlike_any_other(NEXT), "tmux" if agent == "claude" else "process"
@@ -140,9 +145,16 @@ def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent:
     assert made["started"]["worker_id"] == (one["running"] or made["started"])["worker_id"]
 
 
-def test_thinking_and_tool_calls_go_into_a_branch_as_they_are(equipped: Machine, agent: Protocol, project: Path):
-    """B-066: with their signatures and results."""
-    _, source = ask(equipped, agent, project, ("index_status", {}), ("list_sessions", {"limit": 1}))
+@each_agent(thorough="codex")
+def test_an_agent_branches_over_mcp_and_its_thinking_and_tool_calls_go_into_a_branch_as_they_are(
+    equipped: Machine, agent: Protocol, parent: Log, project: Path
+):
+    """B-076: it is told the family; B-066: with their signatures and results."""
+    calls = (
+        ("branch_session", {"session_id": parent.session_id, "at": 1, "title": "from within"}),
+        ("session_lineage", {"session_id": parent.session_id}),
+    )
+    (asked, family), source = ask(equipped, agent, project, *calls)
     if agent == "claude":
         _think(source)
     before = source.sha256
@@ -152,6 +164,10 @@ def test_thinking_and_tool_calls_go_into_a_branch_as_they_are(equipped: Machine,
     made = branch(equipped, source)
     got = go_on(equipped, agent, made["session_id"], prompt, project)
 
+    assert asked["title"].startswith("from within (Branch")
+    assert asked["session_id"] in [one["session_id"] for one in family["sessions"]]
+    shown = json.loads(equipped.smart_fork("show", asked["session_id"], "--json").stdout)["messages"]
+    assert BEGINNING == [Message(one["role"], one["text"]) for one in shown]
     assert before == source.sha256
     said = _content(expected)
     assert 2 <= len([one for one in said if one[0] in ("tool_use", "function_call")])  # and those that wait for servers
@@ -200,21 +216,7 @@ def _content(request: Request) -> list[tuple[Any, ...]]:
     return found + [(one.role, one.text) for one in request.said[:-1]]
 
 
-def test_an_agent_branches_over_mcp(equipped: Machine, agent: Protocol, parent: Log, project: Path):
-    """B-076: and is told the family."""
-    calls = (
-        ("branch_session", {"session_id": parent.session_id, "at": 1, "title": "from within"}),
-        ("session_lineage", {"session_id": parent.session_id}),
-    )
-
-    (made, family), _ = ask(equipped, agent, project, *calls)
-
-    assert made["title"].startswith("from within (Branch")
-    assert made["session_id"] in [one["session_id"] for one in family["sessions"]]
-    shown = json.loads(equipped.smart_fork("show", made["session_id"], "--json").stdout)["messages"]
-    assert BEGINNING == [Message(one["role"], one["text"]) for one in shown]
-
-
+@each_agent()
 def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Protocol, project: Path):
     """B-026: not even by the agent that works in it, whose call has no result yet."""
     if agent == "codex":
@@ -237,6 +239,7 @@ def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Pr
     assert before + 1 == len(equipped.logs(agent))
 
 
+@each_agent(thorough="claude")
 def test_a_session_with_something_in_the_background_is_branched_when_it_has_been_left(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -270,6 +273,8 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
     assert wait_until(branched, "the session to be branched", pause=PROGRAM_SECONDS)
 
 
+@pytest.mark.thorough
+@each_agent()
 def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: Protocol, project: Path):
     """What the programs fork themselves, through two levels, what we write, and what is forked of that."""
     first = equipped.session_of_before(agent, *EXCHANGES)

@@ -9,11 +9,12 @@ import pytest
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Message, Protocol
-from tests.e2e.scenario import ANSWER, MORE, MORE_ANSWER, PROMPT, heard, settled, unlike_any_other
+from tests.e2e.scenario import ANSWER, MORE, MORE_ANSWER, PROMPT, each_agent, heard, settled, unlike_any_other
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 
 
+@each_agent(thorough="claude")
 def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machine, agent: Protocol, parent: Log):
     prompt = unlike_any_other("Now do the same for the downloader")
     before = parent.path.read_bytes()
@@ -38,6 +39,7 @@ def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machin
     assert [] == equipped.model.refused
 
 
+@each_agent(thorough="claude")
 def test_the_model_is_sent_what_two_sessions_said_and_from_which_each_is(
     equipped: Machine, agent: Protocol, parent: Log
 ):

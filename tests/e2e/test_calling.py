@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.agents import Machine
+from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import (
@@ -23,13 +23,14 @@ from tests.e2e.scenario import (
     ask,
     assert_forked,
     assert_in,
+    each_agent,
     heard,
     unlike_any_other,
 )
 from tests.e2e.terminals import wait_until
 from tests.living import arguments, directory
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 
 
 def preloaded(machine: Machine) -> list[psutil.Process]:
@@ -37,6 +38,8 @@ def preloaded(machine: Machine) -> list[psutil.Process]:
     return [one for one in machine.processes() if "smart_fork.preload.server" in arguments(one)]
 
 
+@pytest.mark.thorough
+@each_agent()
 def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -46,7 +49,7 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
 
     def found() -> list[Json]:
         words = ("find", INTENT, "--agent", agent, "--json")
-        results: list[Json] = json.loads(equipped.smart_fork(*words, cwd=project).stdout)["results"]
+        results: list[Json] = json.loads(equipped.run(*SMART_FORK, *words, cwd=project).stdout)["results"]
         return results
 
     (hit,) = found()
@@ -67,6 +70,7 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     assert before == parent.sha256
 
 
+@each_agent()
 def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -97,6 +101,8 @@ def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked
     wait_until(lambda: set(equipped.servers()) <= others, "our server to end with the agent that had started it")
 
 
+@pytest.mark.thorough
+@each_agent()
 def test_an_agent_lists_and_reads_sessions_and_has_one_forked_at_an_earlier_message_into_a_worktree(
     equipped: Machine, agent: Protocol, project: Path
 ):

@@ -11,7 +11,9 @@ from tests.e2e.first_requests import WAYS, first_tools
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(one, marks=[pytest.mark.thorough] if one == "claude -p, without" else []) for one in WAYS]
+)
 def test_the_first_request_of_an_agent_has_our_tools(machine: Machine, way: str):
     tools = first_tools(machine, way)
     prefix = WAYS[way].removesuffix("find_sessions")

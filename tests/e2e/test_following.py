@@ -13,11 +13,11 @@ import pytest
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
-from tests.e2e.scenario import CONVERSATION, PROMPT, ask, heard, run_fork, unlike_any_other
+from tests.e2e.scenario import CONVERSATION, PROMPT, ask, each_agent, heard, run_fork, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments, lives
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 
 NEXT = "Now do the same for the downloader"
 #: Each line could be a command of an agent, of a shell or of tmux, or end what is pasted.
@@ -53,6 +53,7 @@ def executed(machine: Machine) -> list[Path]:
     return list(machine.project.rglob("HACKED*"))
 
 
+@each_agent(thorough="claude")
 def test_a_worker_in_a_terminal_is_followed_to_its_end(equipped: Machine, agent: Protocol, parent: Log):
     """F-105, R-004, R-005, R-014, R-067, X-003."""
     equipped.interactive("sh", "-c", "read forever")  # somebody else's
@@ -94,6 +95,7 @@ def test_a_worker_in_a_terminal_is_followed_to_its_end(equipped: Machine, agent:
     assert [] == executed(equipped)
 
 
+@each_agent(thorough="codex")
 def test_a_worker_without_a_terminal_is_taken_up_again(equipped: Machine, agent: Protocol, parent: Log):
     """The same session, as the same worker."""
     prompt, more = unlike_any_other(NEXT), unlike_any_other("--help me with the tests\n!touch HACKED")
@@ -125,6 +127,7 @@ def permission(agent: Protocol, then: Answer) -> Call:
     return Call("", "exec_command", {"cmd": "touch /etc/made-by-a-worker"} | asks, then)
 
 
+@each_agent(thorough="claude")
 def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine, agent: Protocol):
     settings = equipped.home / ".codex/config.toml"
     before = settings.read_text()
@@ -161,6 +164,8 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
     assert not Path("/etc/made-by-a-worker").exists()
 
 
+@pytest.mark.thorough
+@each_agent()
 def test_a_worker_in_a_directory_that_is_not_trusted_waits_for_a_person(
     equipped: Machine, agent: Protocol, parent: Log
 ):
@@ -184,6 +189,7 @@ def test_a_worker_in_a_directory_that_is_not_trusted_waits_for_a_person(
     assert "idle" == waited["status"]
 
 
+@each_agent(thorough="claude")
 def test_an_agent_follows_a_worker_to_its_end(equipped: Machine, agent: Protocol, parent: Log, project: Path):
     """Over MCP: listed, waited for, read, spoken to, waited for again, ended."""
     prompt, more, name = unlike_any_other(NEXT), unlike_any_other("And the tests?\nThose too."), f"led-{agent}"
@@ -210,6 +216,7 @@ def test_an_agent_follows_a_worker_to_its_end(equipped: Machine, agent: Protocol
     assert fork["terminal_id"] not in equipped.tmux("list-panes", "-a", "-F", "#{pane_id}", check=False).split()
 
 
+@each_agent(thorough="claude")
 def test_stopping_ends_the_workers_of_a_project_and_nothing_else(equipped: Machine, agent: Protocol, parent: Log):
     """R-014, R-070, X-003."""
     stay = equipped.interactive("sh", "-c", "read forever")

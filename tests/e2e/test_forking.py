@@ -20,6 +20,7 @@ from tests.e2e.scenario import (
     EXCHANGES,
     assert_forked,
     assert_in,
+    each_agent,
     heard,
     run_fork,
     unlike_any_other,
@@ -27,7 +28,7 @@ from tests.e2e.scenario import (
 from tests.e2e.terminals import Terminal, wait_until
 from tests.living import arguments
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 
 NEXT = "Now do the same for the downloader"
 SHELL = "'single' \"double\" $(touch HACKED) `touch HACKED` $HOME ${HOME} \\ \\n ; touch HACKED # & | > HACKED"
@@ -50,6 +51,7 @@ def taken_as_words(prompt: str) -> str:
     return f" {prompt}"
 
 
+@each_agent()
 def test_a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked(
     equipped: Machine, agent: Protocol, parent: Log
 ):
@@ -74,6 +76,7 @@ def test_a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked(
     assert before == log.sha256
 
 
+@each_agent(thorough="codex")
 def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log):
     """F-095, F-099, F-104, F-106: and neither agent stops to ask whether the new directory is to be trusted.
 
@@ -96,6 +99,7 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
         assert staged.parent == log.path.parent
 
 
+@each_agent(thorough="codex")
 def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -114,6 +118,7 @@ def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(
     assert before == parent.sha256
 
 
+@each_agent(thorough="claude")
 def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker_and_knows_nothing_of_what_came_after_its_message(
     equipped: Machine, agent: Protocol, parent: Log
 ):
@@ -134,6 +139,7 @@ def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker_and_knows_nothing_
     assert f"smart-fork-shop {unnamed['terminal_id']} {unnamed['worker_id']}" in windows
 
 
+@each_agent(thorough="claude")
 def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machine, agent: Protocol, parent: Log):
     """F-104, F-107: what `find` is asked for, and not the prompt, says where."""
     prompt = {"claude": COMMAND["claude"], "codex": unlike_any_other(BANG)}[agent]
@@ -144,6 +150,7 @@ def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machi
     assert not executed(equipped)
 
 
+@each_agent(thorough="codex")
 def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):
@@ -160,6 +167,7 @@ def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
         assert 0o600 == staged.stat().st_mode & 0o777
 
 
+@each_agent()
 def test_a_fork_never_overwrites_what_lies_where_its_transcript_should(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):
@@ -187,6 +195,7 @@ def executed(machine: Machine) -> list[str]:
     return [folder for folder, _, files in os.walk(machine.home) if "HACKED" in files]
 
 
+@each_agent(thorough="claude")
 def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Protocol, parent: Log):
     prompt = unlike_any_other(NEXT)
     command = [*SMART_FORK, "fork", parent.session_id, "--in", "here", "--", prompt]
@@ -201,6 +210,7 @@ def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Pr
     terminal.leave("/exit" if agent == "claude" else "/quit")
 
 
+@each_agent(thorough="claude")
 @pytest.mark.parametrize("other", drilled([False, True], [False]), ids=str)
 def test_a_dry_run_prints_a_command_that_forks_when_it_is_pasted(
     equipped: Machine, agent: Protocol, parent: Log, other: bool

@@ -40,6 +40,8 @@ SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("clau
 #: Agents that are only read are handed over as well.
 READ = [(agent, "claude") for agent in READ_LOGS]
 PAIRS = drilled([*permutations(TOLD, 2), *READ], [*SOME, READ[-1]])
+#: To a log of its own, and from an agent that is only read.
+MAIN = (SOME[-1], READ[-1])
 
 
 def with_others(machine: Machine, *folders: Path) -> None:
@@ -134,7 +136,10 @@ def _moment(session: Any) -> Any:
     return datetime.fromisoformat(session.started)
 
 
-@pytest.mark.parametrize(("agent", "other"), PAIRS, ids=[f"{one} to {two}" for one, two in PAIRS])
+@pytest.mark.parametrize(
+    ("agent", "other"),
+    [pytest.param(*pair, marks=[] if pair in MAIN else pytest.mark.thorough, id=" to ".join(pair)) for pair in PAIRS],
+)
 def test_the_other_model_is_sent_what_is_told_and_the_prompt(
     here: Machine, agent: str, other: str, monkeypatch: pytest.MonkeyPatch
 ):

@@ -16,12 +16,20 @@ from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import CONVERSATION, EXCHANGES, INTENT, assert_forked, heard, run_fork, unlike_any_other
+from tests.e2e.scenario import (
+    CONVERSATION,
+    EXCHANGES,
+    INTENT,
+    assert_forked,
+    each_agent,
+    heard,
+    run_fork,
+    unlike_any_other,
+)
 from tests.e2e.terminals import alive, wait_until
 from tests.mcp_process import McpProcess
 
 pytestmark = pytest.mark.e2e
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 NEXT = "Now do the same for the downloader"
 #: Hooks of somebody else, as they were before ours.
 THEIRS: dict[Protocol, str] = {
@@ -55,7 +63,7 @@ def parent_of(hooked: Machine) -> Callable[[Protocol], Log]:
 
     def find(agent: Protocol) -> Log:
         if agent not in kept:
-            kept[agent] = hooked.session_of_a_person(agent, *EXCHANGES)
+            kept[agent] = hooked.session_of_before(agent, *EXCHANGES)
         return kept[agent]
 
     return find
@@ -84,7 +92,7 @@ def fork(machine: Machine, registry: Registry, parent: Log, place: str, prompt: 
     return registry.get(run_fork(machine, parent, prompt, "--in", place)["worker_id"])
 
 
-@agents
+@each_agent()
 def test_a_worker_without_a_terminal_works_is_idle_and_ends(hooked, registry, parent_of, agent):
     """R-021, R-031."""
     worker = fork(hooked, registry, parent_of(agent), "process", unlike_any_other(NEXT))
@@ -94,7 +102,8 @@ def test_a_worker_without_a_terminal_works_is_idle_and_ends(hooked, registry, pa
     assert registry.get(worker.id).session_id == worker.session_id != parent_of(agent).session_id
 
 
-@agents
+@pytest.mark.thorough
+@each_agent()
 def test_a_worker_in_a_window_works_is_idle_and_goes_on_and_no_other_session_is_told_of(
     hooked, registry, parent_of, agent
 ):
@@ -137,6 +146,7 @@ def persons_and_scripts_say_nothing(
     assert before == registry.workers()
 
 
+@pytest.mark.thorough
 def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, registry, parent_of):
     prompt = unlike_any_other("List the sessions")
     hooked.model.when(prompt, Call(SERVER, "list_sessions", {}, Say("There are some.")))
@@ -151,6 +161,7 @@ def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, regis
     close(hooked, registry, worker)
 
 
+@pytest.mark.thorough
 def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, registry, parent_of):
     """R-040, R-041, R-043, R-047."""
     prompts = [unlike_any_other(NEXT) for _ in range(2)]
@@ -182,7 +193,7 @@ def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, regis
         assert 1 == sum(f"Noted: {again}" in json.dumps(record) for record in log.records if is_spoken(record))
 
 
-@agents
+@each_agent()
 def test_taking_our_hooks_out_gives_back_the_settings_as_they_were(hooked, agent):
     """R-028. The last of these tests."""
     hooked.smart_fork("setup", "hooks", "--agent", agent, "--remove")

@@ -8,16 +8,18 @@ import pytest
 
 from tests.e2e.agents import Machine
 from tests.e2e.model_server import Message, Protocol
-from tests.e2e.scenario import ANSWER, CONVERSATION, EXCHANGES, assert_forked, run_fork, unlike_any_other
+from tests.e2e.scenario import ANSWER, CONVERSATION, EXCHANGES, assert_forked, each_agent, run_fork, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.living import arguments
 
-pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+pytestmark = pytest.mark.e2e
 KEEP = {"SMART_FORK_KEEP_TRANSCRIPTS": "true"}
 
 
+@each_agent(thorough="claude")
 def test_deleted_sessions_are_shown_and_forked_again(machine: Machine, agent: Protocol):
     """D17: and the model is sent what was said in them, also in a fork of which Codex writes down only what is new."""
+    machine.know_smart_fork()
     log = machine.session_of_before(agent, *EXCHANGES)
     first, second = unlike_any_other("Now do the same for the downloader"), unlike_any_other("Second step")
     data = log.path.read_bytes()

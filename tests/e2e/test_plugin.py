@@ -18,7 +18,9 @@ from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, unlike_any_other
 
 pytestmark = pytest.mark.e2e
-agents = pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True, scope="class")
+agents = pytest.mark.parametrize(
+    "agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True, scope="class"
+)
 claude = pytest.mark.parametrize("agent", ["claude"], indirect=True, scope="class")
 NAME = "smart-fork@smart-fork"
 ADD: dict[Protocol, tuple[str, ...]] = {"claude": ("plugin", "install", NAME), "codex": ("plugin", "add", NAME)}
@@ -33,6 +35,8 @@ def plain(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with smart-fork on its PATH, which neither agent knows of."""
     with machine_in(cache_folder(), programs) as fresh:
         machines.append(fresh)
+        fresh.has_plugins = True
+        fresh.trust(fresh.project)
         command = fresh.home / "bin" / "smart-fork"
         command.parent.mkdir()
         started = f'PYTHONPATH="{CHECKOUT}" HF_HUB_OFFLINE=1 exec "{sys.executable}" -m smart_fork "$@"'
@@ -46,15 +50,12 @@ def plain(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
 
 @pytest.fixture(scope="class")
 def agent(request: pytest.FixtureRequest, plain: Machine) -> Iterator[Protocol]:
-    """An agent that has the plugin. Afterwards it has neither plugin nor marketplace any more."""
+    """An agent that has the plugin. The last of its tests takes it out."""
     who: Protocol = request.param
     run(plain, who, "plugin", "marketplace", "add", str(CHECKOUT))
     run(plain, who, *ADD[who])
     yield who
     plain.close_terminals()
-    if installed(plain, who):
-        run(plain, who, *REMOVE[who])
-    run(plain, who, "plugin", "marketplace", "remove", "smart-fork")
 
 
 def run(machine: Machine, agent: Protocol, *args: str) -> str:
@@ -79,7 +80,7 @@ class TestInstalled:
     def test_an_agent_with_the_plugin_is_given_the_tools_and_the_skill(self, plain: Machine, agent: Protocol):
         """Claude Code, how many sessions came before as well."""
         if agent == "claude":
-            plain.session_of_a_person("claude", *EXCHANGES)
+            plain.session_of_before("claude", *EXCHANGES)
             plain.smart_fork("index", "run", "--no-vectors")
         prompt = unlike_any_other("What did we do last?")
 

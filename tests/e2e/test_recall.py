@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine, machine_in
+from tests.e2e.agents import Machine
 from tests.e2e.model_server import Protocol, Request
-from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import EXCHANGES, unlike_any_other
-from tests.e2e.services import Service, service_on
+from tests.e2e.recalling import ASKED, SETTINGS
+from tests.e2e.scenario import each_agent, unlike_any_other
+from tests.e2e.services import Service
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
-SETTINGS: dict[Protocol, str] = {"claude": ".claude/settings.json", "codex": ".codex/hooks.json"}
-ASKED = EXCHANGES[0][0]
-
-
-@pytest.fixture(scope="module")
-def told(programs, machines) -> Iterator[Machine]:
-    """A machine whose agents have worked, with hooks that a person has trusted in Codex, and given time."""
-    with machine_in(cache_folder(), programs) as fresh:
-        machines.append(fresh)
-        fresh.know_smart_fork()
-        fresh.env["SMART_FORK_RECALL_MS"] = "60000"
-        fresh.session_of_before("claude", *EXCHANGES)
-        fresh.session_of_a_person("codex", ("Paint the chart in other colours", "It is painted."))
-        done = fresh.smart_fork("setup", "--yes", "--json", "--no-service", "--no-skill", "--recall")
-        assert {"recall"} <= {step["step"] for step in json.loads(done.stdout)["steps"]}
-        for settings in SETTINGS.values():  # the agents wait for hooks, however busy the machine is
-            path = fresh.home / settings
-            path.write_text(path.read_text().replace('"timeout": 3', '"timeout": 100'))
-        terminal = fresh.agent_interactive("codex")
-        terminal.choose("Hooks need review", "2")
-        wait_until(lambda: "trusted_hash" in (fresh.home / ".codex/config.toml").read_text(), "Codex to trust them")
-        fresh.close_terminals()
-        yield fresh
-
-
-@pytest.fixture(scope="module")
-def served(told: Machine) -> Iterator[Service]:
-    with service_on(told) as service:
-        told.run(*SMART_FORK, "find", ASKED, "--json")
-        yield service
 
 
 def first_request(machine: Machine, agent: Protocol, prompt: str) -> Request:
@@ -58,9 +26,9 @@ def lines(request: Request) -> int:
     return json.dumps(request.body).count("</smart-fork-recall>")
 
 
-@agents
+@each_agent(thorough="claude")
 def test_the_first_request_has_the_line_and_the_second_prompt_adds_none(
-    told: Machine, served: Service, agent: Protocol
+    told: Machine, recall: Service, agent: Protocol
 ):
     first, second = unlike_any_other(ASKED), unlike_any_other("Go on with it")
     terminal = told.agent_interactive(agent, "--", first)
@@ -77,16 +45,26 @@ def test_the_first_request_has_the_line_and_the_second_prompt_adds_none(
     terminal.leave("/exit" if agent == "claude" else "/quit")
 
 
-@agents
-def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, served: Service, agent: Protocol):
+@each_agent(thorough="claude")
+def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, recall: Service, agent: Protocol):
     assert 0 == lines(first_request(told, agent, unlike_any_other("What is the capital of Mongolia?")))
 
 
-def test_without_the_service_and_switched_off_there_is_none(told: Machine, served: Service):
-    both: list[Protocol] = ["claude", "codex"]
-    with served.killed():
-        assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
-    assert [1, 1] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
-    for agent in both:
+def test_without_the_service_there_is_none(told: Machine, recall: Service):
+    with recall.killed():
+        assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
+    assert [1, 1] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
+
+
+def test_switched_off_there_is_none_and_what_setup_put_in_is_taken_out_to_the_byte(told: Machine, recall: Service):
+    """The last of all tests of this machine."""
+    event = {"claude": "PostToolUseFailure", "codex": "PostToolUse"}
+    for agent, settings in SETTINGS.items():
+        assert event[agent] in json.loads((told.home / settings).read_text())["hooks"]
+
+    for agent in SETTINGS:
         told.smart_fork("setup", "--no-recall", "--agent", agent)
-    assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in both]
+
+    assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
+    told.smart_fork("setup", "--remove", "--yes", "--json")
+    assert not any((told.home / settings).exists() for settings in SETTINGS.values())

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.model_server import Call, Protocol, Request, Result, Say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import EXCHANGES, unlike_any_other
+from tests.e2e.scenario import EXCHANGES, each_agent, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import Terminal, wait_until
 
@@ -53,7 +53,7 @@ class Conversation:
         return result
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@each_agent(thorough="claude")
 def test_an_agent_goes_on_with_the_service_when_that_was_killed_and_is_there_again(
     connected: tuple[Machine, Service], agent: Protocol
 ):

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Protocol
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
+from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, each_agent, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
 
@@ -38,7 +38,7 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
         yield machine
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@each_agent(thorough="codex")
 def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(served: Machine, agent: Protocol):
     """F-070, F-093, F-094, F-210."""
     project, other = (served.repository(f"{name}-{uuid.uuid4().hex[:6]}") for name in ("own", "other"))

@@ -12,7 +12,7 @@ from tests.e2e.logs import Json
 from tests.e2e.model_server import Protocol
 from tests.e2e.offered import ours, say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import EXCHANGES, unlike_any_other
+from tests.e2e.scenario import EXCHANGES, each_agent, unlike_any_other
 
 pytestmark = pytest.mark.e2e
 WITHOUT_SERVICE = "--no-service"
@@ -32,11 +32,11 @@ def bare(programs, machines) -> Iterator[Machine]:
 
 @pytest.fixture(scope="class")
 def set_up(bare: Machine) -> Iterator[Json]:
-    """What setting up has told; undone afterwards."""
+    """What setting up has told; undone by the last of the tests, if it is run."""
     told: Json = json.loads(bare.smart_fork("setup", "--yes", "--json", WITHOUT_SERVICE).stdout)
     yield told
     bare.close_terminals()
-    bare.smart_fork("setup", "--remove")
+    bare.smart_fork("setup", "--remove", check=False)
 
 
 class TestSetUp:
@@ -56,38 +56,45 @@ class TestSetUp:
         assert set_up["program"] == registered["transport"]["command"]
         assert (30.0, 300.0) == (registered["startup_timeout_sec"], registered["tool_timeout_sec"])
 
-    @pytest.mark.parametrize("agent", ["claude", "codex"])
+    @each_agent(thorough="codex")
     def test_the_model_is_given_the_tools_and_the_skill(self, bare: Machine, set_up: Json, agent: Protocol):
         first = say(bare, agent, unlike_any_other("What did we do last?"))
 
         assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
         assert "past-sessions" in json.dumps(first.body)
 
+    def test_claude_code_may_write_its_settings_meanwhile_and_removing_takes_only_ours(
+        self, bare: Machine, set_up: Json
+    ):
+        """The last of these: no agent knows of it any more."""
+        path = bare.home / ".claude.json"
+        before = json.loads(path.read_text())
+        bare.claude("mcp", "add-json", "-s", "user", "mine", '{"command": "true"}')
 
-def test_after_removing_no_agent_knows_of_it(bare: Machine):
-    settings = [bare.home / ".codex/config.toml", bare.home / ".claude.json"]
-    before = [path.read_bytes() for path in settings]
-    bare.smart_fork("setup", "--yes", WITHOUT_SERVICE)
-    bare.smart_fork("setup", "--remove")
+        removed = bare.smart_fork("setup", "--remove")
 
-    assert before == [path.read_bytes() for path in settings]
+        after = json.loads(path.read_text())
+        assert "has changed since" in " ".join(removed.stderr.split())
+        assert {"mine"} == set(after.pop("mcpServers"))
+        assert before.get("projects") == after["projects"]
+        nothing_is_left(bare)
+        bare.claude("mcp", "remove", "-s", "user", "mine")
+
+
+def nothing_is_left(bare: Machine) -> None:
+    """Neither agent knows of it."""
     assert "smart-fork" not in bare.claude("mcp", "list").stdout
     assert "smart-fork" not in bare.codex("mcp", "list").stdout
     for left in (".claude/skills", ".agents", ".codex/hooks.json", ".claude/settings.json"):
         assert not (bare.home / left).exists(), left
 
 
-def test_claude_code_may_write_its_settings_meanwhile(bare: Machine):
-    """Only ours is gone then."""
-    path = bare.home / ".claude.json"
-    before = json.loads(path.read_text())
+@pytest.mark.thorough
+def test_removing_gives_back_the_settings_to_the_byte_where_no_agent_has_written_meanwhile(bare: Machine):
+    settings = [bare.home / ".codex/config.toml", bare.home / ".claude.json"]
+    before = [path.read_bytes() for path in settings]
     bare.smart_fork("setup", "--yes", WITHOUT_SERVICE)
-    bare.claude("mcp", "add-json", "-s", "user", "mine", '{"command": "true"}')
+    bare.smart_fork("setup", "--remove")
 
-    removed = bare.smart_fork("setup", "--remove")
-
-    after = json.loads(path.read_text())
-    assert "has changed since" in " ".join(removed.stderr.split())
-    assert {"mine"} == set(after.pop("mcpServers"))
-    assert before.get("projects") == after["projects"]
-    bare.claude("mcp", "remove", "-s", "user", "mine")
+    assert before == [path.read_bytes() for path in settings]
+    nothing_is_left(bare)

@@ -10,12 +10,21 @@ import pytest
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol
-from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, settled, unlike_any_other
+from tests.e2e.scenario import (
+    ANSWER,
+    BEGINNING,
+    ask,
+    assert_forked,
+    assert_in,
+    each_agent,
+    heard,
+    settled,
+    unlike_any_other,
+)
 from tests.e2e.terminals import wait_until
 from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 def start(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
@@ -40,7 +49,7 @@ def ended(machine: Machine, prompt: str) -> None:
     wait_until(lambda: not [p for p in machine.processes() if prompt in arguments(p)], "the worker to end")
 
 
-@agents
+@each_agent()
 def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agent: Protocol, project: Path):
     """R-060 to R-064, R-066: by the worker's id, and as the newest of its directory."""
     first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
@@ -67,7 +76,7 @@ def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agen
     assert log.path == answered(equipped, agent, session, third).path
 
 
-@agents
+@each_agent(thorough="claude")
 def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwards(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -91,7 +100,7 @@ def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwa
     assert log.path == answered(equipped, agent, new["session_id"], second).path
 
 
-@agents
+@each_agent(thorough="claude")
 def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent: Protocol, project: Path):
     """R-024, R-041: and the start does not."""
     typed = unlike_any_other("What the person types")

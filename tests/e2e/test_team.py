@@ -22,7 +22,7 @@ from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol, Request
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import ask, heard, settled, unlike_any_other
+from tests.e2e.scenario import ask, each_agent, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.e2e.test_handing_over import laid_out, with_others
 from tests.smart_fork.teamserver.conftest import account, base, database, installed, made, open_folder, pool
@@ -119,7 +119,7 @@ def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Coll
 ABOUT = {"claude": "retry with backoff in the uploader", "codex": "in which currency invoices are rounded"}
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@each_agent(thorough="codex")
 def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, agent: Protocol):
     """C-070 to C-076: the model gets exactly her messages and his prompt, with his paths and none of hers.
 
@@ -166,7 +166,9 @@ def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, a
     assert {pushed["session_id"]: 0, back["session_id"]: 1} == seen
 
 
-@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+@pytest.mark.parametrize(
+    ("agent", "other"), [pytest.param("claude", "codex", marks=pytest.mark.thorough), ("codex", "claude")]
+)
 def test_forks_of_which_something_was_withdrawn_are_gone_on_with(people, agent: Protocol, other: Protocol):
     """The model gets what is left, and nothing of what went: in the agent whose session it was, and in another one."""
     alice, bob = people
@@ -193,6 +195,7 @@ def test_forks_of_which_something_was_withdrawn_are_gone_on_with(people, agent: 
     assert 0 < bob.team("push", "--yes")["pushed_records"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
 def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: Protocol, other: Protocol):
     """The real program resumes what another one's session was written as; its model gets exactly what was said."""
@@ -226,6 +229,7 @@ def equipped_people(
     return people
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("agent", "word"), OTHERS.items(), ids=OTHERS)
 def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_by_the_other(
     equipped_people, agent: str, word: str, monkeypatch: pytest.MonkeyPatch
@@ -258,7 +262,7 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
     assert (fork["agent_type"], fork["resolved"], fork["warnings"]) == (agent, "team", [])
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@each_agent(thorough="claude")
 def test_a_session_that_broke_off_after_a_result_is_forked_and_gone_on_with(people, agent: Protocol):
     """The model gets the call and its result, which her session ended with, and then his prompt."""
     alice, bob = people
