@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -44,14 +45,14 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_every_row_of_a_table_is_in_a_table(page):
     lost = [token.content for token in tokens(page) if token.type == "inline" and re.match(r"\s*\|", token.content)]
 
     assert [] == lost
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page):
     """One too many is left out when the table is rendered, and a missing one is filled with nothing."""
     lines = page.read_text().splitlines()
@@ -66,7 +67,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page):
     assert [] == odd
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_no_option_or_key_stands_twice_in_one_table(page):
     twice: list[str] = []
     seen: set[str] = set()
@@ -80,7 +81,7 @@ def test_no_option_or_key_stands_twice_in_one_table(page):
     assert [] == twice
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_every_link_leads_somewhere(page):
     lost = []
     for token in inside(page):
@@ -95,7 +96,7 @@ def test_every_link_leads_somewhere(page):
     assert [] == lost
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@each("page", PAGES)
 def test_code_ends_where_it_is_meant_to(page):
     fences = [token for token in tokens(page) if token.type == "fence"]
 

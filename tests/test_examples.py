@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
@@ -26,6 +26,7 @@ from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.demo import write_demo_home
 from smart_fork.terminal.commands import COMMANDS
+from tests.cases import each
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT
 
@@ -141,6 +142,18 @@ def is_run(example: Example) -> bool:
     return not any(fnmatch.fnmatchcase(example.command, pattern) for pattern in NOT_RUN)
 
 
+#: How-tos whose commands take a second or more. What these print is in golden files too, and that they are understood is tried here.
+DEAR = {"excise", "hooks", "install", "script", "service", "setup", "troubleshooting", "verdicts"}
+
+
+def run_pages() -> Iterator[Any]:
+    """The pages that have commands to run."""
+    for page in PAGES:
+        if any(map(is_run, examples(page))):
+            dear = page.parent.name == "how-to" and page.stem in DEAR
+            yield pytest.param(page, marks=pytest.mark.thorough) if dear else page
+
+
 def commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for example in examples(page):
@@ -148,10 +161,13 @@ def commands() -> Iterator[tuple[str, str]]:
                 yield name(page), re.split(r" \| | > ", example.command)[0]
 
 
-@pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
+ALL = command_line(*COMMANDS)
+
+
+@each(("page", "line"), sorted(set(commands())))
 def test_a_command_on_a_page_is_understood(page, line):
     words = shlex.split(line.replace("…", ""))[1:]
-    command = command_line(*COMMANDS)
+    command = ALL
     while words and words[0] in getattr(command, "commands", ()):
         command, words = command.commands[words[0]], words[1:]
 
@@ -256,7 +272,7 @@ def alike(line: str) -> str:
     return " ".join(line.split())
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(map(is_run, examples(page)))], ids=name)
+@pytest.mark.parametrize("page", list(run_pages()), ids=name)
 def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, shell):
     for example in filter(is_run, examples(page)):
         printed = "\n".join(map(alike, shell.run(example.command)))

@@ -36,6 +36,7 @@ def test_where_the_real_agents_cannot_be_installed_the_suite_fails(without):
     assert "npm is not installed. Without it: SMART_FORK_E2E=skip" in said
 
 
+@pytest.mark.thorough
 def test_whoever_has_no_npm_may_leave_them_out(without):
     code, said = without(REAL, SMART_FORK_E2E="skip")
 
@@ -43,6 +44,7 @@ def test_whoever_has_no_npm_may_leave_them_out(without):
     assert "passed" not in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("what", "program"), [("tests/e2e/test_page.py", "Chromium"), (REAL, "tmux")])
 def test_without_another_program_it_fails_too(without, tmp_path, what, program):
     (tmp_path / "tmux").unlink()

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from markdown_it import MarkdownIt
 
 from smart_fork.agents import AGENTS
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -80,14 +80,14 @@ def banned(found: list[str]) -> list[str]:
     return [sentence for sentence in found if BANNED.search(re.sub(r"\"[^\"]*\"", "", sentence))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each("page", PAGES)
 def test_few_sentences_of_a_page_are_long(page):
     found = sentences(page.read_text())
 
     assert len(long_ones(found)) <= 0.03 * len(found), "\n".join(long_ones(found))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each("page", PAGES)
 def test_a_page_says_it_in_plain_words(page):
     assert [] == banned(sentences(page.read_text()))
 
@@ -100,7 +100,7 @@ def test_a_printed_sentence_says_it_in_plain_words():
     assert [] == banned(printed())
 
 
-@pytest.mark.parametrize("page", HELP, ids=lambda page: page.stem)
+@each("page", HELP)
 def test_a_help_page_is_short_and_plain(page):
     found = helped(page.read_text())
 

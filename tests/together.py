@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import pytest
 
 #: By what they share: PyTorch takes seven seconds to load, the corpus three to lay out, the service of the page and a machine with two
-#: agents as long as PyTorch.
+#: agents as long as PyTorch, a team's server three.
 TOGETHER = {
     "PyTorch": (
         "tests/indexer/test_device.py",
@@ -43,6 +43,13 @@ TOGETHER = {
         "tests/e2e/test_after_failure.py",
         "tests/e2e/test_before_edit.py",
         "tests/e2e/test_recall.py",
+    ),
+    "a team's servers": (
+        "tests/smart_fork/teamserver/test_deploy.py",
+        "tests/smart_fork/teamserver/test_metrics.py",
+        "tests/smart_fork/teamserver/test_serve.py",
+        "tests/smart_fork/teamserver/test_several_servers.py",
+        "tests/smart_fork/teamserver/test_surroundings.py",
     ),
 }
 _SHARED = {file: name for name, files in TOGETHER.items() for file in files}

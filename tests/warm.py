@@ -2,12 +2,14 @@
 
 For tests of what such a process does. A test of what it imports, of its interpreter or of its memory starts a Python of its
 own, and `Popen` does so as well where a fork would not be the same. Importing a service takes two seconds of the processor,
-and forking one a fifth of a second.
+and forking one a fifth of a second. The processes of a team's server are forks of its first one, not interpreters that
+begin anew: that they begin as such is tried where one is started as `subprocess` does it.
 """
 
 from __future__ import annotations
 
 import atexit
+import multiprocessing.context
 import os
 import runpy
 import select
@@ -18,6 +20,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +30,8 @@ _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufs
 #: Read by an interpreter at its start.
 _AT_START = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
 _SIZE, _DESCRIPTORS = 8, 5
+#: Imported when it is first asked for: few tests start it.
+_TEAM_SERVER = "smart_fork.teamserver"
 #: Before any test has set a variable of its own.
 _BEGAN = {name: value for name, value in os.environ.items() if name.startswith(_AT_START)}
 
@@ -210,6 +215,8 @@ class _Forking:
         if not head:
             return False
         fields = unpacked(exactly(self._line, int.from_bytes(head)))
+        if _TEAM_SERVER in fields:
+            _load_team_server()
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -221,6 +228,15 @@ class _Forking:
             os.close(one)
         self._line.sendall(pid.to_bytes(_SIZE))
         return True
+
+
+@cache
+def _load_team_server() -> None:
+    from smart_fork.teamserver.processes import import_all
+
+    import_all()
+    multiprocessing.context._concrete_contexts["spawn"] = multiprocessing.get_context("fork")  # type: ignore[attr-defined]
+    sys.modules["uvicorn._subprocess"].spawn = multiprocessing.get_context("fork")  # type: ignore[attr-defined]
 
 
 def _become(fields: list[str], descriptors: list[int]) -> NoReturn:

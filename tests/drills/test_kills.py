@@ -13,6 +13,7 @@ from indexer.models import FEW_TEXTS
 from indexer.paths import index_db, state_home
 from tests.drilled import drilled
 from tests.drills.drill import (
+    ROOT,
     SECONDS,
     SMART_FORK,
     Service,
@@ -43,6 +44,8 @@ def moment(event, args):
 if last:
     sys.addaudithook(moment)
 """
+#: For a process that nobody kills.
+SPARED = {"PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_a_service_that_is_killed_again_and_again_while_logs_grow_completes_what
         grow(every[1 + number], f"more about harbour {number}", "yes")
         with untouched(), serving(wait=False, DRILL_KILL_AT=str(last)) as service:
             assert -signal.SIGKILL == service.process.wait(SECONDS), f"moment {last}"
-    with untouched(), serving() as service:
+    with untouched(), serving(**SPARED) as service:
         eventually(lambda: service.indexing["last_run"], "a run")
         assert "completed" == service.indexing["last_run"]["outcome"]
         until_right(tmp_path / "fresh")
@@ -80,7 +83,7 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
     assert killed >= drilled(2, 1)
     assert index_db().exists()
     with untouched():
-        assert 0 == smart_fork("index", "run").returncode
+        assert 0 == smart_fork("index", "run", **SPARED).returncode
     assert "" == differs(fresh(tmp_path / "fresh", LightEmbedder()))
 
 
@@ -90,6 +93,7 @@ def embedding(service: Service) -> list[psutil.Process]:
     return [one for one in children if "indexer.embedding_process" in " ".join(arguments(one))]
 
 
+@pytest.mark.thorough
 def test_a_killed_process_that_embeds_is_started_again_and_does_not_outlive_its_service(tmp_path):
     """D13, F-193: many passages are embedded in a process of their own."""
     write_logs(3 * FEW_TEXTS)

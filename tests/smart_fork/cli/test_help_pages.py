@@ -12,6 +12,7 @@ import pytest
 from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.terminal.commands import COMMANDS
+from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 MOST_WORDS = 12
@@ -25,7 +26,8 @@ def pages(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
             yield from pages(command, f"{path} ") if hasattr(command, "commands") else ()
 
 
-PAGES = dict(pages(command_line(*COMMANDS)))
+ALL = command_line(*COMMANDS)
+PAGES = dict(pages(ALL))
 
 
 def said(command: Any) -> list[str]:
@@ -34,30 +36,30 @@ def said(command: Any) -> list[str]:
     return [re.sub(r": [a-z]+(, [\w -]+)+", "", text) for text in texts]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_every_help_page_ends_with_two_examples(page):
     assert len(set(EXAMPLES[page])) == 2
     assert all(f"smart-fork {example}" in PAGES[page].epilog for example in EXAMPLES[page])
 
 
-@pytest.mark.parametrize("example", sorted({example for pair in EXAMPLES.values() for example in pair}))
+@each("example", sorted({example for pair in EXAMPLES.values() for example in pair}))
 def test_the_examples_are_commands_that_are_understood(example):
     words = shlex.split(re.split(r" [<|]", example)[0])
-    command: Any = command_line(*COMMANDS)
+    command: Any = ALL
     while words and words[0] in getattr(command, "commands", ()):
         command, words = command.commands[words[0]], words[1:]
 
     command.make_context("smart-fork", words)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_no_sentence_of_a_help_page_is_long(page):
     sentences = [one for text in said(PAGES[page]) for one in re.split(r"[.!?:] ", text)]
 
     assert [] == [one for one in sentences if len(one.split()) > MOST_WORDS]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_a_help_page_speaks_plainly(page):
     words = " ".join(said(PAGES[page])).lower()
 

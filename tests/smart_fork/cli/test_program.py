@@ -23,16 +23,29 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["find", "--help"], ["index", "--help"], ["mcp", "-h"], ["--version"]])
-def test_help_imports_nothing_heavy(words):
-    code = (
-        f"import sys; sys.argv = ['smart-fork', *{words!r}]\nfrom smart_fork.cli import main\n"
-        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+#: One after the other in one process: what all of them import, and what those have imported that are said of all commands.
+OF_ALL = (["--version"], ["--help"], [])
+HELP = """
+import contextlib, io, json, sys
+from smart_fork.cli import main
+told = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["smart-fork", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+        main()
+    told.append((out.getvalue(), list(sys.modules)))
+print(json.dumps(told))
+"""
 
-    assert set() == HEAVY & set(done.stderr.split())
-    assert done.stdout
+
+def test_help_imports_nothing_heavy_and_what_is_said_of_all_commands_none_of_them():
+    words = [*OF_ALL, ["find", "--help"], ["index", "--help"], ["mcp", "-h"]]
+    command = [sys.executable, "-c", HELP, json.dumps(words)]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert len(words) == len([said for said, _ in told if said.strip()])
+    assert set() == HEAVY & set(told[-1][1])
+    assert set() == {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(told[len(OF_ALL) - 1][1])
 
 
 def test_it_completes_in_shells():
@@ -78,12 +91,8 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(world, shop, words):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing) as nobody_reads:
-        done = subprocess.run(
-            [sys.executable, "-m", "smart_fork", *words],
-            stdout=nobody_reads,
-            stderr=subprocess.PIPE,
-            cwd=shop,
-            check=False,
+        done = warm.run(
+            [sys.executable, "-m", "smart_fork", *words], stdout=nobody_reads, stderr=subprocess.PIPE, cwd=shop
         )
 
     assert (done.returncode, done.stderr) == (0, b"")
@@ -159,18 +168,6 @@ def test_a_fork_by_its_id_is_ready_without_what_only_other_forks_need(world, sho
     assert set() == NOT_OF_A_FORK & set(done.stderr.split())
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], []])
-def test_what_is_said_of_all_commands_is_said_without_them(words):
-    code = (
-        f"import sys; sys.argv = ['smart-fork', *{words!r}]\nfrom smart_fork.cli import main\n"
-        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert not {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(done.stderr.split())
-    assert done.stdout
-
-
 def test_what_others_are_owed_is_done_before_it_ends():
     """It does not wait for its modules to be taken down."""
     code = (
@@ -226,7 +223,7 @@ def test_every_directory_can_be_moved_and_nothing_is_written_elsewhere(home, tmp
     for words in (("index", "run", "--no-vectors"), ("find", "retry"), ("list",), ("doctor",), ("worktrees",), ("active",),
                   ("service", "print", "--kind", "systemd")):  # fmt: skip
         command = [sys.executable, "-P", "-m", "smart_fork", *words, "--json"]
-        answers[words[0]] = subprocess.run(command, env=env, cwd=home, capture_output=True, check=False).stdout
+        answers[words[0]] = warm.run(command, env=env, cwd=home, capture_output=True).stdout
 
     assert 1 == json.loads(answers["list"])["count"] == json.loads(answers["find"])["count"]
     assert str(home / "xdg_config_home/systemd/user") in json.loads(answers["service"])["unit"]

@@ -258,7 +258,7 @@ def test_spawn_of_one_worker_by_options(run, scripted, shop):
     assert "fix the race" == scripted.call(answer["workers"][0]["worker_id"])[1][-1]
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("wrapped", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_spawn_of_several_from_a_file_or_from_stdin(run, scripted, shop, tmp_path, wrapped, monkeypatch):  # noqa: PLR0917
     workers = [
         {"project_path": str(shop), "prompt": "one of two", "run_in": "process", "name": "one"},

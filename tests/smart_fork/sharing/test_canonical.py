@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.limits import Limits
+from tests.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -49,7 +50,7 @@ def test_a_record_is_one_line(record):
     assert not set(b"\r\n") & set(encode(record))
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         float("nan"),
@@ -66,14 +67,13 @@ def test_a_record_is_one_line(record):
         1j,
         [float("nan")],
     ],
-    ids=repr,
 )
 def test_what_json_cannot_say_is_refused(value):
     with pytest.raises(Unshareable):
         encode({"a": value})
 
 
-@pytest.mark.parametrize(
+@each(
     "data",
     [
         b'{"b":1,"a":2}',

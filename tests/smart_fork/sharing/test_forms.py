@@ -16,6 +16,7 @@ from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.secrets import Secrets
 from smart_fork.team.outgoing import _Steps
+from tests.cases import each
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -66,14 +67,14 @@ def text_of(text: str, place: HomePlace = HERE) -> str:
     return shared(SHARED[0], {"text": text}, place)["text"]
 
 
-@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+@each(("agent", "log"), LOGS)
 def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
     forms = forms_of(agent)
     for record in records_in(log):
         assert record == forms.incoming(shared(agent, record), forms.identity_of(record, HERE))
 
 
-@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+@each(("agent", "log"), LOGS)
 def test_what_is_shared_says_neither_whose_a_record_is_nor_where_it_was_written(agent, log):
     for record in records_in(log):
         out = shared(agent, record)

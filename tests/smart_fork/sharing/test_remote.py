@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import Usage
 from smart_fork.sharing.remote import check_key, project_key
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     "remote",
     [
         "git@github.com:acme/shop.git",
@@ -35,7 +36,7 @@ def test_all_ways_to_write_a_remote_are_one_project(remote):
     assert "github.com/acme/shop" == project_key(remote)
 
 
-@pytest.mark.parametrize(
+@each(
     ("remote", "key"),
     [
         ("git@gitlab.example.org:group/sub/group/app.git", "gitlab.example.org/group/sub/group/app"),
@@ -90,13 +91,13 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("remote", HOSTILE)
+@each("remote", HOSTILE)
 def test_what_is_no_place_on_a_network_is_refused(remote):
     with pytest.raises(Usage):
         project_key(remote)
 
 
-@pytest.mark.parametrize(
+@each(
     "key",
     [
         "",

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import NOTHING
+from tests.cases import each
 
 ID = "0197f2c7-0000-7000-8000-000000000000"
 PLACE = {
@@ -40,7 +41,7 @@ def test_a_push_travels_as_json():
     assert push == wire.Push.model_validate_json(push.model_dump_json())
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         {"owner": "alice"},
@@ -65,7 +66,6 @@ def test_a_push_travels_as_json():
         {"tags": ["x"] * 51},
         {"bodies": [{"digest": "0" * 64, "body": "?"}]},
     ],
-    ids=str,
 )
 def test_what_no_client_says_is_refused(change):
     with pytest.raises(ValidationError):

@@ -49,7 +49,7 @@ def reachable(machines: Machines) -> bytes:
     )
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_a_session_of_one_machine_is_found_and_forked_on_the_other(machines, agent):
     _, there = moved(machines, agent=agent)
     assert machines.desktop.ids() == {there}
@@ -138,7 +138,7 @@ def test_a_forgotten_session_is_withdrawn(machines):
     assert machines.laptop.sync()["sent"] == []
 
 
-@pytest.mark.parametrize("continued", [False, True])
+@pytest.mark.parametrize("continued", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_what_was_cut_out_of_a_session_is_cut_out_of_its_copies(machines, continued):
     session, there = moved(machines, *SAID, "The customer is Miller & Sons", "I see", "And mail?", "No limit there")
     if continued:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
 import sys
+from subprocess import PIPE
 from unittest.mock import patch
 
 import pytest
 
 from smart_fork.sync.ref import Ref
+from tests import warm
+from tests.drilled import drilled
 from tests.smart_fork.sync.test_sync import SAID, say_more
 from tests.smart_fork.sync.two_machines import REF, Machine, Machines, machines
 
 __all__ = ["machines"]
 
+ROUNDS = drilled(3, 2)
 OTHER = ("What about wombats?", "They are shy")
 
 #: Runs `sync`, and is killed before or after a call of that function.
@@ -38,9 +41,9 @@ main()
 """
 
 
-def started(machine: Machine, *words: str, code: tuple[str, ...] = ("-m", "smart_fork")) -> subprocess.Popen[bytes]:
+def started(machine: Machine, *words: str, code: tuple[str, ...] = ("-m", "smart_fork")) -> warm.Popen:
     argv = [sys.executable, *code, *words]
-    return subprocess.Popen(argv, cwd=machine.repository, env=os.environ | machine.env, stdout=-1, stderr=-1)
+    return warm.Popen(argv, cwd=machine.repository, env=os.environ | machine.env, stdout=PIPE, stderr=PIPE)
 
 
 def killed_at(machine: Machine, point: str) -> None:
@@ -101,14 +104,14 @@ def test_a_withdrawal_wins_over_a_machine_that_sends_the_session_at_the_same_tim
 
 def test_two_machines_at_the_same_time_lose_nothing(machines):
     machines.set_up()
-    for number in range(3):
+    for number in range(ROUNDS):
         machines.laptop.world.claude(machines.laptop.repository, f"{SAID[0]} {number}", SAID[1])
         machines.desktop.world.claude(machines.desktop.repository, f"{OTHER[0]} {number}", OTHER[1])
         running = [started(one, "sync") for one in (machines.laptop, machines.desktop, machines.laptop)]
         for process in running:
             _, said = process.communicate()
             assert process.returncode == 0, said.decode()
-    all_is_even(machines, 6)
+    all_is_even(machines, 2 * ROUNDS)
 
 
 SENDING = ["smart_fork.sync.ref/Ref:push:before", "smart_fork.sync.ref/Ref:push:after"]
@@ -118,7 +121,7 @@ RECEIVING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("point", SENDING)
+@pytest.mark.parametrize("point", [pytest.param(SENDING[0], marks=pytest.mark.thorough), SENDING[1]])
 def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.set_up()
@@ -126,7 +129,9 @@ def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
     all_is_even(machines, 1)
 
 
-@pytest.mark.parametrize("point", RECEIVING)
+@pytest.mark.parametrize(
+    "point", [RECEIVING[0], RECEIVING[-1], *(pytest.param(one, marks=pytest.mark.thorough) for one in RECEIVING[1:-1])]
+)
 def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.set_up()
@@ -136,7 +141,11 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
 
 
 @pytest.mark.parametrize(
-    "point", ["smart_fork.sync.receiving:_written:before", "smart_fork.team.pulled:remember:after"]
+    "point",
+    [
+        pytest.param("smart_fork.sync.receiving:_written:before", marks=pytest.mark.thorough),
+        "smart_fork.team.pulled:remember:after",
+    ],
 )
 def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
     session = machines.laptop.world.claude(machines.laptop.repository, *SAID)
@@ -152,7 +161,10 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 
 @pytest.mark.parametrize(
     "point",
-    ["smart_fork.team.pulled/Written:owe:after", "smart_fork.excise.erasure:erase:before"],
+    [
+        pytest.param("smart_fork.team.pulled/Written:owe:after", marks=pytest.mark.thorough),
+        "smart_fork.excise.erasure:erase:before",
+    ],
 )
 def test_who_is_killed_while_something_is_withdrawn_has_nothing_of_it_the_next_time(machines, point):
     session = machines.laptop.world.claude(machines.laptop.repository, *SAID)

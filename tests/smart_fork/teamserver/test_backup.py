@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +16,7 @@ from smart_fork.teamserver.backup import STEPS, Place, backup, restore
 from smart_fork.teamserver.cluster import APP, OWNER
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.schema import create, make_database
+from tests import warm
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_rewrite import edits_of
 
@@ -121,7 +121,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
         team.owned.execute("COMMENT ON TABLE users IS 'the old one'")
     values = [saved.place.conninfo, saved.place.programs.folder, saved.place.programs.major]
     arguments = [*map(str, values), str(saved.backup.path), at]
-    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, cwd="/", env=dict(os.environ))
+    done = warm.run([sys.executable, "-c", KILLED, *arguments], cwd="/", env=dict(os.environ))
 
     assert -signal.SIGKILL == done.returncode
     with saved as team:

@@ -16,6 +16,7 @@ from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.teamserver import cluster as clusters
 from smart_fork.teamserver import installed
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
+from tests import warm
 
 FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
@@ -55,7 +56,7 @@ def owner(cluster):
     """A process that owns the database."""
     account, programs = cluster.account, cluster.programs
     told = [cluster.folder, account.uid, account.gid, programs.folder, programs.major]
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-c", OWNING, *map(str, told)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert "runs\n" == process.stdout.readline()

@@ -6,6 +6,8 @@ import json
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from smart_fork.teamserver import auth
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.killed import killed
@@ -45,7 +47,7 @@ def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team
     monkeypatch.setattr("smart_fork.team.push.RIDES", 0)
     log = session_of(alice, "claude", PROMPT, ANSWER)
     seen = set()
-    for moment in count(1):
+    for moment in count(1, EACH):
         ended = not killed(alice, moment, "team", "push", log, "--yes", "--public")
         before = shared_by(team, "alice")
         again = alice.team("push", log, "--yes")
@@ -91,6 +93,7 @@ def test_where_it_has_changed_after_a_lost_answer_that_is_said_and_deleted_it_is
     assert (True, True) == (again["created"], again["session_id"] != first)
 
 
+@pytest.mark.thorough
 def test_a_fork_that_an_agent_made_is_pushed_once_whenever_that_is_killed(alice, team):
     parent = session_of(alice, "claude", PROMPT, ANSWER)
     above = alice.team("push", parent, "--yes")["session_id"]
@@ -163,10 +166,11 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
         tokens.unlink()
 
 
+@pytest.mark.thorough
 def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out_the_same_messages_alone(alice, team):
     """The numbers of messages move with it."""
     lost = 0
-    for moment in count(1, 2):
+    for moment in count(1, drilled(1, 3)):
         log = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER, PROMPT, ANSWER)
         session = alice.team("push", log, "--yes")["session_id"]
         before = len(team.stored(session))

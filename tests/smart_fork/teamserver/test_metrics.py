@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import shutil
+import subprocess
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -170,7 +171,7 @@ def test_without_a_lifetime_a_token_is_kept_as_before(team, address):
 
 def test_two_workers_count_together_and_log_each_request(open_folder, made, installed):
     folder = copied(made, open_folder / "counted").folder
-    running = Running(folder, installed, "--workers", "2", "--request-log", "--token-days", "1")
+    running = Running(folder, installed, "--workers", "2", "--request-log", "--token-days", "1", start=subprocess.Popen)
     try:
         words = ["user", "add", "root", "--admin", "--data", str(folder), "--json"]
         invite = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).output)["invite"]

@@ -121,7 +121,7 @@ def test_what_is_deleted_everywhere_is_gone_but_for_what_was_said_since(alice, b
         assert READERS["opencode"].log_at(forks[carol]) is None
 
 
-@pytest.mark.parametrize("others", ["claude", "codex"])
+@pytest.mark.parametrize("others", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_it_is_forked_for_another_agent_and_back(alice, bob, others):
     pushed = alice.team("push", written(alice, *LEFT), "--public", "--yes")
     crossed = bob.team("fork", pushed["session_id"], "--platform", others)["files"][0]

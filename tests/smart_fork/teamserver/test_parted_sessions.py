@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.drilled import drilled
 from tests.smart_fork.teamserver.killed import killed
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_killed_clients import shared_by, unmade
@@ -26,7 +27,7 @@ def second_machine(tmp_path, team, alice, address, capsys):
     return machine
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def parted(alice, second_machine, request):
     """Her session, to which both machines have added something; the other one has pushed it first."""
     pushed = alice.team("push", session_of(alice, request.param, PROMPT, ANSWER), "--yes")
@@ -77,16 +78,12 @@ def test_who_does_what_each_message_says_has_both_sessions_in_the_end(alice, par
     assert [[PROMPT, ANSWER, MORE, MORE_ANSWER], [PROMPT, ANSWER, HERE, HERE_ANSWER]] == logs
 
 
-@pytest.mark.parametrize("words", [("push", "--dry-run"), ("push", "--yes"), ("pull", "ID"), ("status",)])
-def test_every_verb_on_a_parted_session_names_the_branch(alice, parted, words):
-    told = alice.do("team", *(parted["session_id"] if word == "ID" else word for word in words))
-
-    assert f"smart-fork team branch {parted['alias']}" in told.out + told.err
-    assert (0 if words == ("status",) else 9) == told.code
-
-
-def test_a_parted_session_is_refused_before_somebody_is_asked_whether_to_send(alice, parted):
-    assert 9 == alice.do("team", "push").code  # without a terminal the question would be a usage error, 2
+def test_every_verb_on_a_parted_session_names_the_branch_before_somebody_is_asked_whether_to_send(alice, parted):
+    """Without a terminal the question would be a usage error, 2."""
+    for words in (("push",), ("push", "--dry-run"), ("push", "--yes"), ("pull", parted["session_id"]), ("status",)):
+        told = alice.do("team", *words)
+        assert f"smart-fork team branch {parted['alias']}" in told.out + told.err, words
+        assert (0 if words == ("status",) else 9) == told.code, words
 
 
 def test_a_local_branch_of_a_parted_session_is_a_branch_with_its_first_push(alice, parted):
@@ -149,7 +146,7 @@ def test_a_push_with_nothing_new_says_to_pull_where_somebody_else_has_pushed(ali
 def test_a_branch_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, team, parted):
     tracking = alice.repository / ".smart-fork/tracking.json"
     before = tracking.read_text()
-    for moment in count(1):
+    for moment in count(1, drilled(1, 2)):
         ended = not killed(alice, moment, "team", "branch", parted["alias"])
         if set(alice.tracking()["aliases"]) == {parted["alias"]}:
             alice.team("branch", parted["alias"])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.team.client import Client
+from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_killed_clients import shared_by
@@ -27,7 +28,7 @@ def at_once(machine, *words, places=()):
     env = {name: value for name, value in os.environ.items() if name not in gone} | machine.env
     command = [sys.executable, "-m", "smart_fork", "team", *words, "--json"]
     started = [
-        subprocess.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        warm.Popen(command, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for place, _ in zip(cycle(places or [machine.repository]), range(PUSHES), strict=False)
     ]
     ended = [(one.communicate(), one.returncode) for one in started]

@@ -35,6 +35,7 @@ from smart_fork.teamserver.address import Transport
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.installed import how_to_install
+from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
@@ -42,12 +43,14 @@ from tests.smart_fork.teamserver.test_cluster import until
 
 
 class Running:
-    """A server that was started as its own program."""
+    """A server that was started as its own program, by `subprocess.Popen` or, sooner, as a fork."""
 
-    def __init__(self, folder, installed, *options: str, python=sys.executable, stderr=subprocess.PIPE) -> None:
+    def __init__(
+        self, folder, installed, *options: str, start=warm.Popen, python=sys.executable, stderr=subprocess.PIPE
+    ) -> None:
         run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
         programs = ["--programs", str(installed.folder)]
-        self.process = subprocess.Popen(
+        self.process = start(
             [python, "-P", "-m", "smart_fork.teamserver", "--json", "--data", str(folder),
              "--listen", "127.0.0.1:0", *run_as, *programs, *options],
             stdout=subprocess.PIPE, stderr=stderr, text=True,
@@ -304,11 +307,10 @@ def asker(shared, cli, folder, installed):
 
 
 def parts(shared, cluster):
-    """The processes of a server by what they are for."""
-    started = psutil.Process(shared.process.pid).children()
-    held = [one for one in started if "spawn_main" in " ".join(one.cmdline())]
-    answers = [one for one in held if one.net_connections("tcp")]
-    works = [one for one in held if one not in answers]
+    """The processes of a server by what they are for; those that answer may have been replaced."""
+    started = [one for one in psutil.Process(shared.process.pid).children() if one.name() != "postgres"]
+    works = [one for one in started if one.pid in shared.told["work"]]
+    answers = [one for one in started if one not in works]
     return {"app": answers, "worker": works, "postmaster": [cluster.postmaster()]}
 
 

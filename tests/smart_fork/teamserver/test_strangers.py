@@ -155,13 +155,12 @@ def test_what_her_own_agent_wrote_is_neither_cut_nor_said_to_be_when_it_is_withd
     assert his["files"] == bob.team("sync")["changed"]
 
 
-@pytest.mark.parametrize("messages", ["9", "x", "1-9", "5-"])
-def test_messages_that_are_none_are_said_to_be_with_how_to_number_them(alice, messages):
+def test_messages_that_are_none_are_said_to_be_with_how_to_number_them(alice):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["session_id"]
 
-    refused = alice.do("team", "excise", "cut", messages, pushed, "--yes")
-
-    assert (2, True) == (refused.code, "smart-fork team show" in refused.err)
+    for messages in ("9", "x", "1-9", "5-"):
+        refused = alice.do("team", "excise", "cut", messages, pushed, "--yes")
+        assert (2, True) == (refused.code, "smart-fork team show" in refused.err), messages
 
 
 def test_what_was_deleted_on_the_server_is_shared_again_as_it_is_told(alice):

@@ -77,6 +77,7 @@ def test_a_server_whose_database_was_killed_ends_where_nobody_reads_what_is_logg
 
 
 @AS_ANOTHER
+@pytest.mark.thorough
 def test_code_that_the_user_may_not_read_is_imported_before_and_people_are_served(folder, installed, cli, closed):
     running = Running(folder, installed, python=closed)
     try:

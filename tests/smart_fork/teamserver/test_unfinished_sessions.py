@@ -90,7 +90,7 @@ def test_a_session_without_an_answer_is_shared_up_to_its_last_result_and_the_oth
     assert ["up_to_date"] == [one["state"] for one in bob.team("status")["aliases"]]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_what_is_said_after_the_interruption_is_appended_to_what_was_pushed(alice, bob, agent):
     pushed = alice.team("push", broken_off(alice, agent), "--public", "--yes")
     go_on(alice, pushed["files"][0], agent, "go on", "Done.")
@@ -139,7 +139,9 @@ def test_a_branch_at_the_prompt_of_an_unfinished_session_has_its_last_pair(alice
     assert (pushed["record_count"], True) == (made["record_count"], made["moved"])
 
 
-@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+@pytest.mark.parametrize(
+    ("agent", "other"), [("claude", "codex"), pytest.param("codex", "claude", marks=pytest.mark.thorough)]
+)
 def test_an_unfinished_session_is_written_for_another_agent(alice, bob, agent, other):
     pushed = alice.team("push", broken_off(alice, agent), "--yes", "--public")
 

@@ -64,7 +64,7 @@ def test_a_list_by_what_the_server_alone_knows_is_refused(alice, shared, cut_off
     assert (1, True) == (refused.code, "The server does not answer" in refused.err)
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_a_local_branch_is_made_of_what_is_here_and_shared_with_its_parent_later(alice, agent, cut_off):
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER), "--yes")
     go_on(alice, pushed["files"][0], agent, LATE, LATE_ANSWER)

@@ -12,6 +12,7 @@ import pytest
 from smart_fork import notes
 from smart_fork.registry.workers import Registry
 from smart_fork.terminal.completion import answer
+from tests import warm
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -96,12 +97,8 @@ def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
     said, _ = answer(asked(shell, line))
     library = "from smart_fork.cli import main; import sys; sys.argv = ['smart-fork']; main()"
 
-    done = subprocess.run(
-        [sys.executable, "-c", library],
-        env=os.environ | asked(shell, line),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = warm.run(
+        [sys.executable, "-c", library], env=os.environ | asked(shell, line), capture_output=True, text=True
     )
 
     assert re.sub(PURPOSE[shell], "", done.stdout.strip()) == re.sub(PURPOSE[shell], "", said)
@@ -123,7 +120,7 @@ def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(index
     assert answer(asked("fish", f"smart-fork verdict {FIRST} ")) is None
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("zsh", "fish"))])
 def test_options_are_completed_with_the_one_command_defined_that_has_them(shell):
     code = (
         "import sys; from smart_fork.cli import main; sys.argv = ['smart-fork']\n"
