@@ -235,8 +235,13 @@ def _load_team_server() -> None:
     from smart_fork.teamserver.processes import import_all
 
     import_all()
-    multiprocessing.context._concrete_contexts["spawn"] = multiprocessing.get_context("fork")  # type: ignore[attr-defined]
-    sys.modules["uvicorn._subprocess"].spawn = multiprocessing.get_context("fork")  # type: ignore[attr-defined]
+
+
+def _fork_processes() -> None:
+    """Have this process fork those that it starts with `multiprocessing`."""
+    forking = multiprocessing.get_context("fork")
+    multiprocessing.context._concrete_contexts["spawn"] = forking  # type: ignore[attr-defined]
+    sys.modules["uvicorn._subprocess"].spawn = forking  # type: ignore[attr-defined]
 
 
 def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
@@ -246,6 +251,8 @@ def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
 
     status = 0
     try:
+        if _TEAM_SERVER in fields:
+            _fork_processes()
         server._take_over(server._Asked(fields, descriptors))
         sys.orig_argv = [*sys.argv]
         words = [word for word in sys.argv[1:2] if word != "-P"] + sys.argv[2:]
