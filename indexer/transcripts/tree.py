@@ -39,8 +39,9 @@ class Tree(LineFold):
     #: Fields of nearly every record of which the last one counts.
     noted: ClassVar[tuple[str, ...]] = ("gitBranch", "version")
 
-    def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+    def __init__(self, path: Path, kept: Kept, *, keep_raw: bool, of_subagent: bool = False) -> None:
         super().__init__(path, kept, keep_raw=keep_raw)
+        self._of_subagent = of_subagent
         self._place: tuple[object, ...] = ()
         self._moment = ""
 
@@ -65,8 +66,8 @@ class Tree(LineFold):
         return False
 
     def is_aside(self, record: Record) -> bool:
-        """Whether a record is a sub-agent's, which is no part of the conversation."""
-        return record.get("isSidechain") is True
+        """Whether a record is a sub-agent's, which is no part of the conversation of another one."""
+        return record.get("isSidechain") is True and not self._of_subagent
 
     def guessed(self) -> str:
         """The directory that the project's folder is named after, for a log that states none; empty where unknown."""

@@ -20,6 +20,7 @@ from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.copier import is_aside
+from smart_fork.agents.tree_log import TreeAdapter
 
 #: The first message of a log is among this many records.
 HEAD_RECORDS = 500
@@ -143,6 +144,7 @@ def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -
 class TreeHeads(Heads):
     """Reads the beginnings of logs whose records name their parents."""
 
+    reader: ClassVar[TreeAdapter]
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
 
@@ -153,10 +155,6 @@ class TreeHeads(Heads):
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         """Return whether a record names a copy, and is as old as the copy."""
-
-    @abstractmethod
-    def folder(self, directory: str) -> str:
-        """Return the name of a directory's project folder."""
 
     def project(self, log: Path) -> Path:
         """Return the project folder of a log."""
@@ -169,7 +167,7 @@ class TreeHeads(Heads):
         for file in self.reader.discover():
             in_folder[self.project(file.path)].append(file)
             folders_of[file.path.stem].add(self.project(file.path))
-        here = self.folder(root) if root else ""
+        here = self.reader.slug(root) if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []
         family: list[Kin] = []  # where all logs of the project are gone

@@ -22,7 +22,7 @@ from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents import checkpoints
-from smart_fork.agents.checkpoint_objects import Stored
+from smart_fork.agents.checkpoint_objects import Stored, transcript
 from smart_fork.agents.checkpoints import Listed
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
@@ -155,7 +155,7 @@ class WithCheckpoints:
 
     def _written(self, folder: Path, known: Listed, one: Stored) -> Path:
         there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
-        data, touched = checkpoints.content(known, one)
+        data, touched = transcript(known.common, one)
         if forms_of(one.agent).names_another(data):
             raise ValueError("it continues another session")
         there.write_bytes(data)

@@ -134,16 +134,15 @@ def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         at = end + 2 + length
 
 
-def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]] | None:
-    """The transcript of a session, its parts joined, and the files that it changed below the project's root; `None` if
-    the repository does not have all of it any more.
+def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]]:
+    """The transcript of a session, its parts joined, and the files that it changed below the project's root.
 
     Raises:
-        OSError: git cannot be asked.
+        OSError: git cannot be asked, or the repository does not have all of it any more.
     """
     (_, facts), *parts = _content(common, (one.facts, *one.parts))
     if any(kind != "blob" for kind, _ in parts):
-        return None
+        raise FileNotFoundError(f"{common} no longer has the transcript of this session")
     said = _json(facts).get("files_touched")
     touched = frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
     return b"\n".join(data for _, data in parts), touched

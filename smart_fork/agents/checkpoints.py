@@ -24,7 +24,7 @@ from indexer.paths import checkpoints_dir, private_dir
 from indexer.switches import is_off
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents.checkpoint_objects import Stored, refs_of, sessions_in, transcript
+from smart_fork.agents.checkpoint_objects import Stored, refs_of, sessions_in
 
 #: The setting that switches this off.
 SWITCH = "SMART_FORK_CHECKPOINTS"
@@ -103,18 +103,6 @@ def in_clone(session: Session, location: str) -> Session:
     if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
         return session
     return replace(session, cwd=found[0].top)
-
-
-def content(known: Listed, one: Stored) -> tuple[bytes, frozenset[str]]:
-    """The transcript of a session, its parts joined, and the files that it changed below the project's root.
-
-    Raises:
-        OSError: the repository does not have it any more, or not all of it.
-    """
-    found = transcript(known.common, one)
-    if found is None:
-        raise FileNotFoundError(f"{known.top} no longer has the transcript of this session")
-    return found
 
 
 def _file(common: str) -> Path:

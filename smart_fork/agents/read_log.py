@@ -53,12 +53,6 @@ class ReadAdapter(TreeAdapter):
     def home(self) -> Path:
         return self._home.folder()
 
-    def slug(self, directory: str) -> str:
-        return ""
-
-    def place_of(self, directory: str) -> str:
-        return ""
-
     def is_session(self, location: str, projects: str) -> bool:
         return True
 

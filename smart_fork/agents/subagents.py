@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from indexer.transcripts.files import regular_files
-from indexer.transcripts.fold import Record, read
+from indexer.transcripts.fold import read
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.tree import Tree
 
@@ -41,10 +43,8 @@ class LoggedSubAgents(SubAgents):
     """Sub-agents with log files of their own."""
 
     agent: AgentName
-
-    @abstractmethod
-    def tree(self) -> type[Tree]:
-        """The class that reads such a log."""
+    #: The class that reads such a log.
+    tree: ClassVar[type[Tree]]
 
     @abstractmethod
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
@@ -57,17 +57,9 @@ class LoggedSubAgents(SubAgents):
 
     def read(self, session: Session, name: str) -> Session | None:
         log = self.logs(session).get(name)
-        return None if log is None else read(self.tree(), log, None, keep_raw=True).session
+        return None if log is None else read(partial(self.tree, of_subagent=True), log, None, keep_raw=True).session
 
     def _files(self, folder: Path, depth: int) -> Iterable[Path]:
         if folder.is_symlink():
             return ()
         return (file.path for file in regular_files(folder, self.agent, depth=depth, prefix=_PREFIX))
-
-
-class SubAgentRecords:
-    """Reads a sub-agent's log. Its records are marked as outside the session's conversation."""
-
-    def is_aside(self, record: Record) -> bool:
-        """Return `False`: all records belong to this conversation."""
-        return False

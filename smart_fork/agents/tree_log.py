@@ -34,9 +34,9 @@ class TreeAdapter(AgentAdapter):
         tree: Callable[..., Tree] = getattr(import_module(f"smart_fork.agents.{module}"), name)
         return tree
 
-    @abstractmethod
     def slug(self, directory: str) -> str:
-        """Return the folder name of a directory's sessions."""
+        """Return the folder name of a directory's sessions; empty if folders do not tell the directory."""
+        return ""
 
     @abstractmethod
     def is_session(self, location: str, projects: str) -> bool:
@@ -80,7 +80,7 @@ class TreeAdapter(AgentAdapter):
         return fold.glance(self.tree, path)
 
     def place_of(self, directory: str) -> str:
-        return f"{self.projects}/{self.slug(directory)}"
+        return f"{self.projects}/{slug}" if (slug := self.slug(directory)) else ""
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         projects = str(self.projects)

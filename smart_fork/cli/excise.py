@@ -53,7 +53,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
 ) -> None:
     """List the turns of a session with their numbers."""
     from smart_fork.excise.loader import auto, load_with_tool, located
-    from smart_fork.excise.message_numbers import listed, numbered
+    from smart_fork.excise.ranges import listed, numbered
 
     path = located(reference or session, tool)
     if composers:

@@ -20,7 +20,7 @@ from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.unchecked import json_in, list_in
-from smart_fork.cuts.files import Files
+from smart_fork.cuts.cutter import Files
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 

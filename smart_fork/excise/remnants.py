@@ -20,8 +20,8 @@ from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.agent_files import beside_logs
-from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan
+from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched

@@ -20,9 +20,8 @@ from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import beside_of, change_of, follow, write
 from smart_fork.excise.loader import load_with_tool, located
-from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen
+from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.remnants import says
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked

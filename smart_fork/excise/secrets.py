@@ -17,8 +17,7 @@ from indexer.unchecked import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.cuts.model import Transcript
-from smart_fork.excise.closure import same_records
-from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.plan import Plan, plan, same_records
 from smart_fork.excise.strings import mapped
 from smart_fork.text.json_edits import respelled
 

@@ -17,8 +17,8 @@ from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import copies as copies_of
 from smart_fork.excise.propagation import descent_of, load_copy
 from smart_fork.excise.remnants import all_words, aside, behind, runs_of, solid_texts_of, words_of

@@ -10,9 +10,9 @@ from shlex import quote
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.answer import Suggestion, Suggestions
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.excise.closure import closure
 from smart_fork.excise.loader import load_with_tool, located
-from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.plan import closure
+from smart_fork.excise.ranges import numbered
 from smart_fork.excise.secrets import secrets_in
 from smart_fork.excise.strings import texts
 

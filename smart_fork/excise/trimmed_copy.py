@@ -30,9 +30,8 @@ from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.following import beside_of
 from smart_fork.excise.loader import load_with_tool, located
-from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen
+from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.request import report
 from smart_fork.excise.secrets import masked
 from smart_fork.families.branch import command_to_resume, new_title

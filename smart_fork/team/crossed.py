@@ -20,9 +20,8 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Unshareable
-from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.ranges import chosen
+from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.strings import mapped
 from smart_fork.sharing.canonical import decode
 from smart_fork.team.client import Client

@@ -18,9 +18,8 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.loader import load_with_tool
-from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen, pieces
+from smart_fork.excise.ranges import chosen, numbered, pieces
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire

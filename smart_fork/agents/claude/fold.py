@@ -18,7 +18,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.slugs import slug, unslugged
 from smart_fork.agents.codec import text_of
-from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
+from smart_fork.agents.subagents import LoggedSubAgents
 
 _USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 #: How many seconds a cache lives whose tokens a field counts.
@@ -97,8 +97,7 @@ class ClaudeTree(Tree):
         """The lifetime of the cache that a request wrote, the shorter one of two. One that only reads prolongs it."""
         if not (usage := usage_of(message)):
             return 0
-        given = usage.get("cache_creation")
-        written = given if isinstance(given, dict) else {}
+        written = dict_in(usage.get("cache_creation"))
         if named := [seconds for field, seconds in _LIFETIMES.items() if count(written.get(field))]:
             self.facts["cached_for"] = min(named)
         elif count(usage.get("cache_creation_input_tokens")) or not count(usage.get("cache_read_input_tokens")):
@@ -217,9 +216,7 @@ class ClaudeSubAgents(LoggedSubAgents):
     """See `SubAgents`."""
 
     agent = "claude"
-
-    def tree(self) -> type[ClaudeTree]:
-        return _SubAgentTree
+    tree = ClaudeTree
 
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
         log = session.source_path
@@ -234,10 +231,6 @@ class ClaudeSubAgents(LoggedSubAgents):
         known = set(ended.values())
         left = {name: log for name, log in logs.items() if name not in known}
         return {call: name for name, log in left.items() if (call := _beside(log)) in calls} | ended
-
-
-class _SubAgentTree(SubAgentRecords, ClaudeTree):
-    """What the records of a sub-agent of Claude Code add up to."""
 
 
 def _beside(log: Path) -> str:

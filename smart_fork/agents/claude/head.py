@@ -6,7 +6,6 @@ from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.claude.slugs import slug
 
 #: What is written at the top of a new file.
 _BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")
@@ -24,7 +23,3 @@ class ClaudeHeads(TreeHeads):
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.names_a_copy`."""
         return record.get("type") == "custom-title"
-
-    def folder(self, directory: str) -> str:
-        """See `TreeHeads.folder`."""
-        return slug(directory)

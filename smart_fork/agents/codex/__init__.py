@@ -31,6 +31,6 @@ class Codex(Agent):
 
     def model_window(self) -> int:
         """See `Agent.model_window`."""
-        from smart_fork.agents.codex.window import said_last
+        from smart_fork.agents.codex.tail import said_last
 
         return said_last() or self.window

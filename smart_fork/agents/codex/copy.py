@@ -8,7 +8,6 @@ from pathlib import Path
 
 import orjson
 
-from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader
@@ -136,27 +135,28 @@ class CodexCopier(Copier):
         return CodexDistilled(self, session, excerpt, new)
 
 
-@dataclass(frozen=True, slots=True)
-class CodexForm:
-    """How the records of the session `source_id` become those of a new one: in the form of before copy-on-write."""
+class _CodexCopy(Copy):
+    """What all copies have in common: their records are in the form of before copy-on-write."""
 
-    source_id: str
-    new: NewSession
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
 
-    def record(self, kind: str, payload: Record) -> Record:
+    def own(self, kind: str, payload: Record) -> Record:
         """A record of the copy's own."""
-        moment = self.new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
     def titled(self) -> Iterator[bytes]:
         """The copy's name, where it gets one."""
-        if self.new.title:
-            named = {"type": "thread_name_updated", "thread_id": self.new.id, "thread_name": self.new.title}
-            yield orjson.dumps(self.record("event_msg", named))
+        if self._new.title:
+            named = {"type": "thread_name_updated", "thread_id": self._new.id, "thread_name": self._new.title}
+            yield orjson.dumps(self.own("event_msg", named))
 
-    def header(self, source: Path) -> bytes:
-        """The copy's first record: what that of `source` says, as far as it is true of the copy."""
-        entries = filter(None, (enveloped(line.source, line.record) for line in LineReader(source)))
+    def head(self) -> bytes:
+        """The copy's first record: what that of the source says, as far as it is true of the copy."""
+        lines = LineReader(self._source.source_path)
+        entries = filter(None, (enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
             (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
         )
@@ -164,16 +164,16 @@ class CodexForm:
         header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
         for name, value in OF_EACH_HEADER.items():
             header.setdefault(name, value)
-        made = self.record("session_meta", header)
-        header |= {"id": self.new.id, "forked_from_id": self.source_id, "timestamp": made["timestamp"]}
+        made = self.own("session_meta", header)
+        header |= {"id": self._new.id, "forked_from_id": self._source.session_id, "timestamp": made["timestamp"]}
         if "session_id" in header:
-            header["session_id"] = self.new.id
-        if self.new.cwd is not None:
-            if header.get("cwd") != str(self.new.cwd):
+            header["session_id"] = self._new.id
+        if self._new.cwd is not None:
+            if header.get("cwd") != str(self._new.cwd):
                 header.pop("git", None)  # the branch and commit of another directory
-            header["cwd"] = str(self.new.cwd)
+            header["cwd"] = str(self._new.cwd)
             if "runtime_workspace_roots" in header:
-                header["runtime_workspace_roots"] = [str(self.new.cwd)]
+                header["runtime_workspace_roots"] = [str(self._new.cwd)]
         return respelled(spelled, made)
 
     def carried_over(self, entry: Entry) -> bytes | None:
@@ -184,46 +184,41 @@ class CodexForm:
             return None
         record.pop("ordinal", None)
         to_legacy(payload)
-        if self.new.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
-            payload["cwd"] = str(self.new.cwd)
+        if self._new.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
+            payload["cwd"] = str(self._new.cwd)
         return respelled(source, record)
 
 
-class CodexCopy(Copy):
+class CodexCopy(_CodexCopy):
     """Records of a session for a new one, as lines. Only one record at a time is in memory."""
 
     def __init__(self, session: Session, records: Iterable[Entry], new: NewSession) -> None:
-        self._path, self._records = session.source_path, records
-        self._form = CodexForm(session.session_id, new)
-        self.copied = 0
+        super().__init__(session, new)
+        self._records = records
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""
-        yield self._form.header(self._path)
-        for line in filter(None, map(self._form.carried_over, self._records)):
+        yield self.head()
+        for line in filter(None, map(self.carried_over, self._records)):
             self.copied += 1
             yield line
-        yield from self._form.titled()
+        yield from self.titled()
 
 
-class CodexDistilled(Distilled):
+class CodexDistilled(Distilled, _CodexCopy):
     """Those turns of a session that an excerpt keeps."""
-
-    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        super().__init__(copier, source, excerpt, new)
-        self._form = CodexForm(source.session_id, new)
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
-        yield self._form.header(self._source.source_path)
+        yield self.head()
 
     def last(self) -> Iterator[bytes]:
         """See `Distilled.last`."""
-        return self._form.titled()
+        return self.titled()
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
-        if made := self._form.carried_over(entry):
+        if made := self.carried_over(entry):
             yield made
 
     def summary(self, entry: Entry) -> Iterator[bytes]:

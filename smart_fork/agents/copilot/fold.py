@@ -19,6 +19,7 @@ from indexer.transcripts.model import Origin, Session, Turn
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
+from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
@@ -69,8 +70,7 @@ class CopilotTree(FolderlessTree):
         """See `LineFold.feed`: an event in the words of a chain."""
         record = line.record
         data = data_of(record)
-        context = data.get("context") if record.get("type") == "session.start" else None
-        place = context if isinstance(context, dict) else {}
+        place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
         said: Record = {
             "uuid": record.get("id"),
             "parentUuid": record.get("parentId"),
@@ -159,9 +159,8 @@ def is_typed(data: Mapping[str, Any]) -> bool:
 
 def loaded_by(data: Mapping[str, Any]) -> int:
     """What the model had in its context when it had answered a request."""
-    usage = data.get("usage")
-    given = usage if isinstance(usage, dict) else {}
-    return count(given.get("inputTokens")) + count(given.get("outputTokens"))
+    usage = dict_in(data.get("usage"))
+    return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
 
 def forked_from(record: Mapping[str, Any]) -> str:

@@ -24,9 +24,6 @@ class CopilotAdapter(TreeAdapter):
     def home(self) -> Path:
         return copilot_home()
 
-    def slug(self, directory: str) -> str:
-        return ""
-
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")
         return name == EVENTS and folder.rpartition("/")[0] == projects
@@ -39,9 +36,6 @@ class CopilotAdapter(TreeAdapter):
 
     def id_of(self, path: Path) -> str:
         return path.parent.name if path.name == EVENTS else path.stem
-
-    def place_of(self, directory: str) -> str:
-        return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("copilot", f"--resume={session_id}")

@@ -22,4 +22,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual("prompts")
+    facets = usual("prompts", caller="hooks:OpenCodeCalls")

@@ -7,10 +7,24 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from smart_fork.agents.calls import Calls, ClientCall
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.opencode.caller import ARGUMENT
 from smart_fork.agents.opencode.home import settings_folder
 from smart_fork.agents.registration.base import NAME
+
+#: No tool of ours has a parameter of this name.
+ARGUMENT = "calling_session"
+
+
+class OpenCodeCalls(Calls):
+    """See `Calls`."""
+
+    argument = ARGUMENT
+
+    def session_id(self, call: ClientCall) -> str | None:
+        """See `Calls.session_id`."""
+        named = call.arguments.get(ARGUMENT)
+        return named if isinstance(named, str) else None
 
 
 class OpenCodeHooks(Hooks):

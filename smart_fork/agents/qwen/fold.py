@@ -21,7 +21,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.slugs import slug
-from smart_fork.agents.subagents import LoggedSubAgents, SubAgentRecords
+from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
 
 CODEC = QwenCodec()
@@ -151,9 +151,7 @@ class QwenSubAgents(LoggedSubAgents):
     """See `SubAgents`."""
 
     agent = "qwen"
-
-    def tree(self) -> type[QwenTree]:
-        return _SubAgentTree
+    tree = QwenTree
 
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
         log = session.source_path
@@ -164,7 +162,3 @@ class QwenSubAgents(LoggedSubAgents):
         logs = self.logs(session)
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.id} if logs else set()
         return {call: name for call in calls for name in logs if name.endswith(f"-{call}")}
-
-
-class _SubAgentTree(SubAgentRecords, QwenTree):
-    """What the records of a sub-agent of Qwen Code add up to."""

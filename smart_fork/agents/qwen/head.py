@@ -8,7 +8,6 @@ from typing import Any
 from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.qwen.home import project_of
 from smart_fork.agents.qwen.log import QwenAdapter
-from smart_fork.agents.qwen.slugs import slug
 
 
 class QwenHeads(TreeHeads):
@@ -24,10 +23,6 @@ class QwenHeads(TreeHeads):
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.names_a_copy`."""
         return record.get("subtype") == "custom_title" and "forkedFrom" not in record
-
-    def folder(self, directory: str) -> str:
-        """See `TreeHeads.folder`."""
-        return slug(directory)
 
     def project(self, log: Path) -> Path:
         """See `TreeHeads.project`."""

@@ -8,8 +8,7 @@ import pytest
 
 from smart_fork.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
-from smart_fork.excise.closure import dangling, repeats
-from smart_fork.excise.plan import refuse
+from smart_fork.excise.plan import dangling, refuse, repeats
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:

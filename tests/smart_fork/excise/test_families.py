@@ -37,7 +37,7 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.loader import load_with_tool
-from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.ranges import numbered
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.request import ForkRequest

@@ -48,7 +48,7 @@ def holders(home: Path) -> list[Path]:
 
 def numbers(session_id: str) -> str:
     from smart_fork.excise.loader import load_auto, located
-    from smart_fork.excise.message_numbers import numbered
+    from smart_fork.excise.ranges import numbered
 
     session = numbered(load_auto(located(session_id)))
     found = [

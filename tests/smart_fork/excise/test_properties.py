@@ -26,8 +26,7 @@ from smart_fork.excise import (
     rollback,
     verify,
 )
-from smart_fork.excise.closure import dangling, unanswered
-from smart_fork.excise.plan import plan
+from smart_fork.excise.plan import dangling, plan, unanswered
 from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.soundness import broken_links
 from tests.drilled import drilled
