@@ -30,7 +30,7 @@ from _served import busy_machine
 from team import KEY, person, push_of
 
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.sharing.canonical import decode, encode

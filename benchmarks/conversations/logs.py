@@ -11,7 +11,7 @@ from typing import Any
 
 from forms import Chat, Haystack
 
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 
 #: Between two turns: a chat has a date and no times.
 _TURN = timedelta(minutes=1)

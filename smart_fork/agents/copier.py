@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from indexer.files import new_file, remove
 from indexer.paths import private_dir
@@ -190,6 +190,8 @@ class Copier(ABC):
     """Copies one agent's sessions."""
 
     name: AgentName
+    #: The class of its copies within a budget.
+    within_budget: ClassVar[type[Distilled] | None] = None
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
@@ -225,8 +227,10 @@ class Copier(ABC):
         Raises:
             ForkRefused: Turns of this agent's sessions cannot be dropped.
         """
-        self.live(session)
-        raise NotImplementedError
+        if self.within_budget is None:
+            self.live(session)
+            raise NotImplementedError
+        return self.within_budget(self, session, excerpt, new)
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """Write a copy to `target`, and call `last` before it appears there.

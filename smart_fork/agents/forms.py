@@ -84,6 +84,8 @@ class Forms(Codec, Teller):
 
     #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
+    #: The field with a record's id.
+    identity: ClassVar[str] = "uuid"
     #: The fields with tools' inputs and outputs, in which names of fields have no fixed meaning.
     free: ClassVar[frozenset[str]]
 
@@ -123,7 +125,7 @@ class Forms(Codec, Teller):
 
     def ids(self, record: Record) -> Iterator[str]:
         """Yield the ids in a record; none if only its place identifies it."""
-        if isinstance(identity := record.get("uuid"), str):
+        if isinstance(identity := record.get(self.identity), str):
             yield identity
 
     @abstractmethod

@@ -130,59 +130,6 @@ class TreeCopy(Copy):
         return ()
 
 
-class TreeCopier(Copier):
-    """Copies one agent's sessions."""
-
-    codec: ClassVar[MessageCodec]
-    #: The class of its copies.
-    lines: ClassVar[type[TreeCopy]]
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return self.lines(session, new).whole(session.turns[: end + 1], self.is_sent)
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`."""
-        return self.lines(session, new, (("", entry) for entry in records), chained=False)
-
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """See `Copier.distilled`."""
-        return TreeDistilled(self, session, excerpt, new)
-
-    def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
-        places = {turn.id: number for number, turn in enumerate(session.turns)}
-        for identity, (spelled, record) in placed(session.source_path, list(places), self.lines.has_place):
-            said = self.as_said(record)
-            if self.is_sent(said):
-                sums_up, short = self.sums_up(said), self.size(self.short(said))
-                yield LiveRecord(places[identity], (spelled, said), self.size(said), sums_up, short)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return self.codec.changed(record, self.short_part) or record
-
-    def as_said(self, record: Record) -> Record:
-        """Return a record in the form that the model is sent."""
-        return record
-
-    @abstractmethod
-    def is_sent(self, record: Record) -> bool:
-        """Return whether the model is sent a record."""
-
-    @abstractmethod
-    def sums_up(self, record: Record) -> bool:
-        """Return whether a record is a compaction's summary."""
-
-    @abstractmethod
-    def size(self, record: Record) -> int:
-        """Return how many characters of a record the model is sent."""
-
-    @abstractmethod
-    def short_part(self, part: Record) -> Record:
-        """Return a part of a message, shortened if it is a result."""
-
-
 class TreeDistilled(Distilled):
     """The turns of a session that an excerpt keeps, as one chain of parents."""
 
@@ -226,3 +173,53 @@ class TreeDistilled(Distilled):
             record = rooted(record, self._source.root_id)
         record["parentUuid"], self.lines.parent = self.lines.parent, record["uuid"]
         return respelled(spelled, record)
+
+
+class TreeCopier(Copier):
+    """Copies one agent's sessions."""
+
+    codec: ClassVar[MessageCodec]
+    within_budget = TreeDistilled
+    #: The class of its copies.
+    lines: ClassVar[type[TreeCopy]]
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        """See `Copier.up_to`."""
+        return self.lines(session, new).whole(session.turns[: end + 1], self.is_sent)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        """See `Copier.of_records`."""
+        return self.lines(session, new, (("", entry) for entry in records), chained=False)
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        for identity, (spelled, record) in placed(session.source_path, list(places), self.lines.has_place):
+            said = self.as_said(record)
+            if self.is_sent(said):
+                sums_up, short = self.sums_up(said), self.size(self.short(said))
+                yield LiveRecord(places[identity], (spelled, said), self.size(said), sums_up, short)
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        return self.codec.changed(record, self.short_part) or record
+
+    def as_said(self, record: Record) -> Record:
+        """Return a record in the form that the model is sent."""
+        return record
+
+    @abstractmethod
+    def is_sent(self, record: Record) -> bool:
+        """Return whether the model is sent a record."""
+
+    @abstractmethod
+    def sums_up(self, record: Record) -> bool:
+        """Return whether a record is a compaction's summary."""
+
+    @abstractmethod
+    def size(self, record: Record) -> int:
+        """Return how many characters of a record the model is sent."""
+
+    @abstractmethod
+    def short_part(self, part: Record) -> Record:
+        """Return a part of a message, shortened if it is a result."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 
 from indexer.shapes import dataclass
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import SystemProcesses
 

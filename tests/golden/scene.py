@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from mcp import Client
 
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.cli import main
 from smart_fork.demo import DemoHome, write_demo_home
 from smart_fork.server import Server, create_server

@@ -20,7 +20,7 @@ from indexer.store import erasure, soundness
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 
 ONE = "11111111-1111-4111-8111-111111111111"

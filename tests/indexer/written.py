@@ -26,7 +26,7 @@ from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.agents.codex.home import codex_home
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

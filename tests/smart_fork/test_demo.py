@@ -7,8 +7,7 @@ import pytest
 
 from indexer.masking import mask
 from indexer.project import project_of
-from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import ClaudeAdapter, slug
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.demo import run_git, write_demo_home
 from smart_fork.errors import ProgramFailed, ProgramMissing

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from indexer.embedder import ModelUnavailableError
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine

@@ -36,7 +36,7 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
     """The session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
-    from smart_fork.agents.claude.slugs import slug
+    from smart_fork.agents.claude.log import slug
 
     folder = claude_home() / "projects" / slug(project)
     for number in range(looks):

@@ -16,7 +16,7 @@ from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.codec import ClaudeCodec
-from smart_fork.agents.claude.slugs import slug, unslugged
+from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import text_of
 from smart_fork.agents.subagents import LoggedSubAgents
 

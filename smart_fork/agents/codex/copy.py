@@ -23,7 +23,6 @@ from smart_fork.agents.copier import (
     Copy,
     Distilled,
     Entry,
-    Excerpt,
     LiveRecord,
     NewSession,
     Record,
@@ -94,45 +93,6 @@ OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 #: What a compaction leaves that the model alone can read.
 COMPACTIONS = ("compaction", "compaction_summary")
-
-
-class CodexCopier(Copier):
-    """Copies of sessions of Codex."""
-
-    name = "codex"
-
-    def place(self, source: Path, new: NewSession) -> Path:
-        """It files its sessions by day."""
-        name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
-        return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        return CodexCopy(session, kept(session.source_path, session.turns[end].id), new)
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        return CodexCopy(session, filter(None, starmap(enveloped, records)), new)
-
-    def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
-        for number, entry in remembered(session, through_parents(CodexAdapter(), session.source_path)):
-            kind, payload = entry[1]["type"], entry[1]["payload"]
-            if kind == "compacted":
-                yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
-            else:
-                counts = kind == "response_item" and not _is_instruction(payload)
-                size, short = (characters(payload), characters(self.short(entry[1])["payload"])) if counts else (0, 0)
-                yield LiveRecord(number, entry, size, short=short)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        payload = record["payload"]
-        if payload.get("type") not in OUTPUTS or "output" not in payload:
-            return record
-        return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
-
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """See `Copier.distilled`."""
-        return CodexDistilled(self, session, excerpt, new)
 
 
 class _CodexCopy(Copy):
@@ -232,6 +192,42 @@ class CodexDistilled(Distilled, _CodexCopy):
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
         })  # fmt: skip
+
+
+class CodexCopier(Copier):
+    """Copies of sessions of Codex."""
+
+    name = "codex"
+    within_budget = CodexDistilled
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        """It files its sessions by day."""
+        name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
+        return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        return CodexCopy(session, kept(session.source_path, session.turns[end].id), new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        return CodexCopy(session, filter(None, starmap(enveloped, records)), new)
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        for number, entry in remembered(session, through_parents(CodexAdapter(), session.source_path)):
+            kind, payload = entry[1]["type"], entry[1]["payload"]
+            if kind == "compacted":
+                yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
+            else:
+                counts = kind == "response_item" and not _is_instruction(payload)
+                size, short = (characters(payload), characters(self.short(entry[1])["payload"])) if counts else (0, 0)
+                yield LiveRecord(number, entry, size, short=short)
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        payload = record["payload"]
+        if payload.get("type") not in OUTPUTS or "output" not in payload:
+            return record
+        return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
 
 
 def _is_instruction(item: Record) -> bool:

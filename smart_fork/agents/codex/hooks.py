@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from indexer.unchecked import dict_in
+from smart_fork.agents.calls import Calls, ClientCall
 from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks
+
+
+class CodexCalls(Calls):
+    """See `Calls`."""
+
+    def session_id(self, call: ClientCall) -> str | None:
+        """See `Calls.session_id`."""
+        thread = call.meta.get("threadId") or call.meta.get("sessionId")
+        return thread if isinstance(thread, str) else None
+
+    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
+        """See `Calls.workspaces`."""
+        return list(dict_in(dict_in(meta.get("x-codex-turn-metadata")).get("workspaces")))
 
 
 class CodexHooks(Hooks):

@@ -28,7 +28,6 @@ from smart_fork.agents.copier import (
     Copy,
     Distilled,
     Entry,
-    Excerpt,
     LiveRecord,
     NewSession,
     Record,
@@ -50,72 +49,6 @@ _BESIDE = ("files", "checkpoints")
 _BEGUN, _ANSWERED, _COMPACTED = "tool.execution_start", "tool.execution_complete", "session.compaction_complete"
 #: The events that a model is sent something of.
 _SAID = frozenset({"user.message", "assistant.message", _ANSWERED, _COMPACTED})
-
-
-class CopilotCopier(Copier):
-    """Copies of sessions of Copilot CLI."""
-
-    name = "copilot"
-
-    def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`."""
-        return sessions() / new.id / EVENTS
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return CopilotCopy(session, end, new)
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`.
-
-        Raises:
-            ForkRefused: always.
-        """
-        raise ForkRefused("Exchanges of a Copilot CLI session cannot be dropped", "Fork it at a message instead.")
-
-    def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`. That a call has begun goes with the answer that makes it."""
-        places = {turn.id: number for number, turn in enumerate(session.turns)}
-        calls: dict[str, int] = {}
-        for spelled, record in events(session.source_path):
-            kind, data = record.get("type"), data_of(record)
-            number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
-            if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
-                continue
-            calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
-            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(self.short(record)))
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        data = data_of(record)
-        if record.get("type") != _ANSWERED or "result" not in data:
-            return record
-        content = shortened(_content(data))
-        return record | {
-            "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
-        }
-
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """See `Copier.distilled`."""
-        return CopilotDistilled(self, session, excerpt, new)
-
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
-        """See `Copier.write`: the session gets a folder of its own, with what says where it works.
-
-        Raises:
-            ForkRefused: there is one of that name.
-        """
-        folder = target.parent
-        if os.path.lexists(folder):
-            raise ForkRefused(f"A session of this id already exists: {folder}")
-        _sweep()
-        try:
-            written = super().write(copy, target, new, machine, last)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                remove(folder)
-            raise
-        return replace(written, created=(folder, *written.created))
 
 
 def _sweep() -> None:
@@ -253,6 +186,69 @@ class CopilotDistilled(Distilled, _CopilotCopy):
             record = rooted(record, self._source.root_id)
         record["parentId"], self.parent = self.parent, record.get("id")
         return record
+
+
+class CopilotCopier(Copier):
+    """Copies of sessions of Copilot CLI."""
+
+    name = "copilot"
+    within_budget = CopilotDistilled
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        """See `Copier.place`."""
+        return sessions() / new.id / EVENTS
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        """See `Copier.up_to`."""
+        return CopilotCopy(session, end, new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        """See `Copier.of_records`.
+
+        Raises:
+            ForkRefused: always.
+        """
+        raise ForkRefused("Exchanges of a Copilot CLI session cannot be dropped", "Fork it at a message instead.")
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`. That a call has begun goes with the answer that makes it."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        calls: dict[str, int] = {}
+        for spelled, record in events(session.source_path):
+            kind, data = record.get("type"), data_of(record)
+            number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
+            if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
+                continue
+            calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
+            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(self.short(record)))
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        data = data_of(record)
+        if record.get("type") != _ANSWERED or "result" not in data:
+            return record
+        content = shortened(_content(data))
+        return record | {
+            "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
+        }
+
+    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+        """See `Copier.write`: the session gets a folder of its own, with what says where it works.
+
+        Raises:
+            ForkRefused: there is one of that name.
+        """
+        folder = target.parent
+        if os.path.lexists(folder):
+            raise ForkRefused(f"A session of this id already exists: {folder}")
+        _sweep()
+        try:
+            written = super().write(copy, target, new, machine, last)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                remove(folder)
+            raise
+        return replace(written, created=(folder, *written.created))
 
 
 def events(log: Path) -> Iterator[Entry]:

@@ -45,6 +45,7 @@ class CopilotForms(CopilotCodec, Forms):
     """Events of Copilot CLI: their place in the chain is taken away, since they stand in a line."""
 
     taken = frozenset({"parentId"})
+    identity = "id"
     thoughts = ()
     free = frozenset({"arguments", "result", "error"})
 
@@ -105,10 +106,6 @@ class CopilotForms(CopilotCodec, Forms):
             event = _event(kind, data, becomes, str(number), parent=event["id"], moment=one.moment)
             event["data"]["messageId"] = event["id"]
             yield event
-
-    def ids(self, record: Record) -> Iterator[str]:
-        if isinstance(identity := record.get("id"), str):
-            yield identity
 
     def sent(self, record: Record) -> Record | None:
         kind, data = record.get("type"), record.get("data")

@@ -20,7 +20,6 @@ from smart_fork.agents.copier import (
     Copy,
     Distilled,
     Entry,
-    Excerpt,
     LiveRecord,
     NewSession,
     Record,
@@ -40,57 +39,6 @@ class _Kept(NamedTuple):
 
     record: Record
     sums_up: bool
-
-
-class GeminiCopier(Copier):
-    """Copies of sessions of Gemini CLI."""
-
-    name = "gemini"
-
-    def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`."""
-        folder = project_for(new.cwd) / CHATS if new.cwd else source.resolve().parent
-        return folder / new_name(new.id, new.now)
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return GeminiCopy(session, end, new)
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`.
-
-        Raises:
-            ForkRefused: always.
-        """
-        raise ForkRefused(
-            "Exchanges of a Gemini CLI session cannot be dropped: its records replace each other",
-            "Fork it at a message instead.",
-        )
-
-    def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
-        places = {turn.id: number for number, turn in enumerate(session.turns)}
-        replay = Replay(session.source_path)
-        for identity, kept in replay.all().items():
-            if identity in places and (record := plain(kept.record, replay.given_back)):
-                yield LiveRecord(
-                    places[identity], (b"", record), _size(record), kept.sums_up, _size(self.short(record))
-                )
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        calls = record.get("toolCalls")
-        if not isinstance(calls, list):
-            return record
-        made = [
-            one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
-            for one in calls
-        ]
-        return record | {"toolCalls": made}
-
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """See `Copier.distilled`."""
-        return GeminiDistilled(self, session, excerpt, new)
 
 
 class Replay:
@@ -214,6 +162,54 @@ class GeminiDistilled(Distilled, _GeminiCopy):
         yield orjson.dumps(
             {"id": str(uuid4()), "timestamp": moment, "type": "user", "content": [{"text": aside(text)}]}
         )
+
+
+class GeminiCopier(Copier):
+    """Copies of sessions of Gemini CLI."""
+
+    name = "gemini"
+    within_budget = GeminiDistilled
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        """See `Copier.place`."""
+        folder = project_for(new.cwd) / CHATS if new.cwd else source.resolve().parent
+        return folder / new_name(new.id, new.now)
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        """See `Copier.up_to`."""
+        return GeminiCopy(session, end, new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        """See `Copier.of_records`.
+
+        Raises:
+            ForkRefused: always.
+        """
+        raise ForkRefused(
+            "Exchanges of a Gemini CLI session cannot be dropped: its records replace each other",
+            "Fork it at a message instead.",
+        )
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        replay = Replay(session.source_path)
+        for identity, kept in replay.all().items():
+            if identity in places and (record := plain(kept.record, replay.given_back)):
+                yield LiveRecord(
+                    places[identity], (b"", record), _size(record), kept.sums_up, _size(self.short(record))
+                )
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        calls = record.get("toolCalls")
+        if not isinstance(calls, list):
+            return record
+        made = [
+            one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
+            for one in calls
+        ]
+        return record | {"toolCalls": made}
 
 
 def _size(record: Record) -> int:

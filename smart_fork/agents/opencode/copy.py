@@ -105,69 +105,6 @@ _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "project
 _CLEARED = "[Old tool result content cleared]"
 
 
-class OpenCodeCopier(Copier):
-    """Copies of sessions of OpenCode."""
-
-    name = "opencode"
-
-    def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`: it finds all its sessions in its database."""
-        return database() / new.id
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return OpenCodeCopy(session, new, partial(_up_to, session, end))
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
-        lines = [one for _, one in records if "info" in one]
-        return OpenCodeCopy(session, new, lambda _: [(_plainly(one["info"]), _parts(one)) for one in lines])
-
-    def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`: message by message. That it was to be compacted says nothing."""
-        missing = {turn.id: number for number, turn in enumerate(session.turns)}
-        for info, parts in _said(_document(session)):
-            number = missing.pop(str(info.get("id")), None)
-            if number is None or any(part.get("type") == "compaction" for part in parts):
-                continue
-            record = {"info": info, "parts": parts}
-            yield LiveRecord(
-                number, (b"", record), _size(record), info.get("summary") is True, _size(self.short(record))
-            )
-        if missing:
-            raise _changed(session)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return record | {
-            "parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
-        }
-
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """See `Copier.distilled`."""
-        return OpenCodeDistilled(self, session, excerpt, new)
-
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
-        """See `Copier.write`: OpenCode is run to take it."""
-        reader = OpenCodeAdapter()
-        if reader.locate(new.id):
-            raise ForkRefused(f"A session of this id already exists: {new.id}")
-        data = b"\n".join(copy)
-        last()
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "session.json"
-            file.write_bytes(data)
-            done = machine.processes.run(
-                [find_program(self.name, machine.env), "import", str(file)],
-                cwd=new.cwd,
-                env=_plain(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
-                timeout=SECONDS,
-            )
-        if not done.ok or not reader.locate(new.id):
-            raise ProgramFailed(f"OpenCode refused the copy of the session ({done.ending})", done.complaint)
-        return Written(target, (), forget=lambda: _forget(new.id, machine))
-
-
 class OpenCodeCopy(Copy):
     """Messages of a session for a new one, as the one line of its document; `said` chooses them.
 
@@ -254,6 +191,66 @@ class OpenCodeDistilled(Distilled):
     def _line(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> bytes:
         comma = b"," if self.renamed.last else b""
         return comma + orjson.dumps(self.renamed.message(info, parts))
+
+
+class OpenCodeCopier(Copier):
+    """Copies of sessions of OpenCode."""
+
+    name = "opencode"
+    within_budget = OpenCodeDistilled
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        """See `Copier.place`: it finds all its sessions in its database."""
+        return database() / new.id
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        """See `Copier.up_to`."""
+        return OpenCodeCopy(session, new, partial(_up_to, session, end))
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
+        lines = [one for _, one in records if "info" in one]
+        return OpenCodeCopy(session, new, lambda _: [(_plainly(one["info"]), _parts(one)) for one in lines])
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`: message by message. That it was to be compacted says nothing."""
+        missing = {turn.id: number for number, turn in enumerate(session.turns)}
+        for info, parts in _said(_document(session)):
+            number = missing.pop(str(info.get("id")), None)
+            if number is None or any(part.get("type") == "compaction" for part in parts):
+                continue
+            record = {"info": info, "parts": parts}
+            yield LiveRecord(
+                number, (b"", record), _size(record), info.get("summary") is True, _size(self.short(record))
+            )
+        if missing:
+            raise _changed(session)
+
+    def short(self, record: Record) -> Record:
+        """See `Copier.short`."""
+        return record | {
+            "parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
+        }
+
+    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+        """See `Copier.write`: OpenCode is run to take it."""
+        reader = OpenCodeAdapter()
+        if reader.locate(new.id):
+            raise ForkRefused(f"A session of this id already exists: {new.id}")
+        data = b"\n".join(copy)
+        last()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "session.json"
+            file.write_bytes(data)
+            done = machine.processes.run(
+                [find_program(self.name, machine.env), "import", str(file)],
+                cwd=new.cwd,
+                env=_plain(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
+                timeout=SECONDS,
+            )
+        if not done.ok or not reader.locate(new.id):
+            raise ProgramFailed(f"OpenCode refused the copy of the session ({done.ending})", done.complaint)
+        return Written(target, (), forget=lambda: _forget(new.id, machine))
 
 
 class _Renamed:

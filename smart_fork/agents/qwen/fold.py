@@ -20,7 +20,7 @@ from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
 from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.qwen.log import slug
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
 

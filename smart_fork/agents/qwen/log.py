@@ -5,10 +5,11 @@ Its sub-agents' own files lie elsewhere. Sessions that were put away are one fol
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
-from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.storage import Storage
 from smart_fork.agents.tree_log import TreeAdapter
 
@@ -48,3 +49,15 @@ class QwenStorage(Storage):
 def folder_of(directory: Path) -> Path:
     """The folder in which Qwen Code, started in `directory`, looks for sessions."""
     return runtime_home() / "projects" / slug(str(directory)) / CHATS
+
+
+_OTHER = re.compile(r"[^a-zA-Z0-9]")
+
+
+def slug(path: str) -> str:
+    """The folder name that Qwen Code gives a working directory. Lossy: never decode it.
+
+    It counts UTF-16 units, so a character beyond the first plane is two of them.
+    """
+    resolved = os.path.realpath(path) if Path(path).is_absolute() else path
+    return _OTHER.sub(lambda found: "-" * (1 + (found[0] > "\uffff")), resolved)

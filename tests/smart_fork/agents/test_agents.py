@@ -49,7 +49,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
         ("import smart_fork.agents", "claude.home codex.home copilot.home gemini.home opencode.home qwen.home"),
         (
             "from smart_fork.agents import READERS",
-            "claude.home claude.log claude.slugs codex.home codex.log copilot.home copilot.log cursor.log gemini.home gemini.log opencode.home opencode.log qwen.home qwen.log qwen.slugs",
+            "claude.home claude.log codex.home codex.log copilot.home copilot.log cursor.log gemini.home gemini.log opencode.home opencode.log qwen.home qwen.log",
         ),
     ],
 )

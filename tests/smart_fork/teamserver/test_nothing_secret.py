@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.teamserver.cluster import OWNER
