@@ -227,8 +227,8 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     from smart_fork.agents import READERS
     from smart_fork.agents.facets import copier
     from smart_fork.budget.costs import costs
-    from smart_fork.excise.plan import dangling, unanswered
     from smart_fork.excise.loader import load_with_tool
+    from smart_fork.excise.plan import dangling, unanswered
     from smart_fork.excise.soundness import broken_links
 
     back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
