@@ -208,9 +208,9 @@ def errors_of(session: Session) -> tuple[MetError, ...]:
     last, harmless = dict[bytes, int](), dict[bytes, int]()
     for number, step in enumerate(steps):
         found = parted(step.result.errors)
-        if not step.failed and len(step.commands) == 1:  # of several the last may hide that another failed
+        if found and not step.failed and len(step.commands) == 1:  # of several the last may hide that another failed
             harmless |= dict.fromkeys(found, number)
-        elif step.failed and step.commands:
+        elif found and step.commands and step.failed:
             last |= dict.fromkeys(found, number)
     said = ((line, steps[number]) for line, number in harmless.items())
     return (
@@ -222,7 +222,7 @@ def errors_of(session: Session) -> tuple[MetError, ...]:
 def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
     met, following = steps[number], steps[number + 1 : number + 1 + MOST_STEPS]
     for place, step in enumerate(following):
-        if step.settled and step.commands and is_same(met.commands, step.commands):
+        if step.commands and is_same(met.commands, step.commands) and step.settled:
             did = [one.call.action for one in following[:place] if not one.failed and one.changes]
             more = [words for words in step.commands if words not in met.commands]
             otherwise = len(more) == len(step.commands) and is_alike(met.commands, step.commands)

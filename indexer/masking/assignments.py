@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from indexer.masking.nouns import STEM_WORDS, Noun
-from indexer.masking.spans import HIDDEN, NAME, Span, placeholder
+from indexer.masking.spans import HIDDEN, NAME, Span, begun, ended, placeholder
 from indexer.masking.values import (
     Form,
     SecretValue,
@@ -253,8 +253,7 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 
 def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
     """Whether what is behind a name and a blank may be its value: the line is over there, or something is set."""
-    end = text.find("\n", match.end(), match.end() + 258)
-    rest = text[match.end() : end if end >= 0 else match.end() + 258]
+    rest = text[match.end() : ended(text, match.end(), 258)]
     if " " not in rest.strip(" \t,;\r"):
         return True
     earlier = text[max(0, stem - 108) : stem]
@@ -480,10 +479,8 @@ def _is_symbolic(words: str) -> bool:
 
 
 def _line_before(text: str, position: int) -> str:
-    return text[max(text.rfind("\n", max(0, position - 200), position) + 1, position - 200, 0) : position]
+    return text[begun(text, position, 200) : position]
 
 
 def _line(text: str, position: int) -> str:
-    start = max(text.rfind("\n", max(0, position - 200), position) + 1, position - 200, 0)
-    end = text.find("\n", position, position + 300)
-    return text[start : end if end >= 0 else position + 300]
+    return text[begun(text, position, 200) : ended(text, position, 300)]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from indexer.masking.encoded import long_words
 from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
-from indexer.masking.spans import HIDDEN, NEAR, Span, monotone, placeholder, positions_of
+from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone, placeholder, positions_of
 from indexer.masking.values import is_made_up, is_number, is_strange, is_thrown, is_thrown_together, is_uuid
 from indexer.patterns import late
 
@@ -154,9 +154,8 @@ def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
 
 def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
     """Whether the line of a key says that it is one, or the line above where little else is beside it."""
-    first = max(text.rfind("\n", max(0, begin - 200), begin) + 1, begin - 200, 0)
-    last = text.find("\n", end, end + 100)
-    before, behind = text[first:begin], text[end : last if last >= 0 else end + 100]
+    first = begun(text, begin, 200)
+    before, behind = text[first:begin], text[end : ended(text, end, 100)]
     if (
         before[-1:] in ("/", ".", "#")
         or behind[:1] in ("/", "(")
@@ -196,6 +195,4 @@ def _is_below(text: str, first: int, before: str, behind: str) -> bool:
 
 
 def _line(text: str, position: int) -> str:
-    start = max(text.rfind("\n", max(0, position - 300), position) + 1, position - 300, 0)
-    end = text.find("\n", position, position + 300)
-    return text[start : end if end >= 0 else position + 300]
+    return text[begun(text, position, 300) : ended(text, position, 300)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from indexer.masking.rules import Rule, compiled, literals, rules_in
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
@@ -100,12 +100,12 @@ def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in texts)
 
 
-def found_in(phrase: Phrase, text: str, lower: bytes, absent: Collection[bytes]) -> Iterator[Span]:
+def found_in(phrase: Phrase, text: str, lower: bytes, anchors: Iterable[bytes]) -> Iterator[Span]:
     """Yield the secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
 
-    The text has none of the literals in `absent`.
+    `anchors` are those of the phrase that the text may have.
     """
-    places = [place for anchor in phrase.anchors if anchor not in absent for place in positions_of(lower, anchor)]
+    places = [place for anchor in anchors if anchor in lower for place in positions_of(lower, anchor)]
     if phrase.begins:
         matches = (compiled(phrase.pattern).match(text, place) for place in places)
         yield from (span for match in matches if match for span in _secret(phrase, match))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from indexer.masking.phrase import Phrase, found_at, found_in, phrases_of
 from indexer.masking.spans import SHAPE, Span, lines_at, monotone
@@ -55,11 +57,18 @@ PHRASE_SIGNS = frozenset(
 )
 
 
-def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
+def phrases_in(text: str, lower: bytes, signs: AbstractSet[bytes]) -> Iterator[Span]:
     """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs."""
+    for phrase, anchors in _possible(signs):
+        yield from found_in(phrase, text, lower, anchors)
+
+
+@lru_cache(maxsize=512)
+def _possible(signs: AbstractSet[bytes]) -> list[tuple[Phrase, list[bytes]]]:
+    """Return the phrases of texts with these signs, with the anchors that may be there."""
     absent = PHRASE_SIGNS.difference(signs)  # a word may still be part of another word
-    for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
-        yield from found_in(phrase, text, lower, absent)
+    phrases = dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ()))
+    return [(phrase, [anchor for anchor in phrase.anchors if anchor not in absent]) for phrase in phrases]
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:

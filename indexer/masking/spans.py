@@ -45,6 +45,17 @@ def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
     return lines
 
 
+def begun(text: str, position: int, most: int) -> int:
+    """Return where the line at a position begins, at `most` so many characters before it."""
+    return max(text.rfind("\n", max(0, position - most), position) + 1, position - most, 0)
+
+
+def ended(text: str, position: int, most: int) -> int:
+    """Return where the line at a position ends, at `most` so many characters behind it."""
+    end = text.find("\n", position, position + most)
+    return end if end >= 0 else position + most
+
+
 def positions_of(plain: bytes, needle: bytes) -> Iterator[int]:
     """Where `needle` is."""
     position = plain.find(needle)

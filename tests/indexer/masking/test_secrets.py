@@ -24,6 +24,7 @@ ASSIGNMENTS = {
         ("pass: ", "hunter22", "\n"),
         ("pass: ", "falcon_9916", "\n"),
         ("user=anna\npassword=", "ember_2719", "\n"),
+        ("the door code for the office: ", "4711", "\n"),
         ("settings of the staging machine\npass: ", "harbor_4711", "\n"),
         ("db_password: ", "harbor_4711", "\n"),
         ('password="', "swordfish", '"'),

@@ -1,0 +1,132 @@
+"""How long a value must be, and how mixed, before it is taken for a secret; and how far away what tells of it may be.
+
+Of each pair the first is one and the second just is not.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from indexer.masking import mask, values
+
+VALUES: list[tuple[Callable[[str], bool], str, str]] = [
+    (values._is_jumbled, "aB1aB1aB1aAB", "aB1aB1aB1a1"),
+    (values._is_jumbled, "aB-1aB-1aB-1", "abcdE1abcdAB"),
+    (values.is_chosen, "aBcDe11!", "aaaa1a@"),
+    (values.is_chosen, "abc1zZ9!", "Abc1Abc1"),
+    (values.is_chosen, "A!bA!bA!", "aBaBaBaB@"),
+    (values.is_chosen, "abc1zZ9!", "@qm7kqm7"),
+    (values.is_tangled, "BBBeeaFHFaaF", "cGHHBGDHeaHH"),
+    (values.is_tangled, "BBBeeaFHFaaF", "cGFBeeGacaHe"),
+    (values.is_tangled, "DcFHBaHeDDHH", "DcFHBaHeDDH"),
+    (values.is_strong, "A1aa", "A7Q"),
+    (values.is_alone, "1f" * 16, "a1" * 15 + "a"),
+    (values.is_unlike_words, "f1f1@", "f1Z9"),
+    (values.is_unlike_words, "f1f1@", "a@1a@1A1"),
+    (values.is_unlike_words, "1!1a", "!Qm7"),
+    (values.is_unlike_words, "11a@", "@a1b/"),
+    (values.is_unlike_words, "kQ7" * 6 + "kQ", "kQ7" * 6 + "k"),
+    (values.is_strange, "aBcDe11!", "aaaa1a@"),
+    (values.is_strange, "aB1vbn12", "kQm7kQma"),
+    (values.is_made_up, "aBcDe11!", "kQm7kQm"),
+    (values.is_made_up, "aB1vbn12", "Azxvbn12q"),
+    (values.is_made_up, "aB1vbn12", "horsehorsehZ9"),
+    (values.is_thrown, "kQ7" * 6 + "kQ", "kQm7" * 4 + "kA1"),
+    (values.is_thrown, "qzxvbn12qzxvbn12qzxv1", "abcdefg1abcdefg1abcAB"),
+    (values.is_thrown, "1f" * 16, "a1" * 15 + "a"),
+    (values.is_thrown_together, "Ab1AA", "aBaBA1"),
+    (values.is_thrown_together, "kQ7kAB", "Ab1A1"),
+    (values.is_dense, "A!bA!A", "a#a#a"),
+    (values.is_dense, "1#a#a#", "1#a#"),
+    *((values.is_number, "a1" * half, "a1" * half + "a") for half in (16, 20, 24, 32)),
+    *((values.is_number, "a1" * half, "a1" * (half - 1) + "a") for half in (16, 20, 24, 32)),
+    *((values.is_identity, "a1" * half, "a1" * half + "a") for half in (20, 32)),
+    *((values.is_identity, "a1" * half, "a1" * (half - 1) + "a") for half in (20, 32)),
+    (values.is_worded, "aaaaaB", "ABcDe"),
+    (values.is_long, "face1" * 3 + "f", "kQm7kQm7kQmzZ9!"),
+    (values.is_long, "abcdefg1abcdefga", "qzqzqzqzqzqzqz1!"),
+    (values.looks_random, "A1a1a!", "A1A1!"),
+    (values.looks_random, "QzxQzxQzxQzxQzxQzxQ1", "aB1zQzQzQzQzQzQzQzQ"),
+    (values.looks_random, "QzxQzxQzxQzxQzxQzxQ1", "12121212121212121211"),
+    (values.looks_random, "a1A1", "A1aa"),
+    (lambda text: values.looks_random(text, lenient=True), "A1aa", "xA1"),
+]
+
+
+@pytest.mark.parametrize(("check", "enough", "less"), VALUES)
+def test_a_value_is_one_from_a_length_and_a_mixture_on(check, enough, less):
+    assert check(enough)
+    assert not check(less)
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "enough", "less"),
+    [
+        ("password", "line", "Ab1Aba", "!!bA!"),
+        ("password", "line", "/" + "b1A" * 10 + "b", "/" + "Q7k" * 10),
+        ("password", "line", "aB1DefaBcDefaBcDefaBcDe", "aBcDefaBcDefaBcDA1"),
+        ("password", "line", "a!cde!", "abcde!"),
+        ("password", "code", "abA1B2", "!.B1a"),
+        ("password", "code", "!aaaB1", "@f1ff"),
+        ("password", "string", "qzxvbA", "QzQzA"),
+        ("secret", "string", "Abc1Abc1", "kQm7kQm"),
+        ("secret", "entry", "Abc1Abc1AA", "AQ7kQ7kQ7"),
+        ("secret", "line", "k7Q2k7Q2k7Z9", "k7Q2k7Q2k7a"),
+        ("secret", "code", "abc1xabc1xabc11!", "aB-1aB-1aB-1a1!"),
+        ("secret", "literal", "QzxQzxQz", "QzxQzxQ"),
+        ("api-key", "literal", "wordwordwordwor!", "!YxYxYxYxYxYxYx"),
+        ("api-key", "literal", "abc1zZ9!", "kQm7kQm"),
+    ],
+)
+def test_what_is_assigned_is_a_secret_from_a_length_on_by_how_it_is_written(kind, form, enough, less):
+    assert values.is_secret(values.SecretValue(enough, kind, form))
+    assert not values.is_secret(values.SecretValue(less, kind, form))
+
+
+STRANGE, KEY, LONG_KEY = "xK9mQ2!zR4", "k7Q2m9X4aB3d", "k7Q2m9X4aB3dE5fG7hJ9kL2mN4pQ6rS8"
+
+
+def filled(length: int, by: str = "a ") -> str:
+    return (by * (length // len(by) + 1))[:length]
+
+
+#: A text with so many characters, lines or words between a secret and what tells of it; the secret; the most of them.
+WINDOWS: list[tuple[Callable[[int], str], str, int]] = [
+    (lambda most: f"wlan{filled(most, ' of')} {STRANGE}", STRANGE, 79),
+    (lambda most: f"wlan {'abcdefgh ' * most}{STRANGE}", STRANGE, 7),
+    (lambda most: f"use {STRANGE} {filled(most, 'to ')} the wlan here", STRANGE, 70),
+    (lambda most: f"signing {filled(most)} {LONG_KEY} x", LONG_KEY, 191),
+    (lambda most: f"{LONG_KEY} {filled(most)} signing", LONG_KEY, 91),
+    (lambda most: "the signing key:\n" + "x\n" * most + LONG_KEY, LONG_KEY, 2),
+    (lambda most: f"the signing key: {filled(most)}\n{LONG_KEY}", LONG_KEY, 154),
+    (lambda most: f"the signing key:\n{filled(most)} {LONG_KEY}", LONG_KEY, 39),
+    (lambda most: "signing:\n" + filled(most, "  x: y\n") + f"\n  v: {LONG_KEY}", LONG_KEY, 590),
+    (lambda most: f"recovery codes{filled(most)}\na1b2-c3d4\nb2c3-d4e5", "a1b2-c3d4", 79),
+    (lambda most: f"recovery codes:\na1b2-c3d4{filled(most)} b2c3-d4e5", "b2c3-d4e5", 24),
+    (lambda most: "recovery codes:\n" + "a1b2-c3d4\n" * 147 + " " * most + "b2c3-d4e5", "b2c3-d4e5", 19),
+    (lambda most: f'[{{"keyName": "x", "n": "{filled(most)}", "value": "{KEY}"}}]', KEY, 375),
+    (lambda most: f'[{{"value": "{KEY}", "n": "{filled(most)}", "keyName": "x"}}]', KEY, 380),
+    (lambda most: "kind: Secret\n" + filled(most, "x: y\n") + "\ndata:\n  p: aHVudGVy\n", "aHVudGVy", 19_971),
+    (lambda most: "data:\n  p: aHVudGVy\n" + filled(most, "x: y\n") + "\nkind: Secret\n", "aHVudGVy", 19_979),
+    (lambda most: f"$ cat token {filled(most)} token\n{KEY}\n", KEY, 481),
+]
+
+
+@pytest.mark.parametrize(("text_with", "secret", "most"), WINDOWS)
+def test_what_tells_of_a_secret_is_at_most_so_far_away(text_with, secret, most):
+    assert secret not in mask(text_with(most))
+    assert secret in mask(text_with(most + 1))
+
+
+@pytest.mark.parametrize(
+    ("text_with", "secret", "least"),
+    [
+        (lambda least: f"wlan {STRANGE} {filled(least)}commit", STRANGE, 283),
+        (lambda least: f"name,password\nanna,{KEY[:least]}\n", KEY[:6], 6),
+        (lambda least: f"wlan {'xK9!mQ2zR4'[:least]}", "xK9!mQ2z", 8),
+    ],
+    ids=["far-from-what-denies-it", "in-a-table", "near-a-word"],
+)
+def test_a_secret_is_masked_from_a_length_or_a_distance_on(text_with, secret, least):
+    assert secret not in mask(text_with(least))
+    assert secret[:-1] in mask(text_with(least - 1))
