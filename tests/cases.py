@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`pytest.mark.parametrize`, but one test tries all cases, and names each that fails.
@@ -37,3 +39,15 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
         return tried
 
     return decorated
+
+
+def first(names: str | tuple[str, ...], cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """`pytest.mark.parametrize`, of whose cases the first is tried always and the others are thorough: the same way again."""
+    return pytest.mark.parametrize(names, mostly_first(cases))
+
+
+def mostly_first(cases: Iterable[Any]) -> list[Any]:
+    """These cases, all but the first of them thorough."""
+    main, *others = cases
+    rows = [case if isinstance(case, tuple) else (case,) for case in others]
+    return [main, *(pytest.param(*row, marks=pytest.mark.thorough) for row in rows)]

@@ -137,9 +137,6 @@ class Copy(ABC):
 
     copied: int = 0
 
-    def __init__(self, source: Session, new: NewSession) -> None:
-        self._source, self._new = source, new
-
     @abstractmethod
     def __iter__(self) -> Iterator[bytes]:
         """Yield the lines without newlines, the title last if there is one.
@@ -279,9 +276,9 @@ class Distilled(Copy):
     """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
 
     def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        super().__init__(source, new)
-        self._copier, self._excerpt = copier, excerpt
+        self._copier, self._source, self._excerpt, self._new = copier, source, excerpt, new
         self._live, self._newest = copier.live(source), newest_summary(copier.live(source), excerpt.end)
+        self.copied = 0
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""

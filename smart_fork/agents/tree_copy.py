@@ -70,8 +70,8 @@ class TreeCopy(Copy):
     def __init__(
         self, source: Session, new: NewSession, records: Iterable[tuple[str, Entry]] = (), *, chained: bool = True
     ) -> None:
-        super().__init__(source, new)
-        self._records, self._chained = records, chained
+        self._source, self._new, self._records, self._chained = source, new, records, chained
+        self.copied = 0
         self.parent: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:

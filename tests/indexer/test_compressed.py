@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from indexer import compressed
 from indexer.compressed import Compressed, DamagedCopyError, pieces, up_to_date
+from tests.cases import each
 
 TEXT = st.binary(max_size=200) | st.sampled_from([b"", b"\n", b'{"type": "user"}\n' * 50])
 STEPS = st.lists(
@@ -88,9 +89,7 @@ def test_a_damaged_copy_is_noticed(tmp_path):
     assert source.read_bytes() == b"".join(pieces(tmp_path, up_to_date(source, tmp_path, copy)))
 
 
-@pytest.mark.parametrize(
-    "facts", [[], "name", ["../../x", 1, 1, 1, "d", 1, 1], ["0" * 16 + ".zst", "x", 1, 1, "d", 1, 1], [1] * 7]
-)
+@each("facts", [[], "name", ["../../x", 1, 1, 1, "d", 1, 1], ["0" * 16 + ".zst", "x", 1, 1, "d", 1, 1], [1] * 7])
 def test_facts_that_are_none_are_refused(facts):
     with pytest.raises((ValueError, TypeError)):
         Compressed.from_json(facts)

@@ -113,6 +113,7 @@ def test_kills_at_any_moment_change_nothing(logs, tmp_path, monkeypatch):
         assert expected == actual, f"moment {last} of {moments}"
 
 
+@pytest.mark.thorough
 def test_kills_upon_kills_are_survived(logs, tmp_path, monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
     moments = int(run(-1).stdout)

@@ -1,6 +1,5 @@
 """Several real processes on one index."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,9 +8,11 @@ import pytest
 import indexer
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
+from tests import warm
+from tests.drilled import drilled
 
 ROOT = Path(indexer.__file__).parent.parent
-PROCESSES = 6
+PROCESSES = drilled(6, 4)
 
 #: Each process opens the same new index in every round, all at once: the barrier is a line on standard input.
 OPEN = """
@@ -49,7 +50,7 @@ from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import save, session_of
 store = SqliteStore(index_db())
 print("ready", flush=True)
-for round in range(300):
+for round in range(100):
     texts = [text for number in range(10) for text in (f"round{round} part{number}", "ok")]
     save(store, session_of(*texts, title=f"round{round}"))
 print("done", flush=True)
@@ -62,8 +63,8 @@ def start():
     started = []
 
     def start(script, *arguments):
-        command = [sys.executable, "-W", "error", "-c", script, *map(str, arguments)]
-        process = subprocess.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, text=True)
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        process = warm.Popen(command, cwd=ROOT, stdin=-1, stdout=-1, text=True)
         started.append(process)
         return process
 
@@ -85,7 +86,7 @@ def answers(processes) -> list[str]:
 def test_a_cold_index_may_be_opened_by_many_at_once(start, tmp_path):
     processes = [start(OPEN) for _ in range(PROCESSES)]
     assert ["ready"] * PROCESSES == answers(processes)
-    for number in range(60):
+    for number in range(drilled(60, 20)):
         for process in processes:
             tell(process, str(tmp_path / str(number) / "index.db"))
         assert ["opened"] * PROCESSES == answers(processes), f"round {number}"

@@ -10,6 +10,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
 from indexer.switches import is_on
+from tests.cases import each
 
 HOUR = timedelta(hours=1)
 SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -62,7 +63,7 @@ def test_anything_else_is_an_hour_with_a_warning(text, caplog):
     assert repr(text) in caplog.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("0 9 * * *", "Sun 22 09:00"),

@@ -16,7 +16,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.missing import missing
 from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
-from tests.smart_fork.forks import SESSION, FakeClock, codex_path, codex_records, said, text, told, write_log
+from tests.smart_fork.forks import SESSION, HastyClock, codex_path, codex_records, said, text, told, write_log
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.scripted import scripted
@@ -100,7 +100,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """For agents that are only played: they never say that they have taken their prompt."""
-    monkeypatch.setattr("smart_fork.forking.world.SystemClock", FakeClock)
+    monkeypatch.setattr("smart_fork.forking.world.SystemClock", HastyClock)
 
 
 @pytest.fixture

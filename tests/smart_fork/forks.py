@@ -124,6 +124,13 @@ class FakeClock:
         self.slept += seconds
 
 
+class HastyClock(FakeClock):
+    """Whoever waits in vain has done so after a few looks: two hundred say the same."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(20 * seconds)
+
+
 def told(request: ForkRequest) -> tuple[str, str | None, dict]:
     """The session, the prompt, and all else that a fork was asked for."""
     options = {name: getattr(request.options, name) for name in ("worktree", "with_changes", "place", "name")}

@@ -15,7 +15,7 @@ from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import SystemProcesses
 from tests.smart_fork.forks import HELP, eventually
 
-AGENT = f"""#!{sys.executable} -I
+AGENT = f"""#!{sys.executable} -IS
 import os, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 if words[-1:] == ["--help"]:

@@ -9,6 +9,7 @@ import pytest
 from smart_fork.agent_roster import roster
 from smart_fork.agents import AGENTS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
+from tests.cases import each
 from tests.e2e import programs as tried
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -37,7 +38,7 @@ def by_name(env=None):
     return {one.name: one for one in roster(env=env).agents}
 
 
-@pytest.mark.parametrize("name", PINNED)
+@each("name", PINNED)
 def test_the_version_that_was_seen_is_the_one_that_the_real_program_is_tried_in(name):
     assert PINNED[name] == AGENTS[name].seen
 

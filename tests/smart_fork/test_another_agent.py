@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 ROOT = Path(__file__).parents[2]
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
@@ -49,11 +51,33 @@ def with_another(code: str, *words: str, **env: str) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-def command(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """`smart-fork`, called with these words, where there is one agent more."""
-    return with_another(
-        "import sys; sys.argv[0] = 'smart-fork'; from smart_fork.cli import main; main()", *words, **env
-    )
+#: `smart-fork`, called with each of these lists of words in a fork of one process.
+COMMANDS = """
+import json, os, sys, tempfile, traceback
+from smart_fork.cli import main
+
+def called(words):
+    status = 1
+    os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
+    sys.argv = ["smart-fork", *words]
+    try:
+        main()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush(), sys.stderr.flush()
+    os._exit(status)
+
+done = []
+for words in json.loads(sys.argv[1]):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork() or called(words)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        done.append([status, *(os.pread(one.fileno(), 1 << 20, 0).decode() for one in (out, err))])
+print(json.dumps(done))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,41 +124,48 @@ def test_the_page_offers_it(offered):
     assert "~/.madeup/projects" in offered["folders"]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("find", "--help"), "madeup, both, or all."),
-        (("list", "--help"), "madeup, both, or all."),
-        (("active", "--help"), "madeup, both, or all."),
-        (("new", "--help"), "or madeup."),
-        (("continue", "--help"), "or madeup."),
-        (("resume", "--help"), "or madeup."),
-        (("spawn", "--help"), "or madeup."),
-    ],
-    ids=lambda one: one[0] if isinstance(one, tuple) else "",
-)
-def test_the_help_names_it(words, expected):
-    assert expected in " ".join(command(*words).stdout.replace("│", " ").split())
+HELP = [
+    (("find", "--help"), "madeup, both, or all."),
+    (("list", "--help"), "madeup, both, or all."),
+    (("active", "--help"), "madeup, both, or all."),
+    (("new", "--help"), "or madeup."),
+    (("continue", "--help"), "or madeup."),
+    (("resume", "--help"), "or madeup."),
+    (("spawn", "--help"), "or madeup."),
+]
+MISTAKES = [
+    (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
+    (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
+    (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
+]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "expected"),
-    [
-        (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
-        (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
-        (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
-    ],
-)
-def test_whoever_names_none_is_told_of_it(words, code, expected):
-    done = command(*words)
+@pytest.fixture(scope="module")
+def answers() -> dict[tuple[str, ...], tuple[int, str, str]]:
+    """Status, output and errors of each command."""
+    called = [words for words, *_ in (*HELP, *MISTAKES)]
+    done = with_another(COMMANDS, json.dumps(called))
+    assert "" == done.stderr
+    return {words: tuple(one) for words, one in zip(called, json.loads(done.stdout), strict=True)}
 
-    assert code == done.returncode
-    assert expected in done.stderr
-    assert "madeup" in done.stderr
+
+@each("words, expected", HELP)
+def test_the_help_names_it(answers, words, expected):
+    assert expected in " ".join(answers[words][1].replace("│", " ").split())
+
+
+@each("words, code, expected", MISTAKES)
+def test_whoever_names_none_is_told_of_it(answers, words, code, expected):
+    status, _, told = answers[words]
+
+    assert code == status
+    assert expected in told
+    assert "madeup" in told
 
 
 def test_a_shell_completes_its_name():
-    done = command(
+    done = with_another(
+        "import sys; sys.argv[0] = 'smart-fork'; from smart_fork.cli import main; main()",
         _SMART_FORK_COMPLETE="complete_zsh",
         _TYPER_COMPLETE_ARGS="smart-fork list --agent mad",
     )

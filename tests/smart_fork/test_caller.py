@@ -11,6 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, Known
 from smart_fork.agents.calls import ClientCall
 from smart_fork.caller import Caller, agent_of, caller_session, identify
+from tests.cases import each
 
 CALL = "toolu_01ABCDEFGHIJ"
 
@@ -158,7 +159,7 @@ def test_an_argument_that_something_inside_the_agent_adds_names_the_session(newc
     assert ["new", "old", "old"] == [ask({"whose": "new"}), ask({"whose": 7}), ask({})]
 
 
-@pytest.mark.parametrize(
+@each(
     ("environment", "session"),
     [
         ({}, None),

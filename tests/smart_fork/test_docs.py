@@ -30,6 +30,7 @@ from smart_fork.settings import KEYS as KEYS_OF_THE_FILE
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import compared, state
 from smart_fork.workers.worktrees import WorkersTree
+from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import World
@@ -218,7 +219,7 @@ def test_the_reference_is_what_the_code_says(reference, page):
     assert reference.pages()[page] == (ROOT / "docs/reference" / page).read_text(), "`make reference` writes it"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@each("name", COMMANDS)
 def test_a_command_has_the_same_purpose_in_the_list_and_in_its_own_help(name):
     own: Any = typer.main.get_command(application(name))
     listed: Any = typer.main.get_command(application())
@@ -256,7 +257,7 @@ def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
     assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"
 
 
-@pytest.mark.parametrize(
+@each(
     "page",
     [
         "docs/explanation/architecture.md",

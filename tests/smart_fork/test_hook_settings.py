@@ -102,7 +102,7 @@ _settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=drilled(150, 50))
+@hypothesis_settings(deadline=None, max_examples=drilled(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
     """R-028: whatever others have in it."""

@@ -425,7 +425,7 @@ def test_where_a_persons_session_begins_the_names_of_its_variables_are_noted(age
     body = json.dumps(event(event_name)).encode()
     env = dict(os.environ) | {"ANTHROPIC_API_KEY": "a-secret", "CODEX_API_KEY": "a-secret", "CLAUDECODE": "1"} | mark
 
-    subprocess.run([sys.executable, "-P", "-m", "smart_fork.hooks", agent], input=body, env=env, cwd=ROOT, check=True)
+    warm.run([sys.executable, "-P", "-m", "smart_fork.hooks", agent], input=body, env=env, cwd=ROOT, check=True)
 
     file = home / ".smart-fork/variables.json"
     key = {"claude": "ANTHROPIC_API_KEY", "codex": "CODEX_API_KEY"}[agent]

@@ -33,7 +33,9 @@ TEXTS = {
     "long": "x" * 100_001,
 }
 #: Each agent and each place once: what a place does to arguments does not depend on the agent.
-somewhere = pytest.mark.parametrize(("agent", "place"), [("claude", "tmux"), ("codex", "process")])
+somewhere = pytest.mark.parametrize(
+    ("agent", "place"), [("claude", "tmux"), pytest.param("codex", "process", marks=pytest.mark.thorough)]
+)
 texts = pytest.mark.parametrize("kind", TEXTS)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.lines import decode_line
 from smart_fork.text.json_edits import respelled
+from tests.cases import each
 
 #: What is spelled otherwise by who decodes and encodes it: numbers, half surrogates, escapes, floats, white space.
 ODD = (
@@ -57,7 +57,7 @@ def test_a_record_that_is_not_changed_is_the_line_itself():
     assert b'{"ours":1}' == respelled(b"", {"ours": 1})
 
 
-@pytest.mark.parametrize("left", [[0, 2], [1], [], [0, 1, 2]])
+@each("left", [[0, 2], [1], [], [0, 1, 2]])
 def test_of_a_list_what_is_left_stays_as_it_is(left):
     raw = b'{"l":[{"n":9007199254740993},  {"h":"\\ud83d"}, 1.50]}'
     record = decoded(raw)

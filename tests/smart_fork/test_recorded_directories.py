@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import fork_command
 from smart_fork.system import permission
 from smart_fork.team.local import found, read_log
+from tests.cases import each
 from tests.indexer.transcripts.records import (
     FIXTURES,
     assistant,
@@ -114,7 +116,17 @@ WRITTEN: dict[str, Callable[[Path, str], None]] = {
 #: Cursor states an absolute path, or none: tests/smart_fork/agents/test_read_agents.py.
 WITHOUT_ODD = {"cursor"}
 agents = pytest.mark.parametrize("agent", WRITTEN)
-odd = pytest.mark.parametrize("cwd", ODD)
+
+
+def some(agents: Iterable[str]) -> pytest.MarkDecorator:
+    """Each agent in the first odd directory, and Claude Code in all; each in each are thorough."""
+    return pytest.mark.parametrize(
+        ("agent", "cwd"),
+        [
+            pytest.param(agent, cwd, marks=() if agent == "claude" or cwd == ODD[0] else pytest.mark.thorough)
+            for agent, cwd in product(agents, ODD)
+        ],
+    )
 
 
 @pytest.fixture
@@ -136,8 +148,7 @@ def test_every_agent_that_is_read_is_tried_here():
     assert set(WRITTEN) | WITHOUT_ODD == {agent.name for agent in READERS}
 
 
-@agents
-@odd
+@some(WRITTEN)
 def test_a_session_whose_directory_is_no_absolute_path_is_listed_only_among_all_and_with_its_path(
     home, here, agent, cwd
 ):
@@ -172,8 +183,7 @@ def test_continuing_in_a_directory_never_takes_a_session_of_another_system(home,
         newest_session(here, agent, automated=True)
 
 
-@odd
-@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot", "opencode"])
+@some(["claude", "codex", "qwen", "gemini", "copilot", "opencode"])
 def test_a_team_is_not_sent_a_session_that_may_be_another_projects(home, here, agent, cwd):
     WRITTEN[agent](home, cwd)
     log = next(iter(READERS[agent].discover())).path
@@ -194,7 +204,7 @@ def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
         found(SESSION, here)
 
 
-@odd
+@pytest.mark.parametrize("cwd", ODD)
 @pytest.mark.parametrize(
     "make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"]
 )
@@ -209,14 +219,14 @@ def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make
     assert branch(SESSION, cwd=str(here)).working_directory == str(here)
 
 
-@odd
+@pytest.mark.parametrize("cwd", ODD[:2])
 def test_a_family_is_told_wherever_one_stands(home, here, cwd):
     _claude(home, cwd)
 
     assert [cwd] == [one["working_directory"] for one in lineage(SESSION)["sessions"]]
 
 
-@odd
+@each("cwd", ODD)
 def test_no_command_goes_to_a_directory_that_is_none_of_this_machine(cwd):
     assert "cd " not in fork_command("claude", SESSION, cwd)
     assert "cd " not in command_to_resume("claude", SESSION, cwd)

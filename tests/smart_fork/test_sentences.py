@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.text.sentences import best, sentences
+from tests.cases import each
 
 SPLIT = [
     ("One thing. Another? A third!", ["One thing.", "Another?", "A third!"]),
@@ -25,7 +25,7 @@ SPLIT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), SPLIT, ids=range(len(SPLIT)))
+@each(("text", "expected"), SPLIT)
 def test_a_text_has_these_sentences(text, expected):
     assert expected == [text[start:end] for start, end in sentences(text)]
 

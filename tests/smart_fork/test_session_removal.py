@@ -30,7 +30,7 @@ from tests.smart_fork.world import World
 
 ROOT = Path(smart_fork.__file__).parent.parent
 #: `SMART_FORK_DRILLS=all` tries each moment, and not one of three.
-EACH = drilled(1, 3)
+EACH = drilled(1, 5)
 SECRET = "zanzibarquokka add retry with backoff"
 DONE = "The uploader retries five times"
 

@@ -9,6 +9,7 @@ import pytest
 
 from smart_fork.retrieval.answer import Match, Unsearched
 from smart_fork.server.steps import about_workers, after_search
+from tests.cases import each
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
@@ -18,7 +19,7 @@ BEHIND = "The index is 40 % embedded; the rest continues in the background, abou
 EARLY = "This answer is early."
 
 
-@pytest.mark.parametrize(
+@each(
     ("told", "step"),
     [
         (an_answer(sessions=0), "This project has no past session. Search all agents: agent_type 'all'."),

@@ -6,10 +6,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from smart_fork.agents import AGENTS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
 BOTH = ("claude", "codex")
@@ -152,7 +151,7 @@ def test_each_test_that_is_named_is_there():
     assert [] == [(path.name, name) for path, name in named if name not in functions_of(path)]
 
 
-@pytest.mark.parametrize("agent", [agent.name for agent in AGENTS])
+@each("agent", [agent.name for agent in AGENTS])
 def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
     able = abilities_of(AGENTS[agent])
 

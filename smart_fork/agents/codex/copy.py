@@ -98,6 +98,10 @@ COMPACTIONS = ("compaction", "compaction_summary")
 class _CodexCopy(Copy):
     """What all copies have in common: their records are in the form of before copy-on-write."""
 
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
+
     def own(self, kind: str, payload: Record) -> Record:
         """A record of the copy's own."""
         moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -64,6 +64,10 @@ def _sweep() -> None:
 class _CopilotCopy(Copy):
     """What all copies have in common."""
 
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
+
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: where it works, its name, and what it has written for itself.
 

@@ -91,6 +91,10 @@ class Replay:
 class _GeminiCopy(Copy):
     """What all copies begin with."""
 
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
+
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
         root = target.parent.parent / ROOT

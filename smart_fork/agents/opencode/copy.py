@@ -112,8 +112,7 @@ class OpenCodeCopy(Copy):
     """
 
     def __init__(self, session: Session, new: NewSession, said: Callable[[Document], list[Said]]) -> None:
-        super().__init__(session, new)
-        self._said = said
+        self._session, self._new, self._said = session, new, said
 
     def __iter__(self) -> Iterator[bytes]:
         """The document.
@@ -122,11 +121,11 @@ class OpenCodeCopy(Copy):
             NotFound: the session is gone.
             ForkRefused: it has changed meanwhile.
         """
-        found = _document(self._source)
+        found = _document(self._session)
         renamed = _Renamed(self._new)
         messages = [renamed.message(info, parts) for info, parts in self._said(found)]
         self.copied = len(messages)
-        yield orjson.dumps({"info": _info(found, self._source, self._new), "messages": messages})
+        yield orjson.dumps({"info": _info(found, self._session, self._new), "messages": messages})
 
 
 def _up_to(session: Session, end: int, found: Document) -> list[Said]:

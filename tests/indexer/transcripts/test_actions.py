@@ -19,6 +19,7 @@ from indexer.transcripts.actions import (
     runs_ours,
 )
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols, forget_shown
+from tests.cases import each
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
 JSON = st.recursive(
@@ -38,7 +39,7 @@ def symbols(*texts: str) -> list[str]:
     return list(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "arguments", "line"),
     [
         ("Bash", {"command": "pytest -q  \n tests"}, "run pytest -q tests"),
@@ -66,7 +67,7 @@ def test_an_action_is_one_line(name, arguments, line):
     assert describe(name, arguments) == line
 
 
-@pytest.mark.parametrize(
+@each(
     "given", [PATCH, *({name: PATCH} for name in ("input", "patch", "patchText")), {"command": ["apply_patch", PATCH]}]
 )
 def test_a_patch_edits_its_files_however_an_agent_gives_it(given):
@@ -85,7 +86,7 @@ def test_a_call_with_one_text_is_a_patch_or_a_script(text, line):
     assert describe_raw("exec", text) == line
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "namespace"),
     [
         ("mcp__smart-fork__smart_fork", ""),
@@ -104,7 +105,7 @@ def test_other_tools_are_not_ours():
     assert not is_ours("mcp__github__fork_repo", "mcp__github")
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "smart-fork find 'retry'",
@@ -122,7 +123,7 @@ def test_a_shell_that_runs_us_answers_with_our_own_words(command):
     assert describe("Bash", {"command": command}) == ""
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "cd ~/src/smart-fork && pytest -q",
@@ -136,7 +137,7 @@ def test_a_folder_of_our_name_is_somebody_s_work(command):
     assert describe("Bash", {"command": command}).startswith("run ")
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "note"),
     [
         ("Exit code 2\nE   assert 1 == 2", "exit 2: E assert 1 == 2"),
@@ -153,7 +154,7 @@ def test_a_failure_is_its_status_and_first_line(output, note):
     assert error_note(output) == note
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "note"),
     [
         ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nProcess exited with code 3", ""),
@@ -220,7 +221,7 @@ def test_names_are_found_at_any_depth_of_arguments():
     assert list(known) == ["first_name", "deep_name"]
 
 
-@pytest.mark.parametrize(
+@each(
     "output",
     [
         "export DB_PASSWORD={}",
@@ -251,7 +252,7 @@ def test_lines_of_a_key_are_no_names():
     assert symbols(f"before_it\n{key}\nbehind_it", f"cut_key\n{key[:900]}") == ["before_it", "behind_it", "cut_key"]
 
 
-@pytest.mark.parametrize(
+@each(
     "arguments",
     [
         {"user": "app_user", "password": "aB3x-mixedCase_Part9"},
@@ -269,7 +270,7 @@ def test_a_secret_that_only_the_name_of_an_argument_tells_leaves_no_piece(argume
     assert set(found) - {"DB_PASSWORD"} == {"app_user"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "arguments", "expected"),
     [
         ("Read", {"file_path": "/shop/a.py", "offset": 1}, ("/shop/a.py",)),

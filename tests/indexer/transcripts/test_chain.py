@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from tests.cases import each
 
 IDS = st.sampled_from("abcdefgh")
 RECORDS = st.lists(st.tuples(st.sampled_from(["link", "prompt", "answer"]), IDS, IDS | st.none()), max_size=14)
@@ -115,7 +115,7 @@ def test_a_last_prompt_written_after_its_answer_keeps_the_answer():
     assert "abcd" == ids(found)
 
 
-@pytest.mark.parametrize("parents", ["b a", "a", "c a b", "b c a", "- c b", "- d b c", "b a b c", "d a b c"])
+@each("parents", ["b a", "a", "c a b", "b c a", "- c b", "- d b c", "b a b c", "d a b c"])
 def test_turns_of_a_circle_stand_as_in_the_file(parents):
     names = "abcd"[: len(parents.split())]
     above = [None if parent == "-" else parent for parent in parents.split()]

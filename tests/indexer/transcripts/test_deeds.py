@@ -6,6 +6,7 @@ import pytest
 
 from indexer.transcripts.deeds import _NAMED, _NAMES, Deed, Deeds, deed_of
 from indexer.transcripts.model import Proof
+from tests.cases import each
 
 COMMITS, TESTS = Deed(True, False, False), Deed(False, True, False)
 HERE = "git commit -m \"$(cat <<'EOF'\nMend it; then | pipe\nEOF\n)\""
@@ -18,7 +19,7 @@ def test_no_way_to_name_a_deed_is_passed_over():
     assert [] == [name for name in _NAMES if name not in "|".join(ways)]
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     ["git commit -m x", "git add . && git commit -qm 'a; b'", "git -C /x -c user.name=me commit", HERE,
      f"git add a && {HERE} && git push", "cd /x && GIT_EDITOR=true git commit --amend --no-edit", "bash -c 'git commit'"],
@@ -27,7 +28,7 @@ def test_a_commit_is_known(line):
     assert deed_of(line).commits
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     ["git log --grep commit", "git show HEAD", "git commit --dry-run", "git commit -h", "echo git commit", "commit",
      "git commit-tree x", "grep 'git commit' a", "gh pr create --title 'git commit'", "git help commit"],
@@ -38,7 +39,7 @@ def test_what_only_speaks_of_a_commit_is_none(line):
     assert deed is None or not deed.commits
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     ["pytest -q", "uv run pytest", "python -m pytest a", "python3 -m unittest", "python manage.py test", "tox", "npm test",
      "npm t", "npm run test:unit", "yarn e2e-tests", "pnpm --filter web test", "npx vitest run", "npx jest a", "bun test",
@@ -61,7 +62,7 @@ def test_what_only_speaks_of_tests_is_none(line):
     assert deed_of(line) is None
 
 
-@pytest.mark.parametrize("behind", [" | tail -5", "; echo done", " || true", " &", " 2>&1 | tee log", "\necho done"])
+@each("behind", [" | tail -5", "; echo done", " || true", " &", " 2>&1 | tee log", "\necho done"])
 def test_what_stands_behind_a_command_hides_how_it_has_gone(behind):
     assert deed_of(f"pytest -q{behind}").hidden
     assert not deed_of(f"set -o pipefail; cd x; pytest -q{' | tail' if behind == ' | tail -5' else ''}").hidden
@@ -77,7 +78,7 @@ def proof(line: str, output: str, said: bool | None = None) -> Proof:
     return Deeds(deeds.kept(), not_run=NOT_RUN).end("c", output, said=said)
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "output", "said", "proves"),
     [
         ("git commit -m x", "[main 1a2b3c4] x\n 1 file changed", True, Proof.COMMITTED),

@@ -16,6 +16,7 @@ from indexer.transcripts.error_lines import (
     plain,
     telling,
 )
+from tests.cases import each
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=12)
 PATHS = st.lists(NAMES, min_size=1, max_size=5).map(lambda names: "/" + "/".join(names))
@@ -53,7 +54,7 @@ def test_a_plain_line_stays_as_it_is(text):
     assert plain(plain(text)) == plain(text)
 
 
-@pytest.mark.parametrize(
+@each(
     "output",
     [
         "",
@@ -89,7 +90,7 @@ def test_without_the_key_nobody_can_tell_which_line_a_hash_is_of():
     assert hashed(["a"], b"one") != hashed(["a"], b"other")
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "same"),
     [
         ("cd /tmp && go test ./...", "go test ./internal -run X 2>&1 | tail", True),
@@ -107,7 +108,7 @@ def test_what_only_looks_runs_nothing():
     assert () == commands_of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("line", "does"),
     [
         ("npm install", True),

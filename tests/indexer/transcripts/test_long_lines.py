@@ -44,7 +44,7 @@ def short(monkeypatch):
     monkeypatch.setattr(long_lines, "LONG_TEXT", 40)
 
 
-@settings(max_examples=drilled(300, 100), suppress_health_check=[])
+@settings(max_examples=drilled(300, 50), suppress_health_check=[])
 @given(RECORDS, st.integers(1, 40))
 def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +54,7 @@ def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
         assert expected(record) == json.loads(made)
 
 
-@settings(max_examples=drilled(200, 70))
+@settings(max_examples=drilled(200, 40))
 @given(RECORDS, st.integers(1, 40), st.integers(0, 200))
 def test_a_list_or_object_that_is_too_much_ends_and_the_record_goes_on(record, size, most):
     with pytest.MonkeyPatch.context() as patch:

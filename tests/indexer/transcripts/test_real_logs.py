@@ -120,6 +120,7 @@ def test_a_call_of_ours_from_codex_leaves_no_trace(codex):
     assert (actions(session), notes(session), session.symbols) == ([""], [""], ())
 
 
+@pytest.mark.thorough
 def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypatch):
     """Every log gives a session or one of the known reasons; read in two parts, as every ninth is, it is the same.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from indexer.pieces import pieces_of
 from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents import READERS
 from smart_fork.sharing.neutral import Action, Message
+from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 
 DID = (
@@ -25,8 +24,8 @@ def test_what_is_told_is_taken_apart_as_it_was_put_together():
     assert retold(Message("assistant", 0, "", DID).rendered()).said == ""
 
 
-@pytest.mark.parametrize("proof", Proof)
-@pytest.mark.parametrize("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
+@each("proof", Proof)
+@each("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
 def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(line, proof):
     for failed, answered in ((False, True), (True, True), (False, False)):
         action = Action(line, "ok", failed, answered, proof)
@@ -34,7 +33,7 @@ def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(
         assert retold(Message("assistant", 0, "", (action,)).rendered()) == Retold("", (action,))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", "It retries.", "Done then, by another agent:", "Done then, by another agent:\nand more of this", f"{TEXT}\nOr so.",
      "It is Done then, by another agent:\n- so it goes"],

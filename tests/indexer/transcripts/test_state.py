@@ -13,6 +13,7 @@ from indexer.transcripts import state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.state import count, is_path, pack, unpack, utc
 from indexer.transcripts.warm import Warm
+from tests.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TURNS = st.builds(
@@ -54,20 +55,20 @@ def test_a_state_of_another_version_is_not_used(monkeypatch):
     assert unpack(kept) is None
 
 
-@pytest.mark.parametrize("cut", [0, 1, 9, 15, -9, -1])
+@each("cut", [0, 1, 9, 15, -9, -1])
 def test_a_damaged_state_is_not_used(cut):
     kept = pack({"a": "text"}, [Turn("1", None, "user", "")])
 
     assert unpack(kept[:cut]) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"[2, {}]\n[[1]]", b"[2, {}]\n7", b"x"])
+@each("content", [b"", b"null", b"[1]", b"[2, {}]\n[[1]]", b"[2, {}]\n7", b"x"])
 def test_a_state_of_another_shape_is_not_used(content):
 
     assert unpack(gzip.compress(content)) is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "expected"),
     [
         ("2026-07-01T10:00:00.123Z", "2026-07-01T10:00:00.123Z"),
@@ -89,7 +90,7 @@ def test_times_of_all_forms_are_compared_as_one(given, expected):
     assert utc(given) == expected
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         "",
@@ -112,7 +113,6 @@ def test_times_of_all_forms_are_compared_as_one(given, expected):
         -(10**20),
         "0001-01-01T00:00:00+23:59",
     ],
-    ids=repr,
 )
 def test_what_is_no_time_is_no_time(given):
     assert utc(given) == ""
@@ -126,7 +126,7 @@ def test_any_value_is_a_time_in_utc_or_none(value):
     assert found == utc(found)
 
 
-@pytest.mark.parametrize("value", [None, True, -1, 0, 1.5, "7", 2**63, 2**64 - 1, [], {}], ids=repr)
+@each("value", [None, True, -1, 0, 1.5, "7", 2**63, 2**64 - 1, [], {}])
 def test_what_is_no_number_of_things_counts_nothing(value):
     assert count(value) == 0
 

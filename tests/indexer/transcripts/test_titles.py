@@ -9,6 +9,7 @@ import pytest
 from indexer.transcripts.titles import says_something, title_of
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
+from tests.cases import each
 from tests.indexer.transcripts.records import (
     assistant,
     claude_log,
@@ -37,12 +38,12 @@ SAY_SOMETHING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("prompt", SAY_NOTHING)
+@each("prompt", SAY_NOTHING)
 def test_a_prompt_that_says_nothing_is_no_title_where_another_says_something(prompt):
     assert "add retry to the uploader" == title_of("", [prompt, "add retry to the uploader"])
 
 
-@pytest.mark.parametrize("prompt", SAY_SOMETHING)
+@each("prompt", SAY_SOMETHING)
 def test_a_prompt_that_says_something_is_the_title(prompt):
     assert says_something(prompt)
 
@@ -52,7 +53,7 @@ def test_a_session_whose_prompts_all_say_nothing_is_called_after_the_first(promp
     assert next(filter(None, prompts)) == title_of("", prompts)
 
 
-@pytest.mark.parametrize(
+@each(
     ("prompt", "title"),
     [
         ("## Goal\n\nfix the race", "Goal fix the race"),
@@ -70,7 +71,7 @@ def test_a_title_is_one_line_without_marks_of_markdown(prompt, title):
     assert title == title_of("", [prompt])
 
 
-@pytest.mark.parametrize("by_agent", ["API Error: Request timed out.", "Invalid API key · Please run /login", "…", "8"])
+@each("by_agent", ["API Error: Request timed out.", "Invalid API key · Please run /login", "…", "8"])
 def test_what_an_agent_says_where_it_could_make_no_title_is_none(by_agent):
     assert "fix the race" == title_of("", ["fix the race"], by_agent=by_agent)
 
@@ -79,7 +80,7 @@ def test_a_name_that_a_person_gave_counts_whatever_it_says():
     assert "8" == title_of("8", ["fix the race"], by_agent="Race in the uploader")
 
 
-@pytest.mark.parametrize("piece", ["/a", "'", "# ", "\\", "[", "@", "a'", "- \n"])
+@each("piece", ["/a", "'", "# ", "\\", "[", "@", "a'", "- \n"])
 def test_a_huge_prompt_is_looked_at_in_a_bounded_way(piece):
     assert len(title_of("", [piece * 200_000] * 30)) <= 100
 

@@ -8,6 +8,7 @@ import pytest
 
 from indexer.transcripts.base import Agents, UnknownAgentError
 from smart_fork.agents import READERS
+from tests.cases import each
 
 
 def test_each_agent_is_found_by_its_name():
@@ -15,7 +16,7 @@ def test_each_agent_is_found_by_its_name():
     assert list(READERS) == [READERS[name] for name in READERS.names]
 
 
-@pytest.mark.parametrize("name", ["", "Claude", "unknown", "claude/../codex", "x\x1b[2J"])
+@each("name", ["", "Claude", "unknown", "claude/../codex", "x\x1b[2J"])
 def test_an_unknown_name_is_an_error_that_says_which_are_known(name):
     with pytest.raises(UnknownAgentError) as caught:
         READERS[name]

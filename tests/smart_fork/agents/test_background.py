@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from smart_fork.agents.tail import running_tasks
+from tests.cases import each
 from tests.smart_fork.forks import said
 
 SHELL = {"stdout": "", "stderr": "", "interrupted": False, "backgroundTaskId": "b1"}
@@ -56,7 +55,7 @@ def running(records: list[dict], agent: str = "claude", since: str = "") -> list
     return [(task.id, task.what) for task in running_tasks(agent, records, since)]
 
 
-@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+@each("begun", BEGUN.values())
 def test_what_claude_code_has_begun_runs_until_its_log_tells_of_its_end(begun):
     given, result = begun
     assert [("b1", "pnpm dev")] == running(answered(result, given))
@@ -64,7 +63,7 @@ def test_what_claude_code_has_begun_runs_until_its_log_tells_of_its_end(begun):
         assert [] == running(answered(result, given) + records)
 
 
-@pytest.mark.parametrize("records", GOING_ON.values(), ids=GOING_ON)
+@each("records", GOING_ON.values())
 def test_what_is_told_of_a_task_need_not_be_its_end(records):
     assert [("b1", "pnpm dev")] == running(answered(SHELL, {"command": "pnpm dev"}) + records)
 

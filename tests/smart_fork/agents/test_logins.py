@@ -12,6 +12,7 @@ from smart_fork.agents import known_variables
 from smart_fork.agents.facets import login_of, login_variables, logins
 from smart_fork.agents.login_shell import login_shell, values_of
 from smart_fork.system.processes import SystemProcesses
+from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
 
 CLAUDE, CODEX = login_of("claude"), login_of("codex")
@@ -78,7 +79,7 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     assert login.standing({}, str(home / "none"), SystemProcesses()).logged_in is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("login", "env"),
     [
         (CLAUDE, {"ANTHROPIC_API_KEY": "x"}),

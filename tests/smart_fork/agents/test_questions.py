@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.agents.questions import MAX_CHARACTERS, Screen
+from tests.cases import each
 from tests.smart_fork import screens
 
 
-@pytest.mark.parametrize(
+@each(
     ("screen", "begins", "options"),
     [
         (screens.CLAUDE_TRUST, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
@@ -37,7 +38,7 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
     assert "PERM" not in question.text
 
 
-@pytest.mark.parametrize(
+@each(
     "screen",
     [screens.CLAUDE_IDLE, screens.CLAUDE_WORKING, screens.CODEX_IDLE, "", "\n\n", "$ 1. foo", "❯ 1. a\n  2. b"],
 )
@@ -89,7 +90,7 @@ def test_an_agent_that_works_says_so():
     assert not Screen().works("esc to interrupt" + 30 * "\nsaid since")
 
 
-@pytest.mark.parametrize(
+@each(
     ("screen", "text", "held"),
     [
         (screens.CLAUDE_IDLE, "choose", False),  # said before

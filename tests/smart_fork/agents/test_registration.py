@@ -13,6 +13,7 @@ from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.registration import UnsuitableError
 from smart_fork.agents.registration.base import JsonRegistration, is_ours
 from smart_fork.errors import SmartForkError
+from tests.cases import each
 
 PROGRAM = "/opt/tools/bin/smart-fork"
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
@@ -46,7 +47,7 @@ def read(way, text):
     return json.loads(text) if isinstance(way, JsonRegistration) else tomllib.loads(text)
 
 
-@pytest.mark.parametrize(("way", "text"), CASES)
+@each(("way", "text"), CASES)
 def test_an_entry_is_added_beside_all_others(way, text):
     entry = way.wanted(PROGRAM, {}, None)
 
@@ -60,7 +61,7 @@ def test_an_entry_is_added_beside_all_others(way, text):
     assert made == way.put(made, entry)
 
 
-@pytest.mark.parametrize(("way", "text"), CASES)
+@each(("way", "text"), CASES)
 def test_without_the_entry_the_settings_say_what_they_said(way, text):
     made = way.put(text, way.wanted(PROGRAM, {}, None))
 
@@ -142,7 +143,7 @@ def test_codex_passes_on_little_and_claude_code_all_but_its_own_session():
     assert {"HOME": "/h", "PATH": "/b", "SECRET": "x", "CLAUDECODE": "1"} == CLAUDE.environment(env, {})
 
 
-@pytest.mark.parametrize(
+@each(
     ("way", "text"),
     [
         (CLAUDE, ""),
@@ -164,7 +165,7 @@ def test_settings_that_cannot_be_edited_safely_are_refused(way, text):
         way.put(text, way.wanted(PROGRAM, {}, way.value(text)))
 
 
-@pytest.mark.parametrize("text", TOML)
+@each("text", TOML)
 def test_the_statements_of_a_toml_text_are_all_of_it(text):
     assert text == "".join(one.text for one in statements(text))
 

@@ -14,6 +14,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.authored import hashed, noting, plain
 from smart_fork.errors import NotFound, Usage
+from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
 
@@ -386,7 +387,7 @@ def test_the_command_names_the_share_and_the_fork(world, shop, run):  # noqa: F8
     assert session[:8] in found.err
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "given"),
     [
         ("Edit", {"file_path": "/a", "old_string": "the old line", "new_string": "the old line\nthe new line\n"}),

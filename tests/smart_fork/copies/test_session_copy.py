@@ -23,6 +23,8 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy
 from smart_fork.copies.session_copy import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
+from tests.cases import first
+from tests.drilled import drilled
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
 NOW = datetime(2026, 5, 6, 7, 8, 9)  # noqa: DTZ001 - Codex names its files by local time
@@ -234,7 +236,9 @@ def conversations(draw: st.DrawFn) -> list[dict]:
 
 
 @given(conversations(), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=drilled(40, 15)
+)
 def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home, repo, log, data):
     """B-003, B-004, B-050, B-060, B-061, B-074, B-077."""
     source = write_log(folder_of(repo) / f"{SESSION}.jsonl", log)
@@ -267,7 +271,7 @@ def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home,
         branch.undo()
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_a_long_session_is_copied_record_by_record(agent, home, repo):
     """B-061: with much less memory than it is long."""
     megabyte = "x" * (1 << 20)

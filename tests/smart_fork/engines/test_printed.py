@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.engines.printed import NotJson, location_of, results_in, text_of
+from tests.cases import each
 
 ONE, OTHER = {"file": "qmd://a/1.md", "score": 0.5}, {"file": "qmd://a/2.md", "score": 0.25}
 BOTH = [ONE, OTHER]
 
 
-@pytest.mark.parametrize(
+@each(
     ("printed", "results"),
     [
         (json.dumps(BOTH), BOTH),
@@ -41,7 +42,7 @@ def test_all_shapes_are_read_whatever_is_printed_around_them(printed, results):
     assert results_in(printed) == results
 
 
-@pytest.mark.parametrize(
+@each(
     "printed",
     [
         "Segmentation fault",
@@ -77,7 +78,7 @@ def test_an_answer_that_is_cut_off_anywhere_gives_no_results(length):
         assert (results_in(json.dumps(BOTH, indent=2)[:length]), length) == ([], 0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("result", "place", "text"),
     [
         ({"path": "p", "snippet": "s"}, "p", "s"),

@@ -45,6 +45,7 @@ from smart_fork.forking.spending import Spending
 from smart_fork.registry.workers import Registry
 from smart_fork.removal.sessions import forget
 from smart_fork.retrieval.index_access import opened
+from tests.cases import mostly_first
 from tests.drilled import drilled
 from tests.smart_fork.agents.opencode import database as opencode
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
@@ -404,7 +405,9 @@ def killed_at(number: int, request: Request, home: Path) -> None:
         os._exit(0)
 
 
-@pytest.mark.parametrize("seed", [*range(FAMILIES), 497])  # 497: what a lost parent of another agent leaves
+@pytest.mark.parametrize(
+    "seed", [*mostly_first(range(FAMILIES)), 497]
+)  # 497: what a lost parent of another agent leaves
 def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
     number_ids(monkeypatch, seed)
     play(monkeypatch, world.home)

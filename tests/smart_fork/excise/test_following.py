@@ -22,6 +22,7 @@ from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from tests import warm
+from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import next_run
 from tests.smart_fork.forks import codex_records, said, text
@@ -63,7 +64,7 @@ def cut_secret(session_id: str, **how) -> dict:
     return cut(Request(session_id, numbers(session_id), force=True, **how))
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def chain(request, world, shop) -> list[str]:
     """A session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
@@ -222,7 +223,7 @@ cut(Request(sys.argv[1], sys.argv[2], force=True))
 """
 
 
-@pytest.mark.parametrize("written", [0, 1, 2])
+@first("written", [1, 0, 2])
 def test_what_is_killed_between_two_files_is_finished_by_the_next_run(world, shop, run, written):  # noqa: F811
     first = world.claude(shop, *SAID)
     last = branch(branch(first)["session_id"])["session_id"]

@@ -40,6 +40,7 @@ from smart_fork.excise import (
 )
 from smart_fork.excise.loader import located
 from smart_fork.excise.ranges import pieces
+from tests.cases import each
 from tests.indexer.masking.invented import KEY_BEGIN, KEY_END, made_up
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
@@ -169,7 +170,7 @@ def test_the_newest_session_of_claude(home, claude_session):
         discover_newest_claude()
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "expected"),
     [
         ("5-7,9", [(5, 7), (9, 9)]),
@@ -183,7 +184,7 @@ def test_ranges(words, expected):
     assert expected == pieces(words, 10)
 
 
-@pytest.mark.parametrize(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
+@each(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
 def test_what_is_no_range(words, says):
     """E-070."""
     with pytest.raises(Usage) as error:

@@ -13,8 +13,8 @@ from tests.drilled import drilled
 from tests.smart_fork.forks import SESSION, said, text
 
 ROOT = Path(__file__).resolve().parents[3]
-#: 100 MB within 300 MB, and half of both as long as not all is tried that takes long: what is kept grows with the session.
-BYTES, MEGABYTES = drilled((100_000_000, 300), (50_000_000, 150))
+#: 100 MB within 300 MB, and less of both as long as not all is tried that takes long: what is kept grows with the session, beside 40 MB.
+BYTES, MEGABYTES = drilled((100_000_000, 300), (12_000_000, 70))
 
 #: Runs the command of its arguments, and prints the peak of memory in KB.
 MEASURE = """

@@ -176,6 +176,7 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
     assert before == path.read_bytes()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hundreds_of_random_cuts_of_real_sessions_leave_them_whole(home, real_home, monkeypatch, part):
     """Each is planned, written and read again: nothing dangles that did not before, the rest is verbatim."""

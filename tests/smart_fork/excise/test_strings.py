@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from smart_fork.excise.strings import mapped, texts
+from tests.cases import each
 
 
-@pytest.mark.parametrize("name", ["hash", "snapshot", "value", "output"])
+@each("name", ["hash", "snapshot", "value", "output"])
 def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
     record = {"uuid": "u1", "result": {name: "said"}}
 

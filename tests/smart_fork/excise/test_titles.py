@@ -16,6 +16,7 @@ from smart_fork.families.branch import branch as branched
 from smart_fork.families.told import Branched
 from smart_fork.forking.spending import Spending
 from smart_fork.registry.workers import Registry
+from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.world import World
 
@@ -36,7 +37,7 @@ def title(session_id: str) -> str:
     return sessions.read(sessions.locate(session_id)).title
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def session(request, world: World, shop) -> str:
     return world.worked(request.param, shop, *STEPS)
 
@@ -105,7 +106,7 @@ def test_a_name_that_repeats_a_prompt_goes_with_it_and_another_stays(world: Worl
     assert ["Vault", "add retry"] == list(named.values())
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_who_has_the_notes_of_a_cut_alone_cannot_try_its_words(world: World, shop, agent):
     session = world.worked(agent, shop, "> swordfish", "noted", "> add retry", "it retries")
     lines = [json.loads(line) for line in world.log_of(session).read_text().splitlines()]

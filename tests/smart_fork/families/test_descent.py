@@ -15,6 +15,7 @@ from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.families.descent import Descent, descent
 from smart_fork.families.tree import parents
 from smart_fork.registry.workers import Registry
+from tests.cases import first, mostly_first
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
 
@@ -34,7 +35,7 @@ def ids(some) -> set[str]:
     return {one.session_id for one in some}
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def chain(request, world, shop) -> tuple[str, list[str]]:
     """An agent, a session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
@@ -125,7 +126,7 @@ def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_par
     assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_is_lost(world, shop, agent):
     first = getattr(world, agent)(shop, *SAID)
     between = branch(first)["session_id"]

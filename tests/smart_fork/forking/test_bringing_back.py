@@ -15,6 +15,7 @@ from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
+from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import snapshot
 from tests.smart_fork.world import World
@@ -24,7 +25,7 @@ DONE = "The uploader retries five times"
 MORE = "and a jitter of a tenth"
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def deleted(request, world: World, shop: Path, monkeypatch) -> tuple[str, Path, bytes]:
     """A session that was indexed, and then deleted by its agent: its id, where its log was, and what was in it."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")

@@ -19,6 +19,7 @@ from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import BrokenModel
@@ -28,7 +29,7 @@ SAID = (
     "paint the logo", "painted it blue",
 )  # fmt: skip
 RETRY, LOGO = "retry uploader backoff", "paint the logo blue"
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 
 
 @pytest.fixture

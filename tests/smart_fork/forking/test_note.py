@@ -20,6 +20,7 @@ from smart_fork.forking.world import world_of
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.news import FileNews, News
 from smart_fork.text.snippets import printable
+from tests.cases import first
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.repository.test_news import BEGUN, LATER, START, UNTIL, sh
 
@@ -134,7 +135,7 @@ def known(source, agent, repo):
     return replace(source, session=session)
 
 
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 
 
 @agents

@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from indexer.transcripts.model import Cache, Session, Turn
 from smart_fork.agents import READERS
 from smart_fork.budget.selection import Selection
@@ -19,6 +17,7 @@ from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
 from smart_fork.retrieval.cache import age_of, cache_in_words, cached_until, is_cached
+from tests.cases import each
 from tests.smart_fork.world import Did
 
 
@@ -34,7 +33,7 @@ def session(earlier: float, last: float, cached_for: int = 300) -> Session:
     return Session("claude", "s", Path("log"), turns, last_activity=ago(last))
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "whole", "at"),
     [(300, True, False), (3_600, True, True), (5, False, False), (0, False, False)],
 )
@@ -128,9 +127,7 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     ] == [*ways_in_words(compared)][1:]
 
 
-@pytest.mark.parametrize(
-    "moment", ["", "yesterday", "9999-99-99", ago(-9_000)], ids=["none", "a word", "no date", "to come"]
-)
+@each("moment", ["", "yesterday", "9999-99-99", ago(-9_000)])
 def test_a_time_that_is_none_or_yet_to_come_says_nothing_of_a_cache(moment):
     assert "" == cached_until(Cache(300, moment))
     assert age_of(moment) is None

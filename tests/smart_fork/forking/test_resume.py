@@ -19,9 +19,10 @@ from smart_fork.forking.start import start
 from smart_fork.forking.world import world_of
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Completed
+from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
 
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 
 
 @pytest.fixture

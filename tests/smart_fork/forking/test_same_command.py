@@ -12,6 +12,7 @@ from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.launch import same_command
 from smart_fork.forking.spending import Spending
+from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION
 from tests.smart_fork.world import World
@@ -19,7 +20,7 @@ from tests.smart_fork.world import World
 RETRY = "add retry with backoff to the uploader"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "words"),
     [
         ({}, ""),
@@ -34,7 +35,7 @@ def test_it_has_all_that_was_asked_for(given, words):
     assert f"smart-fork fork {SESSION}{words} 'go on'" == same_command([SESSION], Options("go on"), **given)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "words"),
     [
         (Options("go on", worktree=True, place="process", name="a b", brief=False), " --in process --name 'a b' --worktree --no-brief 'go on'"),

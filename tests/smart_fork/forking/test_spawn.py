@@ -13,9 +13,10 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.spawn import LEAST_SECONDS, spawn, summary
 from smart_fork.registry.workers import Registry
+from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, snapshot, write_log
 
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from smart_fork.forking.which import about_as_likely, labels
 from smart_fork.retrieval.answer import Hit
+from tests.cases import each
 from tests.smart_fork.found import a_hit
 
 
@@ -43,7 +42,7 @@ def test_labels_that_would_be_the_same_are_told_apart():
     assert told["session-3"].endswith(" %")
 
 
-@pytest.mark.parametrize(
+@each(
     ("title", "shown"),
     [
         ("# Heading `code` **bold** _words_ __init__", "Heading 'code' bold words init"),

@@ -10,6 +10,7 @@ import pytest
 from indexer.markdown import export_path
 from indexer.transcripts.ours import TOOLS
 from smart_fork.server.prompts import fork, recall
+from tests.cases import first
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import Did, World
 
@@ -26,7 +27,7 @@ ANSWER = json.dumps({
 QUOTES = "The session about the uploader knows: it retries with exponential backoff, five times (MAX_RETRY_COUNT)."
 SHELL = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd")}
 
-both = pytest.mark.parametrize("agent", ["claude", "codex"])
+both = first("agent", ["claude", "codex"])
 
 
 def shell(agent: str, command: str, result: str = ANSWER) -> Did:

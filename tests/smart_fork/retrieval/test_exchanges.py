@@ -17,6 +17,7 @@ from smart_fork.forking.spending import Spending, chosen
 from smart_fork.retrieval.meaning import meaning_of
 from smart_fork.retrieval.upkeep import Engine
 from tests import warm
+from tests.cases import mostly_first
 from tests.smart_fork.world import World
 
 SUBJECTS = ("upload", "invoice", "logo", "password", "queue", "translation")
@@ -32,7 +33,7 @@ LONG = [
 ASKED = ("who may sign in when the password has expired", ("retry the upload with backoff", "queue"))
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def session(request, world: World, shop: Path) -> str:
     """A session of each agent, beside others, embedded by the packaged model: fewer passages than its frameworks are for."""
     world.model = configured_embedder()  # type: ignore[assignment]

@@ -368,17 +368,17 @@ class TestForkable:
         assert not world.find(RETRY, shop)["results"][0]["can_fork"]
 
 
-@pytest.mark.parametrize("intent", [*HOSTILE, "-rf /", "retry " * 20_000])
-def test_any_intent_is_answered(world, shop, intent):
+def test_any_intent_is_answered(world, shop):
     """F-035."""
     world.claude(shop, RETRY, DONE)
 
-    answer = world.find(intent, shop)
+    for intent in (*HOSTILE, "-rf /", "retry " * 20_000):
+        answer = world.find(intent, shop)
 
-    assert answer["search_mode"] == "hybrid"
-    assert "search_error" not in answer
-    json.dumps(answer).encode()
-    assert len(answer["query"]) <= MAX_CHARACTERS
+        assert answer["search_mode"] == "hybrid", intent
+        assert "search_error" not in answer, intent
+        json.dumps(answer).encode()
+        assert len(answer["query"]) <= MAX_CHARACTERS
 
 
 @pytest.mark.usefixtures("any_engine")

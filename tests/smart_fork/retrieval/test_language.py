@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from smart_fork.retrieval.query import language_of, most_are_in
+from tests.cases import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "language"),
     [
         ("retry the upload", "English"),

@@ -18,6 +18,7 @@ from smart_fork.excise import Request, cut
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import passage_place
 from smart_fork.retrieval.session_list import list_recent
+from tests.cases import first
 from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World
 
@@ -33,7 +34,7 @@ def passage(result: dict[str, Any]) -> list[str]:
     return Path(result["source_path"]).read_text().splitlines()[first - 1 : last]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_the_lines_of_a_result_are_those_of_its_passage(world, shop, agent):
     world.worked(
         agent, shop, "> Rename the logo", "Renamed.",
@@ -193,7 +194,7 @@ def test_of_a_session_that_is_indexed_again_from_its_copy_lines_are_named(world,
     assert "It is never flushed." == passage(best(world, shop, FIX))[-1]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_after_a_cut_lines_are_those_of_what_is_left(world, shop, agent):
     session = getattr(world, agent)(shop, "Ask\n\nfor\n\nmuch", "Much.", FIX, "It is never flushed.")
     before = best(world, shop, FIX)["lines"]

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -102,8 +103,13 @@ def passed_over(agent: str = "all") -> dict[str, str]:
     return {one.path: one.reason for one in list_recent(agent, None, 20, everywhere=True).passed_over}
 
 
-@odd
-@pytest.mark.parametrize("agent", PLACES)
+@pytest.mark.parametrize(
+    ("agent", "kind"),
+    [
+        pytest.param(agent, kind, marks=() if agent == "claude" or kind == "line breaks" else pytest.mark.thorough)
+        for agent, kind in product(PLACES, ODD)
+    ],
+)
 def test_a_list_names_what_is_no_log_and_what_it_is(home, agent, kind):
     path, why = odd_log(home, agent, kind)
 

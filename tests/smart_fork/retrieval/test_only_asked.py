@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.retrieval.ranking import FITS
+from tests.cases import first
 from tests.smart_fork.world import Did, World
 
 ASKED = "Add retry with exponential backoff to the uploader"
@@ -85,7 +86,7 @@ def ends(how: dict) -> dict:
     return {name: value for name, value in how.items() if name != "steps"}
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_where_nobody_did_it_the_one_that_was_asked_is_found_and_does_not_fit(world, shop, agent):
     asked = world.worked(agent, shop, f"> {ASKED}")
 

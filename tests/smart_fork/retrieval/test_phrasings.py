@@ -16,13 +16,14 @@ from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST, check_also, further
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.request import FindRequest, check
+from tests.cases import each
 from tests.smart_fork.world import BrokenModel, WordsModel
 
 RETRY = "add retry with backoff to the uploader"
 GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
 
 
-@pytest.mark.parametrize(
+@each(
     ("also", "told"),
     [
         ("one text", "also must be a list of texts, not"),
@@ -44,7 +45,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
     assert len(error.value.message) < 300
 
 
-@pytest.mark.parametrize("also", [None, [], (), ["x" * MAX_CHARACTERS] * MOST, ["\0\ud800", "  "]])
+@each("also", [None, [], (), ["x" * MAX_CHARACTERS] * MOST, ["\0\ud800", "  "]])
 def test_none_and_lists_of_texts_can_be_asked(also):
     check_also(also)
 

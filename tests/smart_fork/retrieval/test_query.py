@@ -20,6 +20,7 @@ from smart_fork.retrieval.query import (
     terms_of,
     words_of,
 )
+from tests.cases import each
 
 HOSTILE = [
     'say "hello" AND NOT world',
@@ -91,7 +92,7 @@ def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
     assert len(any_of("word" * 1000)) < 100
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "foreign"),
     [
         ("add retry to the uploader", False),
@@ -135,7 +136,7 @@ def test_a_text_of_more_words_than_are_looked_for_is_long():
     assert not is_long(" ".join(words[1:]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "is_of_it"),
     [
         ("look at the changes in this branch", True),

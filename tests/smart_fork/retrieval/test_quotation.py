@@ -10,6 +10,7 @@ from indexer.store.base import Placement
 from smart_fork.retrieval.found import Candidate
 from smart_fork.retrieval.quotation import quotations
 from smart_fork.text.snippets import snippet, tidied
+from tests.cases import each
 
 TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. The retry had no backoff.\n\nNow it waits.\nrun pytest -q"
 VOICES = ((TEXT.index("I looked"), "assistant"), (TEXT.index("run"), "action"))
@@ -25,7 +26,7 @@ def quoted(one: Candidate, limit: int = 500, nearness: object = None) -> tuple[s
     return found.said_by, found.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked", "by", "text"),
     [
         (["uploader"], "user", "please mend the uploader\nIt fails on Mondays."),
@@ -89,7 +90,7 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), SHOWN, ids=range(len(SHOWN)))
+@each(("text", "expected"), SHOWN)
 def test_what_is_shown_has_no_blank_lines_and_no_bare_marks(text, expected):
     assert expected == tidied(text)
 

@@ -12,6 +12,7 @@ from smart_fork.retrieval.answer import Changed, Price
 from smart_fork.retrieval.results import became_of
 from smart_fork.retrieval.worth import close
 from smart_fork.system.processes import SystemProcesses
+from tests.cases import each
 from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
 
@@ -168,7 +169,7 @@ def hit(score: float):
     return SimpleNamespace(score=score)
 
 
-@pytest.mark.parametrize(
+@each(
     ("scores", "many"),
     [
         ((0.5, 0.451, 0.449), 2),

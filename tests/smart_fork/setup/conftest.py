@@ -8,8 +8,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.setup import background, trial
 from smart_fork.setup.step import Step
 from smart_fork.setup.trial import Trial
+from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run
-from tests.smart_fork.setup.homes import HOMES
+from tests.smart_fork.setup.homes import HOMES, full
 from tests.smart_fork.world import add_program
 
 __all__ = ["command_model", "run"]  # fixtures, defined beside what they are made of
@@ -30,7 +31,7 @@ def setup(run, world, monkeypatch):
     return command
 
 
-@pytest.fixture(params=HOMES, ids=lambda one: one.__name__)
+@pytest.fixture(params=mostly_first(sorted(HOMES, key=lambda one: one is not full)), ids=lambda one: one.__name__)
 def settled(request, world):
     """A home of each kind, with the programs of all agents."""
     for agent in AGENTS:

@@ -23,12 +23,14 @@ from smart_fork.setup import drift
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
 from tests import warm
-from tests.smart_fork.setup.homes import everything, full
+from tests.drilled import drilled
+from tests.smart_fork.setup.homes import HOMES, everything, full
 from tests.smart_fork.test_docs import assert_documented
 
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
 
 
+@pytest.mark.parametrize("settled", HOMES, indirect=True, ids=lambda one: one.__name__)
 def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     before = everything(settled)
 
@@ -427,14 +429,16 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("finish", [("--remove",), ("--yes", "--remove")], ids=" ".join)
+@pytest.mark.parametrize(
+    "finish", [("--yes", "--remove"), pytest.param(("--remove",), marks=pytest.mark.thorough)], ids=" ".join
+)
 def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
     """By undoing, or by setting up again and undoing."""
     full(world.home)
     before = everything(world.home)
     command = [sys.executable, "-c", _KILLED]
     with warm.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        for kill_at in range(1, 100):
+        for kill_at in range(1, 100, drilled(1, 3)):
             print(kill_at, file=process.stdin, flush=True)
             ended = int(process.stdout.readline())
             assert ended in (0, -signal.SIGKILL)

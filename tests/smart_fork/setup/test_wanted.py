@@ -166,7 +166,7 @@ STYLES = [
 ]
 
 
-@hypothesis_settings(deadline=None, max_examples=drilled(150, 50))
+@hypothesis_settings(deadline=None, max_examples=drilled(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_rules_are_put_in_and_taken_out_to_the_byte(value, style):
     """Whatever others have in it."""

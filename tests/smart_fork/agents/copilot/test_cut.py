@@ -16,6 +16,7 @@ from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
 from smart_fork.excise.request import cut as cut_at
+from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, copilot_log, happened, read_copilot, requested, texts
 from tests.smart_fork.agents.copilot.test_log import fixture
 
@@ -61,7 +62,7 @@ def store(home: Path, *rows: tuple[str, str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((FIXTURES / "copilot").glob("*.jsonl"))])
+@each("name", [path.stem for path in sorted((FIXTURES / "copilot").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"copilot/{name}.jsonl"
 

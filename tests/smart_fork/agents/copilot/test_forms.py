@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import ROOT, HomePlace
+from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.sharing.test_forms import session_of
 
@@ -91,7 +90,7 @@ def test_a_picture_that_a_tool_gave_back_can_be_left_out():
     assert 1 == FORMS.told(event("tool.execution_complete", result={"contents": [picture]})).images
 
 
-@pytest.mark.parametrize(
+@each(
     "record",
     [
         event("session.start", sessionId="evil", context={"cwd": "/"}),
@@ -103,7 +102,6 @@ def test_a_picture_that_a_tool_gave_back_can_be_left_out():
         {"type": "user.message", "id": "e", "data": "x"},
         {"type": ["user.message"], "id": "e", "data": {}},
     ],
-    ids=str,
 )
 def test_what_would_steer_the_agent_or_is_no_event_is_taken_from_nobody(record):
     assert FORMS.sent(record) is None

@@ -13,6 +13,7 @@ import pytest
 from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
+from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, gemini_log, read_gemini, texts
 
 WORD = "walrus"
@@ -47,7 +48,7 @@ def records(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((FIXTURES / "gemini").glob("*.jsonl"))])
+@each("name", [path.stem for path in sorted((FIXTURES / "gemini").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"gemini/{name}.jsonl"
 

@@ -12,6 +12,7 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import check
+from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_forms import NEW, session_of
 
@@ -103,7 +104,7 @@ def test_what_it_says_itself_of_the_workspace_stays_here(home):
         assert not [one for one in ("<session_context>\\n", "/home/ada", "projectHash", "scratchpad") if one in shared]
 
 
-@pytest.mark.parametrize(
+@each(
     "record",
     [
         {"$rewindTo": "a"},
@@ -116,7 +117,6 @@ def test_what_it_says_itself_of_the_workspace_stays_here(home):
         said("a", content=[{"fileData": {"fileUri": "file:///etc/passwd"}}]),
         {"type": "user", "content": "x"},
     ],
-    ids=str,
 )
 def test_what_would_steer_the_agent_or_says_nothing_is_taken_from_nobody(record):
     assert FORMS.sent(record) is None

@@ -15,6 +15,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import Activity, activity, output_tokens
 from smart_fork.families.tree import parents
+from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
 
 
@@ -101,7 +102,7 @@ def request(**said) -> ForkRequest:
 NEW = "ses_00112233445566778899aabbcc"
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "argv", "session_id", "staging", "delivery"),
     [
         ({"form": "new", "headless": True}, ["run", "--format", "json"], None, "nothing", "input"),

@@ -14,6 +14,7 @@ from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import check
+from tests.cases import each
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
 
 HERE, THERE = HomePlace("/work/depot", "/work"), HomePlace("/Users/bob/shop", "/Users/bob")
@@ -136,7 +137,7 @@ def test_what_was_taken_back_is_in_no_record_and_an_error_and_a_summary_are(path
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     "part",
     [
         {"type": "text", "text": "obey", "synthetic": True},
@@ -145,7 +146,6 @@ def test_what_was_taken_back_is_in_no_record_and_an_error_and_a_summary_are(path
         {"type": "snapshot", "snapshot": "x"},
         {"type": ["text"]},
     ],
-    ids=lambda part: str(part["type"]),
 )
 def test_what_would_steer_the_agent_or_names_a_file_is_taken_from_nobody(part):
     for record in (FORMS.sent(said(part)), FORMS.arrived(said(part), others=True)):

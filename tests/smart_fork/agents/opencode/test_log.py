@@ -346,7 +346,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.fixed_dictionaries({"info": JSON, "parts": JSON})), JSON)
-@settings(max_examples=drilled(80, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=drilled(80, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_a_file_says_is_a_session_or_none(tmp_path, messages, info):
     path = tmp_path / "ses_x"
     path.write_text(json.dumps({"info": info, "messages": messages}))

@@ -12,6 +12,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
+from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, answering, calling, linked, qwen_log, read_qwen, texts
 from tests.smart_fork.agents.qwen.test_log import fixture
 
@@ -40,7 +41,7 @@ def left(path: Path) -> dict[str, str | None]:
     return {record["uuid"]: record["parentUuid"] for record in records}
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted((FIXTURES / "qwen").glob("*.jsonl"))])
+@each("name", [path.stem for path in sorted((FIXTURES / "qwen").glob("*.jsonl"))])
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"qwen/{name}.jsonl"
 

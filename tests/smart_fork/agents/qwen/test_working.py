@@ -14,6 +14,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenPresence, QwenScreen
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import activity, output_tokens, running_tasks
+from tests.cases import each
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
 
@@ -104,7 +105,7 @@ def test_a_question_is_read_with_its_options():
     assert (asked.options, asked.marked) == (("1", "2", "3", "4"), "1")
 
 
-@pytest.mark.parametrize(
+@each(
     ("screen", "works", "hears"),
     [(ASKING, False, False), (WORKING, True, True), (IDLE, False, True), ("", False, False)],
 )
@@ -125,7 +126,7 @@ def request(**more: object) -> ForkRequest:
     return ForkRequest(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "argv", "session_id", "staging"),
     [
         ({"form": "new"}, ["--session-id", NEW], NEW, "nothing"),
