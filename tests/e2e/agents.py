@@ -110,6 +110,11 @@ class Machine:
         self.trusted.append(folder)
         self._write_settings()
 
+    def allow_plugins(self) -> None:
+        """Have Codex look for plugins, as it does where nobody has said anything."""
+        self.has_plugins = True
+        self._write_settings()
+
     def _link_server_of_codex(self) -> None:
         """Put the server for Codex's terminals where Codex would copy it, 404 MB, at the first start in a new home."""
         for package in self.programs.parent.glob("node_modules/@openai/codex-*/vendor/*"):

@@ -28,7 +28,7 @@ def told(programs, machines) -> Iterator[Machine]:
         fresh.env["SMART_FORK_RECALL_MS"] = "60000"
         fresh.session_of_before("claude", *EXCHANGES)
         fresh.session_of_before("codex", ("Paint the chart in other colours", "It is painted."))
-        done = fresh.smart_fork("setup", "--yes", "--json", "--no-service", "--no-skill", "--recall")
+        done = fresh.smart_fork("setup", "--yes", "--json", "--no-service", "--no-skill", "--no-index", "--recall")
         assert {"recall"} <= {step["step"] for step in json.loads(done.stdout)["steps"]}
         for settings in SETTINGS.values():  # the agents wait for hooks, however busy the machine is
             path = fresh.home / settings

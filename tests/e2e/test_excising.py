@@ -222,6 +222,7 @@ def test_a_branch_without_a_step_is_resumed_as_it_says_under_the_title_that_it_s
     assert before == session.sha256
 
 
+@pytest.mark.thorough
 @each_agent()
 def test_codex_s_header_is_needed_to_load_and_is_not_cut_unasked(machine: Machine, agent: Protocol, session: Log):
     """What the refusal says is so."""

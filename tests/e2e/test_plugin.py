@@ -35,8 +35,7 @@ def plain(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with smart-fork on its PATH, which neither agent knows of."""
     with machine_in(cache_folder(), programs) as fresh:
         machines.append(fresh)
-        fresh.has_plugins = True
-        fresh.trust(fresh.project)
+        fresh.allow_plugins()
         command = fresh.home / "bin" / "smart-fork"
         command.parent.mkdir()
         started = f'PYTHONPATH="{CHECKOUT}" HF_HUB_OFFLINE=1 exec "{sys.executable}" -m smart_fork "$@"'
@@ -115,6 +114,7 @@ class TestInstalled:
         assert set() == ours(first)
         assert "hook" not in told.stderr
 
+    @pytest.mark.thorough
     @agents
     def test_taken_out_again_nothing_of_it_is_left_in_the_agent(self, plain: Machine, agent: Protocol):
         run(plain, agent, *REMOVE[agent])

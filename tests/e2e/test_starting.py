@@ -118,6 +118,7 @@ def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent
         answered(equipped, agent, new["session_id"], typed)
 
 
+@pytest.mark.thorough
 def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equipped: Machine, parents):
     """F-110, F-115, F-120: asked for by a real agent over MCP."""
     pairs = [(agent, parents(agent), unlike_any_other("Now the downloader")) for agent in ("claude", "codex")]
