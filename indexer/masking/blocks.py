@@ -268,11 +268,8 @@ def is_code(value: str) -> bool:
 def _neighbors(text: str) -> Iterator[Span]:
     """A value that only what stands beside it in the same object tells of."""
     for value in _VALUE_OF.finditer(text):
-        start, end = (
-            text.rfind("{", max(0, value.start() - 400), value.start()),
-            text.find("}", value.end(), value.end() + 400),
-        )
-        beside = text[max(start, value.start() - 400) : end if end >= 0 else value.end() + 400]
+        before = text[max(0, value.start() - 400) : value.start()].rpartition("{")[2]
+        beside = before + value[0] + text[value.end() : value.end() + 400].partition("}")[0]
         if _TELLS_BESIDE.search(beside) and (looks_random(value[1], lenient=True) or is_strong(value[1])):
             yield _span(value, 1, "secret")
 

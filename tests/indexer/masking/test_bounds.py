@@ -50,6 +50,12 @@ VALUES: list[tuple[Callable[[str], bool], str, str]] = [
     (values.looks_random, "QzxQzxQzxQzxQzxQzxQ1", "12121212121212121211"),
     (values.looks_random, "a1A1", "A1aa"),
     (lambda text: values.looks_random(text, lenient=True), "A1aa", "xA1"),
+    (lambda text: values.looks_random(text, lenient=True), "ab!cd#ef$gh%ijklmnop", "ab!cd#ef$gh%ijklmno"),
+    (lambda text: values.looks_random(text, lenient=True), "ab!cd#ef$gh%ijklmnop", "ab!cd#ef$ghijklmnopq"),
+    (values.is_opaque, "a+1bcdefghijk" * 2 + "a+1bcd", "a+1bcdefghijk" * 2 + "a+1bc"),
+    (values.is_key_pair, "anna:k7Q2m9X4aB3dE5fG", "anna:k7Q2m9X4aB3dE5f"),
+    (values.is_key_pair, "anna:" + "k7Q2m9X4aB3dE5fG7hJ9" * 9 + "k7Q2m9X4aB3dE5fG7hJ", "anna:" + "k7Q2m9X4aB" * 20),
+    (values.is_base64_pair, "YW5uYTp4", "YW5uYTo="),
 ]
 
 
@@ -101,6 +107,9 @@ WINDOWS: list[tuple[Callable[[int], str], str, int]] = [
     (lambda most: f"the signing key: {filled(most)}\n{LONG_KEY}", LONG_KEY, 154),
     (lambda most: f"the signing key:\n{filled(most)} {LONG_KEY}", LONG_KEY, 39),
     (lambda most: "signing:\n" + filled(most, "  x: y\n") + f"\n  v: {LONG_KEY}", LONG_KEY, 590),
+    (lambda most: f"signing:\n  v: {LONG_KEY} {filled(most, 'b ')}", LONG_KEY, 34),
+    (lambda most: f"webhook {(LONG_KEY * 20)[:most]}", LONG_KEY, 600),
+    (lambda most: f"webhook {(LONG_KEY * 20)[:most]}", LONG_KEY[:20], 39),
     (lambda most: f"recovery codes{filled(most)}\na1b2-c3d4\nb2c3-d4e5", "a1b2-c3d4", 79),
     (lambda most: f"recovery codes:\na1b2-c3d4{filled(most)} b2c3-d4e5", "b2c3-d4e5", 24),
     (lambda most: "recovery codes:\n" + "a1b2-c3d4\n" * 147 + " " * most + "b2c3-d4e5", "b2c3-d4e5", 19),
@@ -118,14 +127,23 @@ def test_what_tells_of_a_secret_is_at_most_so_far_away(text_with, secret, most):
     assert secret in mask(text_with(most + 1))
 
 
+def test_of_a_private_key_without_its_beginning_a_part_of_a_known_length_is_masked():
+    line = "k7Q2m9X4aB3dE5fG7hJ9kL2mN4pQ6rS8k7Q2m9X4aB3dE5fG7hJ9kL2mN4pQ6rS8\n"
+    end = "\n-----END PRIVATE" + " KEY-----"
+
+    assert mask(filled(4095, line) + end) == "[REDACTED:private-key]"
+    assert mask(filled(4096, line) + end).startswith("k[REDACTED:")
+
+
 @pytest.mark.parametrize(
     ("text_with", "secret", "least"),
     [
         (lambda least: f"wlan {STRANGE} {filled(least)}commit", STRANGE, 283),
+        (lambda least: f"webhook {(LONG_KEY * 2)[:least]}", LONG_KEY, 41),
         (lambda least: f"name,password\nanna,{KEY[:least]}\n", KEY[:6], 6),
         (lambda least: f"wlan {'xK9!mQ2zR4'[:least]}", "xK9!mQ2z", 8),
     ],
-    ids=["far-from-what-denies-it", "in-a-table", "near-a-word"],
+    ids=["far-from-what-denies-it", "no-sum-of-git", "in-a-table", "near-a-word"],
 )
 def test_a_secret_is_masked_from_a_length_or_a_distance_on(text_with, secret, least):
     assert secret not in mask(text_with(least))
