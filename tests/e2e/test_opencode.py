@@ -163,6 +163,31 @@ def directory_of(machine: Machine, session: str) -> str:
     return str(directory)
 
 
+def test_a_session_begins_without_a_terminal_is_found_and_shown_and_a_fork_knows_what_was_said(opencode: Machine):
+    first, prompt = unlike_any_other(PROMPT), unlike_any_other(NEXT)
+
+    new = ours(opencode, "new", "--agent", "opencode", "--in", "process", "--", first)
+
+    session = new["session_id"]
+    assert [Message("user", first)] == heard(opencode, first).said
+    opencode.smart_fork("wait", new["worker_id"])
+    wait_until(lambda: not running(opencode), "the last word in the database")
+    before, said = rows(opencode, session), [("user", first), ("assistant", f"Noted: {first[:60]}")]
+    assert said == shown(opencode, session)
+    assert str(opencode.project) == directory_of(opencode, session)
+    words = ("--agent", "opencode", "--include-automated", "--json")
+    found = json.loads(opencode.smart_fork("find", first, *words).stdout)["results"]
+    assert session in [one["session_id"] for one in found]
+
+    fork = ours(opencode, "fork", session, "--in", "process", "--", prompt)
+
+    assert [*(Message(*one) for one in said), Message("user", prompt)] == heard(opencode, prompt).said
+    answered(opencode, fork["new_session_id"], prompt)
+    assert [] == fork["warnings"]
+    assert before == rows(opencode, session)
+
+
+@pytest.mark.thorough  # as of other agents
 def test_a_session_begins_and_goes_on_without_a_terminal_and_is_listed_and_shown_as_it_was_said(
     opencode: Machine, parent: str
 ):
@@ -206,6 +231,7 @@ def test_a_fork_at_an_earlier_message_into_a_worktree_knows_nothing_of_what_came
     opencode.smart_fork("setup", "--agent", "opencode", "--remove")
 
 
+@pytest.mark.thorough  # as of other agents
 def test_a_fork_within_a_budget_is_sent_what_is_kept_and_a_line_for_the_rest(opencode: Machine, parent: str):
     prompt = unlike_any_other(NEXT)
 

@@ -37,8 +37,7 @@ def test_the_real_qmd_finds_by_words_where_it_has_no_models_and_keeps_nothing_of
     shop, elsewhere = world.repository("shop"), world.repository("elsewhere")
     knows = world.claude(shop, "paint the logo", "It is blue", RETRY, DONE, "now the docs", "Written")
     world.claude(elsewhere, RETRY, DONE)
-    codex = world.codex(shop, "write the release notes", "Wrote them")
-    git(shop, "worktree", "add", "-q", "../tree")
+    world.codex(shop, "write the release notes", "Wrote them")
 
     code, answer, said = smart_fork(shop, "find", "--json", "how do I make the retry of the uploader better")
 
@@ -52,9 +51,6 @@ def test_the_real_qmd_finds_by_words_where_it_has_no_models_and_keeps_nothing_of
     assert "qmd vsearch failed: " in answer["qmd_error"]
     assert not [*world.home.glob(".cache/qmd/*.sqlite"), *world.home.glob(".config/qmd/*.yml")]
 
-    code, answer, said = smart_fork(world.home / "tree", "find", "--json", "--agent", "codex", "--", "-n release notes")
-    assert [hit["session_id"] for hit in answer["results"]] == [codex], said
-
     later = world.claude(shop, "the zanzibar migration of the invoices", "Migrated")
     code, answer, said = smart_fork(shop, "find", "--json", "zanzibar")
     assert [hit["session_id"] for hit in answer["results"]] == [later], said
@@ -66,6 +62,17 @@ def test_the_real_qmd_finds_by_words_where_it_has_no_models_and_keeps_nothing_of
     assert b"zanzibar" not in index.read_bytes()
     _, answer, said = smart_fork(shop, "find", "--json", "uploader")
     assert [hit["session_id"] for hit in answer["results"]] == [knows], said
+
+
+@pytest.mark.thorough  # rarer ways
+@pytest.mark.timeout(900)
+def test_the_real_qmd_finds_from_a_worktree_what_looks_like_an_option_and_says_that_it_has_no_vectors(world):
+    shop = world.repository("shop")
+    codex = world.codex(shop, "write the release notes", "Wrote them")
+    git(shop, "worktree", "add", "-q", "../tree")
+
+    code, answer, said = smart_fork(world.home / "tree", "find", "--json", "--agent", "codex", "--", "-n release notes")
+    assert [hit["session_id"] for hit in answer["results"]] == [codex], said
 
     code, answer, said = smart_fork(shop, "index", "run", "--json", "--no-vectors")
     assert (code, answer["engine"]) == (0, "qmd"), said

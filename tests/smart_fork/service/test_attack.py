@@ -35,16 +35,16 @@ def attack(monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.parametrize(("calls", "kinds"), [(60, 20), pytest.param(200, 30, marks=pytest.mark.thorough)])
-def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, tmp_path, calls, kinds):
+@pytest.mark.thorough  # of each door, and of each kind of hostile call, there are tests of its own
+def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, tmp_path):
     """X-002, F-008, F-104: real service, real files, real programs in place of the agents."""
-    report = attack.attack(tmp_path, calls=calls, seed=8).as_json()
+    report = attack.attack(tmp_path, calls=200, seed=8).as_json()
 
     assert {} == report["violations"]
-    assert report["total"]["calls"] >= calls
-    assert report["total"]["ok"] > calls / 10, "hostile calls that all fail at the door say little"
+    assert report["total"]["calls"] >= 200
+    assert report["total"]["ok"] > 20, "hostile calls that all fail at the door say little"
     assert report["total"]["errors"] == 0
-    assert len(report["by"]) > kinds
+    assert len(report["by"]) > 30
     tried = {name for name in report["by"] if name.startswith("! ")}
     assert {
         "! rotate",

@@ -158,22 +158,23 @@ def test_what_smart_fork_has_started_is_told_nothing(announced, knows, shop):
     assert "" == run(prompt(shop, session_id=other), **{WORKER_ID: worker.id})
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"agent_id": "a1"},
-        {"hook_event_name": "Stop", "reason": "UserPromptSubmit"},
-        {"session_id": "../../x"},
-        {"session_id": None},
-        {"prompt": ""},
-        {"prompt": None},
-        {"cwd": "/nowhere"},
-        {"cwd": 7},
-    ],
+ODD = (
+    {"agent_id": "a1"},
+    {"hook_event_name": "Stop", "reason": "UserPromptSubmit"},
+    {"session_id": "../../x"},
+    {"session_id": None},
+    {"prompt": ""},
+    {"prompt": None},
+    {"cwd": "/nowhere"},
+    {"cwd": 7},
 )
-def test_what_is_no_first_prompt_of_a_person_is_told_nothing(announced, knows, shop, more):
-    assert "" == asked(prompt(shop) | more)
+
+
+def test_what_is_no_first_prompt_of_a_person_is_told_nothing(announced, knows, shop):
+    for number, more in enumerate(ODD):
+        assert "" == asked(prompt(shop, session_id=f"{number:08}-0000-4000-8000-000000000000") | more), more
     assert [] == list(state_home().parent.rglob("x"))
+    assert asked(prompt(shop)), "else it is told"
 
 
 @pytest.mark.parametrize("body", [b"UserPromptSubmit", b'"UserPromptSubmit"'])
