@@ -2,7 +2,7 @@
 
 It deletes sessions that were resumed. What follows from that for us:
 
-* a person's own log is never resumed as it is: it gets a second name first, under which it stays (`storage`);
+* a person's own log is never resumed as it is: it gets a second name first, under which it stays (`log`);
 * a fork is a copy of ours under such a name (`copy`);
 * copies of its logs are kept with the index, unless that is switched off (`log`).
 """
