@@ -44,10 +44,10 @@ def _part(path: Path, said: list[str]) -> str:
 
 
 def _of_module(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    passed = {id(node) for node in _unsaid(tree)}
-    for node in ast.walk(tree):
-        if id(node) in passed:
+    nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
+    passed = {id(node) for node in _unsaid(nodes)}
+    for node in nodes:
+        if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in passed:
             continue
         text = _text(node)
         if _is_sentence(text) and not _CODE.search(text):
@@ -55,13 +55,16 @@ def _of_module(path: Path) -> Iterator[str]:
 
 
 def _is_sentence(text: str) -> bool:
-    words = [word for word in text.split() if re.search(r"[^\W\d_]{2,}", word)]
+    words = text.split()
+    if len(words) < FEWEST_WORDS:
+        return False
+    words = [word for word in words if re.search(r"[^\W\d_]{2,}", word)]
     return len(words) >= FEWEST_WORDS and (len(words) < _LIST or re.search(r"[A-Z.:;]", text) is not None)
 
 
-def _unsaid(tree: ast.AST) -> Iterator[ast.AST]:
+def _unsaid(nodes: list[ast.AST]) -> Iterator[ast.AST]:
     """Docstrings, what is logged, and the parts of a text that is put together, which is said as a whole."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _LOGGED:

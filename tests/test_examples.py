@@ -256,6 +256,7 @@ def shell(machine) -> Iterator[Shell]:
     machine.again()
 
 
+@pytest.mark.thorough
 def test_the_examples_of_the_help_pages_work_on_the_demo(shell):
     said = [example for pair in EXAMPLES.values() for example in pair if " 70f1a07f" in example]
     for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):

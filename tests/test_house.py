@@ -161,9 +161,9 @@ NOBODY_MEETS = {
 @cache  # for two tests
 def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
     """The product's exception classes by their names; several of one name would hide each other."""
-    paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+    texts = (path.read_text() for package in PACKAGES for path in (root / package).rglob("*.py"))
     classes: dict[str, list[ast.ClassDef]] = {}
-    for node in (node for path in paths for node in ast.walk(ast.parse(path.read_text()))):
+    for node in (node for text in texts if "class " in text for node in ast.walk(ast.parse(text))):
         if isinstance(node, ast.ClassDef):
             classes.setdefault(node.name, []).append(node)
     return {name: nodes for name, nodes in classes.items() if "BaseException" in above(name, classes)}

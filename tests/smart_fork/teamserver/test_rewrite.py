@@ -60,15 +60,16 @@ def expected(records, base):
 
 
 def dump(team):
-    """All that the tables of the server have, as text; what is compressed as it was before."""
+    """All that the tables of the server have of the team's project, as text; what is compressed as it was before."""
     tables = ("sessions", "session_segments", "uploads", "chunks", "placements", "session_words", "lexemes", "rewrites")
+    (project,) = team.owned.execute("SELECT id FROM projects WHERE key = %s", (team.key,)).fetchone()
     found = b""
     for table in tables:
-        statement = sql.SQL("COPY (SELECT * FROM {}) TO STDOUT").format(sql.Identifier(table))
-        with team.owned.cursor().copy(statement) as rows:
+        statement = sql.SQL("COPY (SELECT * FROM {} WHERE project_id = {}) TO STDOUT")
+        with team.owned.cursor().copy(statement.format(sql.Identifier(table), sql.Literal(project))) as rows:
             found += b"".join(bytes(row) for row in rows)
-    bodies = team.owned.execute("SELECT body FROM segments WHERE body IS NOT NULL").fetchall()
-    found += b"".join(zstandard.ZstdDecompressor().decompress(body) for (body,) in bodies)
+    bodies = team.owned.execute("SELECT body FROM segments WHERE body IS NOT NULL AND project_id = %s", (project,))
+    found += b"".join(zstandard.ZstdDecompressor().decompress(body) for (body,) in bodies.fetchall())
     return found.decode()
 
 
