@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from smart_fork.agent_roster import AgentAtAGlance, roster
+from smart_fork.agents.verbs import ABILITIES
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import joined
-
-if TYPE_CHECKING:
-    from smart_fork.agent_roster import AgentAtAGlance
 
 
 def agents() -> None:
     """Which agents are installed, their versions and sessions, and what can be done with each."""
-    from smart_fork.agent_roster import roster
-
     found = roster()
     if printed_as_json(found):
         return
@@ -42,13 +38,11 @@ def _standing(one: AgentAtAGlance) -> str:
 
 
 def _abilities(one: AgentAtAGlance) -> str:
-    from smart_fork.agents.verbs import ABILITIES
 
     able = [ability.words for name, ability in ABILITIES.items() if one.can[name]]
     return "; ".join(able) or "nothing yet"
 
 
 def _reasons(one: AgentAtAGlance) -> Iterator[str]:
-    from smart_fork.agents.verbs import ABILITIES
 
     return (f"no {ABILITIES[name].words}: {why}" for name, why in one.why_not.items())

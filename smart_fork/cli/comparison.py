@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from indexer.masking import beginning
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
-
-if TYPE_CHECKING:
-    from smart_fork.workers.compared import Compared
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.workers.compared import Compared
+from smart_fork.workers.comparison import compare as compared
+from smart_fork.workers.comparison import counted, facts
 
 #: What a column of the table shows; all of it is in the page and in the JSON.
 ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
@@ -22,9 +24,6 @@ def compare(
     html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
-    from smart_fork.system.processes import SystemProcesses
-    from smart_fork.workers.comparison import compare as compared
-
     found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)
     if html is not None:
         from smart_fork.page.comparison_file import write_page
@@ -40,8 +39,6 @@ def compare(
 
 def _print(found: list[Compared], *, diff: bool) -> None:
     from rich.table import Table
-
-    from smart_fork.workers.comparison import facts
 
     table = Table(show_lines=True, expand=False)
     table.add_column("")
@@ -59,14 +56,12 @@ def _print(found: list[Compared], *, diff: bool) -> None:
 
 
 def _files(one: Compared) -> str:
-    from smart_fork.workers.comparison import counted
 
     lines = [f"{file.path} {counted(file)}" for file in one.files or ()]
     return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
 
 
 def _answer(one: Compared) -> str:
-    from indexer.masking import beginning
 
     text = beginning(one.answer, ANSWER_CHARACTERS)
     return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])

@@ -1,4 +1,4 @@
-"""How ``demo`` looks: the main job on made-up sessions, in a temporary home that is removed afterwards."""
+"""``demo``: the main job on made-up sessions, in a temporary home that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 
 
-def run_demo(*, keep: bool) -> None:
-    """Write the sessions, search them, and end with the command that would fork the best one."""
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and print its path.")] = False,
+) -> None:
+    """Show the main job on a few made-up sessions in a temporary home."""
     from smart_fork.agents.facets import homes
     from smart_fork.cli.found import print_found
     from smart_fork.demo import write_demo_home
@@ -24,19 +29,19 @@ def run_demo(*, keep: bool) -> None:
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))
     try:
-        demo = write_demo_home(folder)
+        made = write_demo_home(folder)
         os.environ.update(
-            HOME=str(demo.home),
-            SMART_FORK_HOME=str(demo.home / ".smart-fork"),
+            HOME=str(made.home),
+            SMART_FORK_HOME=str(made.home / ".smart-fork"),
             SMART_FORK_BACKGROUND="0",
             SMART_FORK_INDEXING="true",
-            **{home.variable: str(demo.home / home.default) for home in homes()},
+            **{home.variable: str(made.home / home.default) for home in homes()},
         )
-        say(f"These are {len(demo.repositories)} made-up repositories with made-up sessions of coding agents.")
-        say(f'Which of them already knows how to "{demo.intent}"?')
+        say(f"These are {len(made.repositories)} made-up repositories with made-up sessions of coding agents.")
+        say(f'Which of them already knows how to "{made.intent}"?')
         say("")
         with progress_bar() as progress:
-            request = FindRequest(demo.intent, agent_type="all", limit=3, project_path=str(demo.project))
+            request = FindRequest(made.intent, agent_type="all", limit=3, project_path=str(made.project))
             answer = ask(request, progress)
         if printed_as_json(answer):
             return
@@ -47,7 +52,7 @@ def run_demo(*, keep: bool) -> None:
         say("The best one would be forked with:")
         out.print(plain(best.fork_command))
         say("or in one step, in a tmux window of its own:")
-        out.print(plain(f'smart-fork fork {short(best.session_id)} "{demo.intent}"'))
+        out.print(plain(f'smart-fork fork {short(best.session_id)} "{made.intent}"'))
         say("")
         if not keep:
             say("The example sessions are deleted. Try your own, in a repository where an agent has worked:")

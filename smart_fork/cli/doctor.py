@@ -1,16 +1,48 @@
-"""How ``doctor`` looks."""
+"""``doctor``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
 
+import typer
 from rich.text import Text
 
-from smart_fork.cli.output import out, plain
-from smart_fork.doctor import Check
+from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.progress import progress_bar, working
+from smart_fork.doctor import Check, Checked, healthy, run_checks, run_each
+from smart_fork.retrieval.elsewhere import is_known
+from smart_fork.setup import drift
 
 
-def print_checks(checks: Sequence[Check]) -> None:
+def doctor(
+    deep: Annotated[bool, typer.Option("--deep", help="Compare the index with a sample of the logs. Slow.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sample, to repeat a run.")] = None,
+) -> None:
+    """Check every part by using it, and say the next step for each failure."""
+    more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": drift.checks}
+    if is_known():
+        from smart_fork.team import failed_jobs
+
+        more["team"] = failed_jobs.checks
+    with working("checking each part"):
+        checks = run_checks() + run_each(more)
+    if deep:
+        from smart_fork.examination import examine
+
+        seed = secrets.randbelow(1_000_000) if seed is None else seed
+        with progress_bar() as progress:
+            checks += examine(seed, progress=progress)
+    if not printed_as_json(Checked(healthy(checks), tuple(checks), seed if deep else None)):
+        _print(checks)
+        if deep:
+            say(f"The sample was chosen by --seed {seed}.")
+    if not healthy(checks):
+        raise typer.Exit(1)
+
+
+def _print(checks: Sequence[Check]) -> None:
     """One line a part, and what to do about those that fail."""
     for check in checks:
         mark, style = ("ok", "green") if check.ok else ("--", "yellow") if check.optional else ("NO", "bold red")

@@ -8,10 +8,13 @@ from typing import Annotated
 
 import typer
 
+from smart_fork import sessions
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
 from smart_fork.cli.team.shared_copy import shared_copy
 from smart_fork.errors import NotFound, Usage
+from smart_fork.removal import sessions as session_removal
+from smart_fork.retrieval.results import title
 
 
 def forget(
@@ -20,8 +23,6 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
-    from smart_fork.removal import sessions as session_removal
-
     if not (undo or yes):
         _ask(session)
     with working("indexing it again" if undo else "erasing"):
@@ -48,9 +49,6 @@ def _ask(reference: str) -> None:
     Raises:
         Usage: there is nobody to ask.
     """
-    from smart_fork import sessions
-    from smart_fork.retrieval.results import title
-
     located = sessions.locate(reference)
     if wants_json() or not sys.stdin.isatty():
         raise Usage("A forgotten session cannot be restored", "Add --yes to do it without a question.")

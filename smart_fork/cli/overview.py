@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import joined
-
-if TYPE_CHECKING:
-    from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview
+from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview, overview
+from smart_fork.retrieval import covered
+from smart_fork.retrieval.status import in_words, when_next
 
 
 def status() -> None:
     """One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong."""
-    from smart_fork.overview import overview
-
     state = overview()
     if printed_as_json(state):
         return
@@ -27,9 +24,6 @@ def status() -> None:
 
 
 def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
-    from smart_fork.overview import Trouble
-    from smart_fork.retrieval import covered
-    from smart_fork.retrieval.status import in_words, when_next
 
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]

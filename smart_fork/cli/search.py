@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.found import INDENT, print_found, print_gone
-from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_passed_over, wants_json
+from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
 
@@ -270,23 +269,15 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     found = list_recent(
         agent, _path(project), limit, everywhere=everywhere, automated=automated, tag=tag or "", archived=archived
     )
-    if wants_json():
-        listed = {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
-        told = {
-            "unread": list(found.unread),
-            "passed_over": json_of(found.passed_over),
-            "project_notice": found.project_notice,
-            "gone_prompts": json_of(found.gone_prompts),
-        }
-        print_json(listed | {key: value for key, value in told.items() if value})
+    if printed_as_json(found):
         return
     for why in filter(None, (*found.unread, found.project_notice)):
         say(why)
     say_passed_over(found.passed_over)
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
-    if found.hidden and len(found.sessions) < limit:
-        say(f"Automated sessions, hidden: {found.hidden}. --include-automated shows them.")
+    if found.hidden_automated and len(found.sessions) < limit:
+        say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
     wide = max((len(one.agent_type) for one in found.sessions), default=0)
     for one in found.sessions:
         out.row(

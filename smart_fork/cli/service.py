@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from indexer.failures import next_step, what_failed
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.errors import NotFound, ProgramFailed
-
-if TYPE_CHECKING:
-    from smart_fork.service.units.installation import ServiceState
+from smart_fork.service.shutdown import stop as end
+from smart_fork.service.token_change import rotate as change
+from smart_fork.service.units import installation
+from smart_fork.service.units.installation import ServiceState
 
 app = Commands(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
@@ -41,8 +43,6 @@ def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print what would be written. Change nothing.")] = False,
 ) -> None:
     """Start the service now and at every login."""
-    from smart_fork.service.units import installation
-
     if only_print:
         print_unit(port, every, kind)
         return
@@ -61,8 +61,6 @@ def install(
 @app.command("uninstall")
 def uninstall() -> None:
     """Remove the service. Index and logs stay."""
-    from smart_fork.service.units import installation
-
     if installation.native_kind() is None:
         there = False
     else:
@@ -76,8 +74,6 @@ def uninstall() -> None:
 @app.command("stop")
 def stop() -> None:
     """Stop the running service."""
-    from smart_fork.service.shutdown import stop as end
-
     stopped = end()
     if not printed_as_json({"stopped": stopped}):
         out.print(plain("The service was stopped." if stopped else "No service runs."))
@@ -86,9 +82,6 @@ def stop() -> None:
 @app.command("rotate")
 def rotate() -> None:
     """Change the token. Old tokens and cookies stop working."""
-    from indexer.failures import next_step, what_failed
-    from smart_fork.service.token_change import rotate as change
-
     try:
         done = change()
     except OSError as error:
@@ -104,8 +97,6 @@ def rotate() -> None:
 @app.command("status")
 def status() -> None:
     """Show whether the service is installed and running."""
-    from smart_fork.service.units import installation
-
     state = installation.look(installation.supervisor())
     if not (printed_as_json(state) or state.installed):
         raise NotFound("No service is installed", "`smart-fork service install` installs it.")
@@ -120,8 +111,6 @@ def status() -> None:
 @app.command("print")
 def print_unit(port: PortOption = None, every: EveryOption = None, kind: KindOption = None) -> None:
     """Print what `install` would write."""
-    from smart_fork.service.units import installation
-
     keeper = installation.supervisor(kind.value if kind else None)
     content = keeper.written(installation.settings_for(keeper, port=port, every=every))
     if not printed_as_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()}):

@@ -24,9 +24,8 @@ from smart_fork.errors import SmartForkError, Usage
 if TYPE_CHECKING:
     from smart_fork.setup.ledger import Ledger, What
     from smart_fork.setup.plan import SetupOptions, SetupPlan
-    from smart_fork.setup.setup_answer import StepTold, Trial
+    from smart_fork.setup.setup_answer import StepTold, StepUndone, Trial
     from smart_fork.setup.step import Step
-    from smart_fork.setup.undoing import Undone
 
 app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
@@ -234,30 +233,27 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
     from smart_fork.setup.setup_answer import TakenOut
-    from smart_fork.setup.undoing import Undone, lines_of, not_ours_to_undo, remove
+    from smart_fork.setup.undoing import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.system.processes import SystemProcesses
 
     lines = lines_of(ledger, options.agents, what)
-    undone = [Undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
+    steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
     left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
-    ok = not any(one.error for one in undone)
-    if wants_json():
-        steps = tuple(one.told() for one in undone)
-        told = TakenOut(ok=ok, changed=bool(undone) and not dry_run, steps=steps, left=tuple(left))
-        print_json(told.as_json())
-    else:
-        _print_undone(undone, left, dry_run=dry_run, whole=not what)
+    ok = not any(one.error for one in steps)
+    told = TakenOut(ok=ok, changed=bool(steps) and not dry_run, steps=tuple(steps), left=tuple(left))
+    if not printed_as_json(told):
+        _print_undone(steps, left, dry_run=dry_run, whole=not what)
     if not ok:
         raise typer.Exit(1)
 
 
-def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole: bool) -> None:
+def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
     from indexer.paths import index_db, state_home
     from smart_fork.setup.undoing import NAMES
 
     for one in undone:
         verb = "failed" if one.error else "remove" if dry_run else "removed"
-        out.print(plain(f"  {verb:<8}{NAMES[one.line.what]:<24}  {_at_home(str(one.line.path))}"))
+        out.print(plain(f"  {verb:<8}{NAMES[one.step]:<24}  {_at_home(one.where)}"))
         for note in (one.error, one.hint, *one.notes):
             if note:
                 _say_below(note)

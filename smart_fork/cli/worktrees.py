@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.cli.search import ProjectOption
-
-if TYPE_CHECKING:
-    from smart_fork.workers.worktrees import WorkersTree
+from smart_fork.retrieval.request import current_project
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.workers import worktrees as trees
+from smart_fork.workers.worktrees import WorkersTree
 
 
 def worktrees(
@@ -23,10 +24,6 @@ def worktrees(
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
-    from smart_fork.retrieval.request import current_project
-    from smart_fork.system.processes import SystemProcesses
-    from smart_fork.workers import worktrees as trees
-
     within = None if everywhere else current_project(str(project) if project else None)
     gone: list[WorkersTree] = []
     copies: list[Path] = []

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.budget.selection import Selection
 from smart_fork.conversation import CommitsMade
 from smart_fork.forking.started import Forked
-
-#: Of a session of a family, the keys that come first on the command line.
-_FIRST = (
-    "depth", "session_id", "agent_type", "parent", "merged_from", "left_parent_at", "log_gone", "title", "started",
-    "last_activity", "begun",
-)  # fmt: skip
 
 
 @value
@@ -73,17 +65,17 @@ class Relative(Value):
     It is a fork of `parent`, and has something of those in `merged_from` behind that.
     """
 
+    depth: int
     session_id: str
     agent_type: AgentName
-    depth: int
     parent: str | None
     merged_from: tuple[str, ...] = rare(())
     left_parent_at: LeftAt | None
     log_gone: bool
     title: str
-    begun: str
     started: str
     last_activity: str
+    begun: str
     turns: int
     token_estimate: int
     working_directory: str
@@ -94,11 +86,6 @@ class Relative(Value):
     started_by: str | None
     running: Running | None
     commits: CommitsMade | None = rare()
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
-        told = super().as_json()
-        return {key: told.pop(key) for key in _FIRST if key in told} | told
 
 
 @record

@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from indexer.masking import mask_screen
 from indexer.shapes import dataclass
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.world import Clock
+from smart_fork.forking.world import Instruments
 from smart_fork.places.base import Started, WorkerPlace
-from smart_fork.system.processes import Processes
 
 #: How long a screen may take to show what was typed.
 SCREEN_SECONDS = 5.0
 LOOK_SECONDS = 0.05
 #: How often the same is typed, where a program does not take it.
 _TRIES = 3
-
-
-class Surroundings(Protocol):
-    """What a terminal is reached with."""
-
-    @property
-    def processes(self) -> Processes:
-        """How programs are run."""
-        ...
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """Our environment."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """How is waited."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +26,7 @@ class Typist:
     place: WorkerPlace
     started: Started
     screen: Screen
-    around: Surroundings
+    around: Instruments
 
     def type(self, text: str) -> None:
         """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted.

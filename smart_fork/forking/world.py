@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Protocol
 
 from indexer.shapes import dataclass
@@ -39,13 +40,19 @@ class SystemClock:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What a launch works with. Tests may give their own."""
+class Instruments:
+    """What workers are looked at with. Tests may give their own."""
 
-    processes: Processes
-    env: Mapping[str, str]
+    processes: Processes = field(default_factory=SystemProcesses)
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World(Instruments):
+    """What a launch works with: the agent's logs as well."""
+
     adapter: AgentAdapter
-    clock: Clock
 
 
 def world_of(
@@ -53,12 +60,7 @@ def world_of(
     processes: Processes | None = None,
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
-    adapter: AgentAdapter | None = None,
 ) -> World:
     """What starting an agent works with: of what is not given, the real one."""
-    return World(
-        processes or SystemProcesses(),
-        os.environ if env is None else env,
-        adapter or READERS[agent],
-        clock or SystemClock(),
-    )
+    env = os.environ if env is None else env
+    return World(processes or SystemProcesses(), env, clock or SystemClock(), adapter=READERS[agent])

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.shapes import dataclass
 from smart_fork.errors import RegistryUnavailable, SmartForkError
+from smart_fork.forking.world import Instruments
 from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.places import place_of
 from smart_fork.registry.file import has_registry
@@ -21,7 +22,7 @@ from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.system import permission
 from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
-from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
+from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described, last_words
 from smart_fork.workers.state import WorkerState
 

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from indexer.shapes import dataclass
+from smart_fork import sessions
+from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH, amount
+from smart_fork.budget.selection import Selection
+from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.match import fork_at_match
+from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.spending import Spending
+from smart_fork.forking.started import Forked
+from smart_fork.forking.ways import parts_in_words, use_in_words
+from smart_fork.page.forms import SentForm
+from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
 from smart_fork.page.session import number
 from smart_fork.page.since import check_still
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.team.workers import on_this_machine
 from smart_fork.text.given import is_empty
+from smart_fork.workers.observation import WorkerWatch
 
 #: What a form asks of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
 ASKED = ("session", "project", *_SAID, "form", "seen")
-
-if TYPE_CHECKING:
-    from smart_fork.budget.selection import Selection
-    from smart_fork.forking.started import Forked
-    from smart_fork.page.forms import SentForm
-    from smart_fork.page.inherited import Inherited
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,6 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     Raises:
         SmartForkError: it could not be started either.
     """
-    from smart_fork.forking.ways import parts_in_words, use_in_words
-
     form = _in_way(form)
     would = _fork(form, engine, dry_run=True)
     ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, use_in_words(way)) for way in would.ways)
@@ -121,8 +128,6 @@ def _keeps(option: str) -> str:
 
 def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
     """A session of the team is written here first, for the project that was asked about."""
-    from smart_fork.team.workers import on_this_machine
-
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
@@ -131,13 +136,6 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 
 
 def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
-    from smart_fork import sessions
-    from smart_fork.agents.options import Options
-    from smart_fork.budget.wanted import Wanted
-    from smart_fork.forking.launch import fork_session
-    from smart_fork.forking.match import fork_at_match
-    from smart_fork.forking.request import ForkRequest
-    from smart_fork.forking.spending import Spending
 
     prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
     if seen := form.get("seen", ""):
@@ -162,10 +160,6 @@ def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
 
 def outcome(fork: Forked, twin: SentForm[Any] | None) -> ForkPage:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
-    from smart_fork.page.inherited import inherited
-    from smart_fork.registry.workers import Registry
-    from smart_fork.workers.observation import WorkerWatch
-
     with Registry() as registry:
         watch, worker = WorkerWatch(), registry.get(fork.worker_id)
         seen = watch.look(worker, registry)

@@ -1,22 +1,33 @@
-"""The family of a session, and how two of it differ."""
+"""The family of a session: on a time line, what each has for itself, and how two of it differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
 
+from indexer.masking import mask
+from indexer.outcome import Outcome, outcome_of
+from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import Session
+from smart_fork import sessions
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.references import reference
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.families.lineage import lineage
+from smart_fork.families.told import Family, Relative
+from smart_fork.page.parting import OwnBeginning, Parting, own_beginning, parting
+from smart_fork.page.phrases import inside, time_of
+from smart_fork.page.reading import asked_in_short
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.session import located
-
-if TYPE_CHECKING:
-    from smart_fork.families.told import Family
-    from smart_fork.page.differences import OwnWork
-    from smart_fork.page.parting import Parting
-    from smart_fork.page.timeline import Timeline
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.worth import worth_of
+from smart_fork.system.processes import SystemProcesses
+from smart_fork.text.snippets import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +51,6 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
     Raises:
         SmartForkError: there is no such session, or it cannot be read.
     """
-    from smart_fork.families.lineage import lineage
-    from smart_fork.page.differences import best_of, names_of, own_works
-    from smart_fork.page.timeline import timeline
-
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
     titles = names_of(family.sessions, own)
@@ -65,9 +72,6 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
 
 def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
     """How two sessions of a family differ, or why that is not told."""
-    from smart_fork import sessions
-    from smart_fork.page.parting import parting
-
     members = {one.session_id: reference(one.agent_type, one.session_id) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -76,3 +80,173 @@ def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, st
     except SmartForkError as error:
         return None, error.message
     return parting(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""
+
+
+#: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
+WIDTH, MIN_LENGTH = 100.0, 1.5
+#: Moments that are named below the lines.
+TICKS = 4
+
+
+@dataclass(slots=True)
+class TimelineRow:
+    """One session, from `start` to `end`. `above` is where the line from its parent comes in at its height.
+
+    `passing` are lines from parents to forks that go through; `below` is where lines to its own forks go out, `until`
+    the last of them that does so after its end.
+    """
+
+    start: float
+    end: float
+    above: float | None = None
+    passing: list[float] = field(default_factory=list)
+    below: list[float] = field(default_factory=list)
+
+    @property
+    def until(self) -> float | None:
+        """Up to where it has to be drawn on, to reach a fork that was made after its end."""
+        last = max(self.below, default=0.0)
+        return last if last > self.end else None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The rows in the order of the sessions, and moments at equal distances, the first and the last among them."""
+
+    rows: list[TimelineRow]
+    ticks: list[str]
+
+
+def timeline(sessions: Sequence[Relative]) -> Timeline:
+    """The rows of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
+    spans = [(_seconds(one.begun or one.started), _seconds(one.last_activity)) for one in sessions]
+    known = [moment for span in spans for moment in span if moment is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    scale = (WIDTH - MIN_LENGTH) / (high - low) if high > low else 0.0
+    rows = []
+    for begun, ended in spans:
+        start = ((begun if begun is not None else low) - low) * scale
+        end = ((ended if ended is not None else high) - low) * scale + MIN_LENGTH
+        rows.append(TimelineRow(round(start, 2), round(max(end, start + MIN_LENGTH), 2)))
+    _join(rows, sessions)
+    steps = [low + (high - low) * number / (TICKS - 1) for number in range(TICKS)] if high > low else known[:1]
+    return Timeline(rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps])
+
+
+def _join(rows: Sequence[TimelineRow], sessions: Sequence[Relative]) -> None:
+    """Draw the line from each parent down to its fork, through the rows between."""
+    place = {one.session_id: number for number, one in enumerate(sessions)}
+    for number, one in enumerate(sessions):
+        parent = place.get(one.parent or "")
+        if parent is None or parent >= number:
+            continue
+        at = rows[number].start
+        rows[number].above = at
+        rows[parent].below.append(at)
+        for between in rows[parent + 1 : number]:
+            between.passing.append(at)
+
+
+def _seconds(moment: str | None) -> float | None:
+    then = time_of(moment)
+    return then.timestamp() if then else None
+
+
+#: How many files are named; how many logs are read for that, and how much of them.
+MOST_FILES = 3
+MOST_READ, MOST_BYTES = 60, 100_000_000
+#: What speaks for a session by itself.
+_GOOD = (Outcome.COMMITTED, Outcome.TESTS_PASSED)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork:
+    """What a session has for itself: what was asked there first, the files that it edited, and what became of it."""
+
+    question: str
+    files: tuple[str, ...]
+    outcome: Outcome
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The files that are named."""
+        return self.files[:MOST_FILES]
+
+    @property
+    def more(self) -> int:
+        """How many are not."""
+        return max(0, len(self.files) - MOST_FILES)
+
+
+def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
+    """What each session has since it left the one that it was forked from. What cannot be read is left out."""
+    read = dict(_read(family))
+    found = {}
+    for one in family:
+        session, parent = read.get(one.session_id), read.get(one.parent or "")
+        if session is not None and (parent is not None or not one.parent):
+            found[one.session_id] = own_work(session, parent)
+    return found
+
+
+def own_work(session: Session, parent: Session | None) -> OwnWork:
+    """What a session has behind what it shares with its parent; all of it, where it has none. Pure."""
+    begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
+    turns = session.turns[begun.done :]
+    failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
+    files = dict.fromkeys(
+        printable(mask(inside(path, session.cwd)))
+        for turn in turns
+        for call in turn.tool_calls
+        if call.id not in failed
+        for path in call.edits
+    )
+    question = next((turn.text for turn in session.turns[begun.asked :] if turn.prompt), "")
+    return OwnWork(asked_in_short(question), tuple(files), outcome_of(session))
+
+
+def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
+    """What each session is called here: a fork that has its parent's title is, by what was asked there first. Pure."""
+    titles = {one.session_id: one.title for one in family}
+    names = {}
+    for one in family:
+        inherited = titles.get(one.parent or "", "")
+        work = own.get(one.session_id)
+        repeats = bool(inherited) and one.title.startswith(inherited)
+        names[one.session_id] = (work.question if work and repeats else "") or one.title or one.session_id
+    return names
+
+
+def best_of(family: Iterable[Relative]) -> str:
+    """The id of the session that results would put first of those that answer equally well; empty where none is proven.
+
+    It is one whose work was committed or passed its tests.
+    """
+    known = [one for one in family if not one.log_gone]
+    if len(known) < 2:
+        return ""
+    directory = recorded(known[0].working_directory) or Path("/")
+    try:
+        with opened() as store:
+            rows = [row for one in known if (row := store.session(one.agent_type, one.session_id))]
+            rows = [row for row in rows if row.outcome in _GOOD]
+            worth = worth_of(rows, store, project_of(directory), directory, SystemProcesses())
+    except IndexUnavailable:
+        return ""
+    return min(rows, key=lambda row: worth[row.row].key).session_id if rows else ""
+
+
+def _read(family: Sequence[Relative]) -> Iterable[tuple[str, Session]]:
+    left = MOST_BYTES
+    for one in family[:MOST_READ]:
+        path = Path(one.jsonl_path) if one.jsonl_path else None
+        try:
+            left -= path.stat().st_size if path else 0
+            session = READERS[one.agent_type].read(path).session if path and left >= 0 else None
+        except OSError as error:  # the others can be read
+            log.info("%s cannot be read: %s", path, error)
+            continue
+        if session is not None:
+            yield one.session_id, session

@@ -11,8 +11,10 @@ from smart_fork import sessions
 from smart_fork.agents.references import reference
 from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.excise.last_cut import last_cut
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
+from smart_fork.excise.undo import rollback
 from smart_fork.page.renderer import PageValues, Shown
 from smart_fork.removal import sessions as session_removal
 from smart_fork.removal.cuts import cut
@@ -126,9 +128,6 @@ def undone(form: Mapping[str, str]) -> RolledBack:
     Raises:
         SmartForkError: nothing was undone.
     """
-    from smart_fork.excise.last_cut import last_cut
-    from smart_fork.excise.undo import rollback
-
     cut = last_cut(form.get("session", ""))
     if cut is None or cut.snapshot != form.get("snapshot"):
         raise NotFound("This cut was already undone, or a later one was made", "Open the session again.")

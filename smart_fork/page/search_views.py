@@ -1,10 +1,14 @@
-"""The addresses of the search: the first screen, and what a question finds."""
+"""The search, the first screen before a question is asked, and lists of sessions and families; and their addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import groupby
+from pathlib import Path
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -12,18 +16,429 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexer.shapes import dataclass
-from smart_fork.page import searches
+from indexer.store.base import SessionRow
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import title_of
+from smart_fork.authorship.blame import names_lines
+from smart_fork.conversation import Noted
+from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.page.board import BoardView
 from smart_fork.page.desk import Desk, in_thread
-from smart_fork.page.home import HomePage, home
-from smart_fork.page.listing import families, listed
-from smart_fork.page.renderer import HEADERS, Shown, rendered
+from smart_fork.page.evidence import SpokenPart, spoken
+from smart_fork.page.phrases import time_of, weekday
+from smart_fork.page.renderer import HEADERS, PageValues, Shown, rendered
 from smart_fork.page.scope import Scope, Scopes
 from smart_fork.page.session import conversation
-from smart_fork.retrieval.phrasings import MOST
+from smart_fork.retrieval.all_agents import fits
+from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
+from smart_fork.retrieval.elsewhere import is_known
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.results import outcome_in_words, title
+from smart_fork.retrieval.session_list import list_recent
+from smart_fork.retrieval.upkeep import Engine
+from smart_fork.team.beside import beside
+from smart_fork.team.conversation import listed as listed_there
+from smart_fork.whereabouts import permits, where_now
 
-if TYPE_CHECKING:
-    from smart_fork.retrieval.upkeep import Engine
+#: Ages in days; what is older than the last has no upper bound.
+_AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}
+#: Branches that are offered.
+_MOST_BRANCHES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FacetChoice:
+    """One value to narrow by, as people read it; `by` is what an address then narrows by in all."""
+
+    title: str
+    chosen: bool
+    by: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One thing to narrow by; `without` is what an address narrows by without it, `None` where it does not."""
+
+    title: str
+    choices: tuple[FacetChoice, ...]
+    without: Mapping[str, str] | None
+
+
+def age_of(hit: Hit, now: datetime | None = None) -> str:
+    """The youngest of the ages that a result is of."""
+    then = time_of(hit.last_activity)
+    if then is None:
+        return "older"
+    days = ((now or datetime.now(UTC)) - then).total_seconds() / 86_400
+    return next((name for name in _AGES if name.isdigit() and days <= int(name)), "older")
+
+
+def _is_of_age(hit: Hit, wanted: str) -> bool:
+    ages = list(_AGES)
+    age = age_of(hit)
+    return age == wanted if wanted == "older" else age != "older" and ages.index(age) <= ages.index(wanted)
+
+
+_NAMES: Mapping[str, tuple[str, Callable[[Hit, str], bool]]] = {
+    "branch": ("Branch", lambda hit, wanted: (hit.git_branch or "") == wanted),
+    "age": ("Age", _is_of_age),
+    "outcome": ("Outcome", lambda hit, wanted: hit.outcome == wanted),
+}
+
+
+def chosen(asked: Mapping[str, str]) -> dict[str, str]:
+    """What an address narrows by. What is not known is passed over."""
+    found = {name: asked.get(name, "") for name in _NAMES}
+    if found["age"] not in _AGES:
+        found["age"] = ""
+    return {name: value for name, value in found.items() if value}
+
+
+def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
+    """The results that are of all these."""
+    return tuple(hit for hit in hits if all(_NAMES[name][1](hit, value) for name, value in by.items()))
+
+
+def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
+    """What these results differ in, and what is chosen already; nothing that all of them share."""
+    branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MOST_BRANCHES]
+    outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
+    present = {age_of(hit) for hit in hits}
+    ages = [name for name in _AGES if name in present]
+    offered = {
+        "branch": {name: name for name in branches},
+        "age": {name: _AGES[name] for name in ages},
+        "outcome": {name: outcome_in_words(name) for name in outcomes},
+    }
+    found = []
+    for name, (heading, _) in _NAMES.items():
+        values = offered[name] | ({by[name]: offered[name].get(by[name], by[name])} if name in by else {})
+        if len(values) > 1 or name in by:
+            choices = (FacetChoice(said, by.get(name) == value, {**by, name: value}) for value, said in values.items())
+            others = {other: value for other, value in by.items() if other != name}
+            found.append(Facet(heading, tuple(choices), others if name in by else None))
+    return tuple(found)
+
+
+#: Results at first, and where more are asked for; and how many of the latest sessions.
+RESULTS, MORE, RECENT = 10, 50, 30
+#: From which chance on a session is shown with what it says.
+WORTH = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage(PageValues):
+    """A question, and what it found. `also` are the question in other words; `recent` is without a question.
+
+    `code` are the fields that ask who wrote code: a line or file, a commit, the uncommitted changes.
+    `by` is what it is narrowed by, `offered` what it can be; `exchanges` are by session what was asked and answered.
+    `fits` is false where every result is unlikely. `new` is the command that starts a new session instead.
+    """
+
+    q: str
+    also: Sequence[str]
+    also_most: int = MOST
+    also_characters: int = MAX_CHARACTERS
+    project: str
+    agent: str
+    limit: int
+    code: Mapping[str, str]
+    most: int = MORE
+    worth: float = WORTH
+    answer: Answer | None = None
+    fits: bool = True
+    new: str = ""
+    by: Mapping[str, str] = field(default_factory=dict)
+    offered: tuple[Facet, ...] = ()
+    exchanges: Mapping[str, tuple[SpokenPart, ...]] = field(default_factory=dict)
+    recent: tuple[RecentSession, ...] = ()
+    problem: SmartForkError | None = None
+
+    @property
+    def status(self) -> int:
+        """As HTTP has it."""
+        return 200 if self.problem is None else 400
+
+
+def searched(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> SearchPage:
+    """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`.
+
+    `also` are lines of a field, each the question in other words.
+    """
+    intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
+    code = {name: value for name in ("line", "commit", "changes") if (value := asked.get(name, "").strip())}
+    search = SearchPage(
+        q=intent, also=also, project=project, agent=agent, limit=MORE if asked.get("n") else RESULTS, code=code
+    )
+    try:
+        if intent or code:
+            return _answered(search, chosen(asked), engine)
+        return replace(search, recent=_recent(project, agent))
+    except SmartForkError as error:
+        return replace(search, problem=error)
+
+
+def lines_in(fields: Iterable[str]) -> list[str]:
+    """The lines of a field that is given once, as a form sends it, or once for each line, as our addresses have it."""
+    return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
+
+
+def _answered(search: SearchPage, by: Mapping[str, str], engine: Engine) -> SearchPage:
+    """What the question finds, narrowed down, with the exchanges that answer. What is narrowed is asked for in full."""
+    if by:
+        search = replace(search, limit=MORE, by=by)
+    answer = _search(search, engine)
+    if not isinstance(answer, Found):
+        return replace(search, answer=answer)
+    hits = narrowed(answer.results, by)
+    answer = replace(answer, results=hits, count=len(hits)) if by else answer
+    return replace(
+        search,
+        answer=answer,
+        fits=fits(answer) or bool(search.code and hits),
+        new=_new(search),
+        offered=facets(hits, by),
+        exchanges=spoken(hits),
+    )
+
+
+def _new(search: SearchPage) -> str:
+    """The command that starts a new session with the question as its prompt."""
+    where = ("--project", search.project) if search.project else ()
+    return shlex.join(("smart-fork", "new", *where, *(("--",) if search.q.startswith("-") else ()), search.q))
+
+
+def _search(search: SearchPage, engine: Engine) -> Answer:
+
+    if search.code and not search.project and len(known := projects()) == 1:
+        search = replace(search, project=known[0])
+    if search.project:
+        engine = replace(engine, elsewhere=beside())
+    line = search.code.get("line", "")
+    question = FindRequest(
+        search.q,
+        agent_type=search.agent or "all",
+        limit=search.limit,
+        project_path=search.project or None,
+        all_projects=not search.project,
+        also=search.also,
+        explain=True,
+        lines=(line,) if names_lines(line) else (),
+        files=(line,) if line and not names_lines(line) else (),
+        commit=search.code.get("commit"),
+        changes=bool(search.code.get("changes")),
+    )
+    return find(question, engine)
+
+
+def _recent(project: str, agent: str) -> tuple[RecentSession, ...]:
+
+    return list_recent(agent or "all", project or None, RECENT, everywhere=not project).sessions
+
+
+def projects() -> list[str]:
+    """The projects that sessions are known of; none where the index cannot be used, of which the search tells."""
+    try:
+        with opened() as store:
+            return store.projects()
+    except IndexUnavailable:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLine:
+    """A session in a line. What only the index knows is 0, or unknown, before it was read."""
+
+    agent_type: AgentName
+    session_id: str
+    title: str
+    project_path: str
+    git_branch: str
+    last_activity: str
+    tokens: int = 0
+    outcome: str = "unknown"
+    noted: Noted | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDay:
+    """The sessions of one day, the latest first."""
+
+    name: str
+    sessions: tuple[SessionLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    """How far somebody is who has just begun: whose logs are here, how many, and how many of them were read."""
+
+    agents: tuple[str, ...]
+    logs: int
+    sessions: int
+    read: int
+
+
+@dataclass(frozen=True, slots=True)
+class HomePage(PageValues):
+    """What stands below a question that is not asked yet."""
+
+    days: tuple[SessionDay, ...] = ()
+    steps: FirstSteps | None = None
+
+
+def home(recent: Iterable[RecentSession]) -> HomePage:
+    """The first screen of these sessions, the latest first."""
+    days = by_day(session_lines(recent))
+    return HomePage(days, None if days else _steps())
+
+
+def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
+    """These sessions with what the index knows of them."""
+    found = list(recent)
+    rows = _rows((one.agent_type, one.session_id) for one in found)
+    return tuple(_indexed_line(one, rows.get(one.session_id)) for one in found)
+
+
+def by_day(sessions: Sequence[SessionLine]) -> tuple[SessionDay, ...]:
+    """These sessions, which are in the order of their last use, by day; pinned ones first."""
+    pinned = [one for one in sessions if one.noted and one.noted.pinned]
+    days = groupby((one for one in sessions if one not in pinned), key=lambda one: weekday(one.last_activity))
+    first = (SessionDay("Pinned", tuple(pinned)),) if pinned else ()
+    return (*first, *(SessionDay(day, tuple(same)) for day, same in days))
+
+
+def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
+    known = one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified
+    line = SessionLine(*known, noted=one.noted)
+    return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
+
+
+def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
+
+    try:
+        with opened() as store:
+            found = (store.session(agent, session_id) for agent, session_id in wanted)
+            return {row.session_id: row for row in found if row is not None}
+    except IndexUnavailable:  # the search says so
+        return {}
+
+
+def _steps() -> FirstSteps:
+
+    logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
+    present = tuple(title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
+    try:
+        with opened() as store:
+            counts = store.counts()
+            return FirstSteps(present, sum(logs.values()), counts.sessions, counts.files)
+    except IndexUnavailable:
+        return FirstSteps(present, sum(logs.values()), 0, 0)
+
+
+#: Sessions of one's own, the team's and families that are listed.
+MOST_LISTED, MOST_SHARED, MOST_FAMILIES = 100, 50, 60
+#: Members of a family that are named in its line.
+MOST_MEMBERS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPage(PageValues):
+    """The sessions of a project, or of all; beside them the team's, where a server is known.
+
+    `hidden` are not listed, since no person began them; with `automated` they are. `gone` are prompts of
+    deleted sessions.
+    """
+
+    project: str
+    agent: str
+    days: tuple[SessionDay, ...]
+    hidden: int
+    automated: bool
+    full: bool
+    shared: tuple[SharedSession, ...] = ()
+    team: bool = False
+    team_error: str = ""
+    gone: tuple[GonePrompt, ...] = ()
+    tag: str = ""
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyLine:
+    """A family in a line: its latest member, how many it has, and some of the others."""
+
+    latest: SessionLine
+    count: int
+    others: tuple[SessionLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FamiliesPage(PageValues):
+    """The families, the one used last first."""
+
+    families: tuple[FamilyLine, ...]
+    full: bool
+
+
+def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> ListPage:
+    """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
+
+    Raises:
+        Usage: there is no such project or agent.
+    """
+    found = list_recent(
+        agent or "all",
+        project or None,
+        MOST_LISTED,
+        everywhere=not project,
+        automated=automated,
+        tag=tag,
+        archived=archived,
+    )
+    page = ListPage(
+        project=project,
+        agent=agent,
+        days=by_day(session_lines(found.sessions)),
+        hidden=found.hidden_automated or 0,
+        automated=automated,
+        full=len(found.sessions) == MOST_LISTED,
+        gone=found.gone_prompts,
+        tag=tag,
+        archived=archived,
+    )
+    if not (project and is_known()):
+        return page
+
+    there = listed_there(Path(project), [agent] if agent else READERS.names, MOST_SHARED)
+    return replace(page, team=True, shared=there.sessions, team_error=there.error)
+
+
+def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> FamiliesPage:
+    """The families that the index knows.
+
+    Raises:
+        IndexUnavailable: it cannot be used.
+    """
+    with opened() as store:
+        found = [store.family(root) for root in store.families(MOST_FAMILIES)]
+    lines = [_family_line([row for row in rows if permits(row)]) for rows in found]
+    return FamiliesPage(tuple(one for one in lines if one is not None), len(found) == MOST_FAMILIES)
+
+
+def _family_line(rows: list[SessionRow]) -> FamilyLine | None:
+    if len(rows) < 2:
+        return None
+    latest, *others = sorted(rows, key=lambda row: row.last_activity, reverse=True)
+    return FamilyLine(_of(latest), len(rows), tuple(_of(row) for row in others[:MOST_MEMBERS]))
+
+
+def _of(row: SessionRow) -> SessionLine:
+    known = (row.agent, row.session_id, title(row.title), where_now(row.cwd), row.git_branch, row.last_activity)
+    return SessionLine(*known, row.tokens, row.outcome.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +461,14 @@ class SearchViews:
 
     async def _search(self, request: Request) -> Response:
         lines = request.query_params.getlist("also")
-        also = searches.lines(lines)
+        also = lines_in(lines)
         if lines != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         scope = self.scopes.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
         answer = await self.desk.shown(
-            "search.html", lambda: {"projects": searches.projects()}, search, *more, status=search.status
+            "search.html", lambda: {"projects": projects()}, search, *more, status=search.status
         )
         self.scopes.remember(answer, request, scope)
         return answer
@@ -72,10 +487,10 @@ class SearchViews:
         work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
         return await self.desk.shown("sessions.html", work, {"scope": scope})
 
-    def _found(self, request: Request, scope: Scope) -> tuple[searches.SearchPage, tuple[Shown, Shown]]:
+    def _found(self, request: Request, scope: Scope) -> tuple[SearchPage, tuple[Shown, Shown]]:
         """What a question has found, or where there is none, what the first screen shows."""
-        also = searches.lines(request.query_params.getlist("also"))
-        found = searches.found({**request.query_params, "project": scope.project}, also, self.engine())
+        also = lines_in(request.query_params.getlist("also"))
+        found = searched({**request.query_params, "project": scope.project}, also, self.engine())
         if found.q or found.code or found.problem:
             return found, (HomePage(), {"board": BoardView(), "scope": scope})
         return found, (home(found.recent), {"board": self.desk.board.view(), "scope": scope})

@@ -1,27 +1,49 @@
-"""A session that an address names, to read and to fork."""
+"""A session that an address names, to read, to fork and to note something of; its sub-agents, outputs and commits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import logging
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from indexer.masking import Masked, knowing
 from indexer.shapes import dataclass
+from indexer.transcripts.model import Session
+from smart_fork import notes, sessions
 from smart_fork.agents import AGENTS
+from smart_fork.agents.learned import learned
 from smart_fork.agents.references import reference
-from smart_fork.conversation import Noted
-from smart_fork.errors import NotFound, Usage
+from smart_fork.conversation import CommitsMade, Noted
+from smart_fork.cuts.answer import RolledBack
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise.last_cut import Cut, last_cut
+from smart_fork.forking.others import is_others
 from smart_fork.notes import noted_if_known
-from smart_fork.page.phrases import session_link
-from smart_fork.page.renderer import PageValues
-from smart_fork.page.since import Since, looked_at, mark_in, mark_of, since
+from smart_fork.page.desk import Asked, Desk, in_thread
+from smart_fork.page.phrases import link, session_link, subagent_link
+from smart_fork.page.reading import ConversationPage, LeftForks, reading
+from smart_fork.page.removal_forms import undone
+from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
+from smart_fork.page.scope import Scopes, folder
+from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
+from smart_fork.page.steps import PageStep, Steps
 from smart_fork.retrieval.cache import cache_in_words, cached_until
+from smart_fork.retrieval.commits_made import commits_made
+from smart_fork.retrieval.query import plain, words_of
+from smart_fork.retrieval.results import fork_command, title
+from smart_fork.sessions import Located
+from smart_fork.team.conversation import look_into
 from smart_fork.whereabouts import where_now
+from smart_fork.workers import outcomes
+from smart_fork.workers.outcomes import NotedSession
 
-if TYPE_CHECKING:
-    from indexer.transcripts.model import Session
-    from smart_fork.excise.last_cut import Cut
-    from smart_fork.page.reading import ConversationPage, LeftForks
-    from smart_fork.sessions import Located
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +94,6 @@ def located(place: Mapping[str, str]) -> Located:
     Raises:
         SmartForkError: there is none, or it is another agent's.
     """
-    from smart_fork import sessions
-
     if place["agent"] not in AGENTS:
         raise NotFound(f"No such session of {place['agent']}")
     return sessions.locate(reference(place["agent"], place["session_id"]))
@@ -85,12 +105,6 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     Raises:
         SmartForkError: there is none, or no such message in it.
     """
-    from smart_fork import sessions
-    from smart_fork.excise.last_cut import last_cut
-    from smart_fork.forking.others import is_others
-    from smart_fork.page.reading import LeftForks
-    from smart_fork.retrieval.results import fork_command, title
-
     there = located(place)
     one = AddressedSession(there.agent, there.session_id)
     noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), Noted())
@@ -121,9 +135,6 @@ def read_of(
     session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
 ) -> tuple[ConversationPage, dict[str, Any]]:
     """What is read of a session as it is `asked` for, and all of a `SessionPage` that follows from that."""
-    from smart_fork.page.reading import reading
-    from smart_fork.retrieval.query import plain, words_of
-
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     before = since(mark_in(asked["since"]), session) if asked.get("since") else None
@@ -157,3 +168,253 @@ def number(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise Usage("Not a message number")
     return int(text)
+
+
+def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
+    """A session that is shared of a project, read as its server has it now; nothing of it is written.
+
+    Raises:
+        SmartForkError: there is none that may be read, no such message in it, or the server is away.
+    """
+    there = look_into(place["session_id"], folder(project))
+    session = there.session
+    if session.agent != place["agent"]:
+        raise NotFound(f"No such session of {place['agent']}")
+    one = AddressedSession(session.agent, place["session_id"])
+    _, shown = read_of(session, asked)
+    return SessionPage(
+        **shown,
+        one=one,
+        title=there.title or one.session_id,
+        command=shlex.join(("smart-fork", "fork", one.session_id)),
+        kind="shared",
+        owner=there.owner,
+        within=project,
+    )
+
+
+def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> tuple[Since, str]:
+    """What has become of a shared session since the state that is asked about, and where that is shown.
+
+    Raises:
+        SmartForkError: no such state can have been shown, or the session cannot be read now.
+    """
+    mark = mark_in(asked.get("mark", ""))
+    one = AddressedSession(place["agent"], place["session_id"])
+    way = session_link(one, kind="shared", project=project, since=str(mark))
+    return since(mark, look_into(one.session_id, folder(project)).session), f"{way}#more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubAgentPage(PageValues):
+    """A conversation of a sub-agent of the session that is `one`; `way` and `outputs` are those of a `SessionPage`."""
+
+    one: AddressedSession
+    title: str
+    asked: Masked
+    session: Session
+    reading: ConversationPage
+    at: int | None
+    address: str
+    way: str
+    outputs: str
+
+
+def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPage:
+    """The conversation of the sub-agent that an address names, as the session has it now.
+
+    Raises:
+        SmartForkError: there is no such session or sub-agent, or no such message.
+    """
+    there = located(place)
+    parent, session = subagent(place)
+    at, agent = number(asked.get("at")), AGENTS[there.agent]
+    one = AddressedSession(there.agent, there.session_id)
+    address = subagent_link(one, place["name"])
+    begun = agent.subagents.begun(session) if agent.subagents else {}
+    return SubAgentPage(
+        one=one,
+        title=title(parent.title) or there.session_id,
+        asked=title(session.title),
+        session=session,
+        reading=reading(session, at, work=agent.codec, begun=begun),
+        at=at,
+        address=address,
+        way=session_link(one),
+        outputs=address,
+    )
+
+
+class DelegatedWork(NamedTuple):
+    """A session, and the conversation of a sub-agent that it has set to work."""
+
+    parent: Session
+    child: Session
+
+
+def subagent(place: Mapping[str, str]) -> DelegatedWork:
+    """The sub-agent's conversation that an address names, with its session.
+
+    Raises:
+        SmartForkError: there is no such session or sub-agent, or its log cannot be read.
+    """
+    there, name = located(place), place["name"]
+    agents = AGENTS[there.agent].subagents
+    hint = "Open the session again."
+    if agents is None or not there.readable:
+        raise NotFound("No such sub-agent in this session", hint)
+    try:
+        parent = sessions.look_into(there)
+        child = agents.read(parent, name)
+    except OSError as error:
+        raise NotFound(f"The sub-agent's log cannot be read: {error.strerror or error}", hint) from error
+    if child is None:
+        raise NotFound("No such sub-agent in this session", hint)
+    return DelegatedWork(parent, child)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPage(PageValues):
+    """A step of the session that is `one`, and all that came back from it."""
+
+    one: AddressedSession
+    title: str
+    step: PageStep
+    output: Masked
+    back: str
+
+
+def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
+    """What came back from the step that an address names by its turn, and by its place among the calls of that.
+
+    Raises:
+        SmartForkError: there is no such session or step, or the session's log is gone, or it is another one by now than
+            that of which the address is.
+    """
+    there, turn, call = located(place), number(place["turn"]), number(place["call"])
+    if "name" in place:
+        session: Session | None = subagent(place).child
+    else:
+        session = sessions.look_into(there, keep_raw=True) if there.readable else None
+    if session is not None:
+        check_still(asked.get("seen", ""), session)
+    steps = Steps(session, AGENTS[there.agent].codec) if session else None
+    known = learned((one.raw for one in session.turns), AGENTS[there.agent].codec) if session else ()
+    told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
+    with knowing(known):
+        step = next((one for one in told if one.call == call), None)
+    if session is None or steps is None or step is None:
+        raise NotFound("No such step in this session", "Open the session again.")
+    one = AddressedSession(there.agent, there.session_id)
+    back = subagent_link(one, place["name"]) if "name" in place else session_link(one)
+    with knowing(known):
+        body = steps.output(step)
+    return OutputPage(
+        one=one,
+        title=title(session.title) or there.session_id,
+        step=step,
+        output=body,
+        back=f"{link(back, at=step.number)}#message-{step.number}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitsPage(PageValues):
+    """The commits of the session that is `one`; `None` if none is known. `project` is where it worked."""
+
+    one: AddressedSession
+    title: str
+    project: str
+    made: CommitsMade | None
+
+
+def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> CommitsPage:
+    """The commits of the session that an address names.
+
+    Raises:
+        SmartForkError: there is no such session, or its log is gone.
+    """
+    there = located(place)
+    session = sessions.look_into(there)
+    made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
+    one = AddressedSession(there.agent, there.session_id)
+    return CommitsPage(
+        one=one, title=title(session.title) or there.session_id, project=where_now(session.cwd), made=made
+    )
+
+
+_MARKS = {"pin": notes.PINNED, "archive": notes.ARCHIVED}
+
+
+def noted(form: Mapping[str, str]) -> outcomes.NotedSession:
+    """Note what the form says.
+
+    Raises:
+        SmartForkError: it was not noted.
+    """
+    session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
+    if do == "verdict":
+        return outcomes.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
+    if do == "unjudge":
+        return outcomes.unjudge(session)
+    if do not in ("tag", "untag", "mark", "unmark") or (do.endswith("mark") and name not in _MARKS):
+        raise Usage("No such action", "Reload the page.")
+    mark = _MARKS[name] if do.endswith("mark") else notes.tag(name or form.get("tag", "").strip())
+    return outcomes.mark([session], [mark], remove=do.startswith("un"))[0]
+
+
+def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
+    """The addresses of one's own sessions, and of those that the team shares."""
+    own, theirs = "/session/{agent}/{session_id}", "/shared/{agent}/{session_id}"
+    printed = desk.page("output.html", output)
+
+    async def read_theirs(request: Request) -> Response:
+        work = partial(shared, request.path_params, request.query_params, scopes.of(request).project)
+        return await desk.shown("session.html", work, by=streamed)
+
+    async def since_then(request: Request) -> Response:
+        return await _told_since(partial(become, request.path_params, request.query_params))
+
+    async def since_then_there(request: Request) -> Response:
+        project = scopes.of(request).project
+        return await _told_since(partial(grown, request.path_params, request.query_params, project))
+
+    def undone_by(place: Asked, _: Asked) -> Shown:
+        return {"undone": desk.answer(place["form"], RolledBack)}
+
+    async def noted_by(request: Request) -> Response:
+        try:
+            told = desk.answer(request.path_params["form"], NotedSession)
+        except SmartForkError as error:
+            return await desk.problem(error)
+        where = session_link(AddressedSession(told.agent_type, told.session_id))
+        return RedirectResponse(f"{where}#notes", 303, HEADERS)
+
+    return [
+        Route(own, desk.page("session.html", conversation, by=streamed)),
+        Route(theirs, read_theirs),
+        Route(f"{own}/since", since_then),
+        Route(f"{theirs}/since", since_then_there),
+        Route(f"{own}/output/{{turn}}/{{call}}", printed),
+        Route(f"{own}/agents/{{name}}", desk.page("subagent.html", delegated, by=streamed)),
+        Route(f"{own}/agents/{{name}}/output/{{turn}}/{{call}}", printed),
+        Route(f"{own}/commits", desk.page("commits.html", commits)),
+        Route("/undo", desk.does(undone, "/undone/{form}"), methods=["POST"]),
+        Route("/undone/{form}", desk.page("undone.html", undone_by)),
+        Route("/note", desk.does(noted, "/noted/{form}"), methods=["POST"]),
+        Route("/noted/{form}", noted_by),
+    ]
+
+
+async def _told_since(told: Callable[[], tuple[Since, str]]) -> Response:
+    """What a window is told that asks again and again: mostly nothing."""
+    try:
+        now, way = await in_thread(told)
+    except SmartForkError as error:
+        return problem(error)
+    except OSError as error:  # the window asks again
+        log.info("whether a session has gone on cannot be told: %s", error)
+        return Response(status_code=503, headers=HEADERS)
+    if now.became == "same":
+        return Response(status_code=204, headers=HEADERS)
+    return rendered("since.html", now, {"way": way})

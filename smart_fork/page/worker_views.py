@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -12,12 +12,57 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from smart_fork.page.board import BoardView
+from indexer.masking import Masked, beginning, mask
+from indexer.shapes import dataclass
+from smart_fork.errors import Usage
+from smart_fork.page.board import BoardView, asked
 from smart_fork.page.comparison_file import side_by_side
-from smart_fork.page.deeds import ToldWorker, told
 from smart_fork.page.desk import Asked, Desk, in_thread
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.system.processes import SystemProcesses
+from smart_fork.text.snippets import printable
+from smart_fork.workers.comparison import compare
+from smart_fork.workers.messages import message_worker
+from smart_fork.workers.termination import close_workers
+
+#: How much is repeated of what a worker was told.
+_REPEATED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ToldWorker:
+    """What became of a form of a worker's card: `how` is what was done, `text` what it was told."""
+
+    worker_id: str
+    name: str
+    how: str
+    text: Masked
+    warnings: tuple[str, ...] = ()
+
+
+def told(form: Mapping[str, str]) -> ToldWorker:
+    """Answer, tell or end a worker, as its card asks.
+
+    Raises:
+        SmartForkError: it was not done.
+    """
+    worker, do, text = (form.get(name, "") for name in ("worker", "do", "text"))
+    if not worker:
+        raise Usage("Which worker?", "Reload the workers page.")
+    said = beginning(printable(mask(text.strip())), _REPEATED)
+    if do == "close":
+        (closed,) = close_workers([worker], remove_worktree=form.get("worktree") == "yes")
+        how = "ended" if closed.closed else "not changed"
+        return ToldWorker(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
+    if do.startswith("answer-"):
+        number, shown = do.removeprefix("answer-"), form.get("asked", "")
+        done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
+        return ToldWorker(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
+    if do not in ("message", "queue"):
+        raise Usage("No such action", "Reload the workers page.")
+    done = message_worker(worker, text, queue=do == "queue")
+    return ToldWorker(done.worker_id or worker, done.name, done.how, said, done.warnings)
+
 
 #: Where browsers listen for what the workers do.
 LIVE = "/workers/live"
@@ -92,6 +137,4 @@ def compared(wanted: list[str]) -> Shown:
     Raises:
         SmartForkError: there is no such worker.
     """
-    from smart_fork.workers.comparison import compare
-
     return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], SystemProcesses(), patch=True))

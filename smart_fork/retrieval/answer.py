@@ -142,7 +142,6 @@ class Hit(Value):
     snippet: str | None = rare()
     said_by: str | None = None
     match: Match = Match()
-    explain: Explanation | None = rare()
     turns: int = 0
     token_estimate: int = 0
     outcome: str = "unknown"
@@ -160,14 +159,13 @@ class Hit(Value):
     author: str = rare("")
     wrote: WroteLines | None = rare()
     noted: Noted | None = rare()
+    explain: Explanation | None = rare()
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values; the explanation last, and who said the snippet only where there is one."""
+        """JSON values; who said the snippet only where there is one."""
         told = super().as_json()
         if self.snippet is None:
             del told["said_by"]
-        if self.explain is not None:
-            told["explain"] = told.pop("explain")
         return told
 
 
@@ -319,15 +317,17 @@ class SharedSessions(Value):
 @value
 class Recents(Value):
     """The newest sessions, how many that no person started were left out, and why no session of an agent can be read;
-    beside them the team's. `passed_over` are files among the logs that hold no session.
+    beside them the team's. `passed_over` are files among the logs that hold no session, `project_notice` says why there
+    may be more.
     """
 
     count: int
-    notice: str
-    sessions: tuple[RecentSession, ...]
-    hidden_automated: int = rare(0)
+    notice: str = rare("")
+    sessions: tuple[RecentSession, ...] = ()
+    hidden_automated: int | None = rare()
     unread: tuple[str, ...] = rare(())
     passed_over: tuple[FailedLog, ...] = rare(())
+    project_notice: str = rare("")
     gone_prompts: tuple[GonePrompt, ...] = rare(())
     shared: tuple[SharedSession, ...] | None = rare()
     team_error: str = rare("")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from indexer.last_run import FailedLog
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd, unread
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.notes import tag as checked
-from smart_fork.retrieval.answer import GonePrompt, RecentSession
+from smart_fork.retrieval.answer import Recents
 from smart_fork.retrieval.gone import gone_prompts
 from smart_fork.retrieval.recent import Listed, recent_sessions
 from smart_fork.retrieval.request import current_project, project_notice
@@ -18,26 +15,11 @@ from smart_fork.retrieval.results import recent_ones
 from smart_fork.system import permission
 
 
-class Listing(NamedTuple):
-    """Sessions, how many that no person started were left out, and whose cannot be read: a sentence for each agent.
-
-    `passed_over` are files among the logs that hold no session, each with why; `project_notice` as of an answer;
-    `gone_prompts` are prompts of sessions that their agent deleted.
-    """
-
-    sessions: tuple[RecentSession, ...]
-    hidden: int
-    unread: tuple[str, ...] = ()
-    passed_over: tuple[FailedLog, ...] = ()
-    project_notice: str = ""
-    gone_prompts: tuple[GonePrompt, ...] = ()
-
-
 def list_recent(
     agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
     tag: str = "", archived: bool = False,
-) -> Listing:  # fmt: skip
-    """The newest sessions of a project, straight from the logs; see `recent_sessions`.
+) -> Recents:  # fmt: skip
+    """The newest sessions of a project, straight from the logs; see `recent_sessions`. They have no notice yet.
 
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
@@ -52,7 +34,6 @@ def list_recent(
     )
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
-    return Listing(
-        recent_ones(found.sessions), found.hidden, unread(adapters), passed_over, notice,
-        () if tag or archived else gone_prompts(within, agents),
-    )  # fmt: skip
+    gone = () if tag or archived else gone_prompts(within, agents)
+    shown = recent_ones(found.sessions)
+    return Recents(len(shown), "", shown, found.hidden, unread(adapters), passed_over, notice, gone)

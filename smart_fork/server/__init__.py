@@ -13,29 +13,15 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool
 
 from smart_fork.agents.selection import readable, titles
-from smart_fork.conversation import Conversation, Exported
-from smart_fork.cuts.answer import Excised
-from smart_fork.families.told import Branched, Family
-from smart_fork.forking.started import Spawned
 from smart_fork.registry.file import has_registry
-from smart_fork.retrieval.answer import Exchanges, Found, Recents, Unsearched
-from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
-from smart_fork.server import workers
-from smart_fork.server.abilities import only_what_there_is
-from smart_fork.server.arguments import in_own_words
-from smart_fork.server.comparison import compare_workers
-from smart_fork.server.excise import excise_session
-from smart_fork.server.families import Branching, session_lineage
+from smart_fork.server import search, sessions, workers
+from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.prompts import prompts
-from smart_fork.server.search import Searching, index_status, list_sessions, read_session
-from smart_fork.server.start import Starting
 from smart_fork.server.stdio import Begun, Stdio
-from smart_fork.server.tools import strict
 from smart_fork.system.processes import end
 from smart_fork.system.release import own_version
 from smart_fork.system.standard_error import never_waiting
 from smart_fork.text.snippets import shown
-from smart_fork.workers.compared import Comparison
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
@@ -98,7 +84,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
 
     `embedder` instead of the configured one.
     """
-    searching = Searching(embedder)
+    searching = search.Searching(embedder)
     server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
@@ -109,17 +95,10 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
-            strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
-            strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges),
-            strict(list_sessions, "List recent sessions", Recents),
-            strict(read_session, "Read a past session", Conversation, Exported),
-            strict(index_status, "State of the search index", IndexStatus, NoIndex),
-            strict(Starting(searching.engine).spawn_workers, "Start workers", Spawned, reads=False),
-            strict(Branching(searching.engine).branch_session, "Branch a session", Branched, reads=False),
-            strict(session_lineage, "A session's family", Family),
+            *search.tools(searching),
+            *sessions.tools(searching.engine),
             *workers.tools(),
-            strict(compare_workers, "Compare workers", Comparison),
-            strict(excise_session, "Cut turns out of a past session", Excised, reads=False, ends=True),
+            sessions.excising(),
         ],
     )
     for prompt in prompts():

@@ -1,4 +1,4 @@
-"""What a tool was given, held against what it takes: one sentence of ours for each mistake, and no library's words."""
+"""What the server is asked and given, held against what it has and takes: one sentence of ours for each mistake."""
 
 from __future__ import annotations
 
@@ -136,3 +136,17 @@ def _passable(arguments: Mapping[str, Any]) -> bool:
     except (UnicodeEncodeError, RecursionError):
         return False
     return True
+
+
+_INTRODUCTIONS = ("initialize", "server/discover")
+#: The SDK serves these whether there are any or not; and for them Claude Code adds three tools of its own.
+_ABSENT = ("resources",)
+
+
+async def only_what_there_is(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware of a server: it names only what it has."""
+    result = await call_next(ctx)
+    if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
+        for name in _ABSENT:
+            result["capabilities"].pop(name, None)
+    return result

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import anyio.from_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
+from indexer.embedder import Embedder
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import ALL
 from smart_fork.budget.wanted import BudgetAsked
@@ -18,23 +26,96 @@ from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.request import ForkChoice
-from smart_fork.retrieval.answer import Recents
+from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
+from smart_fork.retrieval.answer import Exchanges, Found, Hit, Recents, Unsearched
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.shared import Shared
+from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import project_for, sent
-from smart_fork.server.form import Unanswered, asking
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.steps import FURTHER, after_search
-from smart_fork.server.tools import takes
+from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.team.beside import beside
 
-if TYPE_CHECKING:
-    from indexer.embedder import Embedder
-    from smart_fork.retrieval.shared import Shared
-    from smart_fork.retrieval.upkeep import Engine
+#: What is asked for, and what stands for none of them.
+FIELD, NONE = "session", "none"
+QUESTION = "Several past sessions fit about equally well. Fork which one?"
+NONE_LABEL = "None of these"
+#: The first version in which a choice with titles is a `oneOf`; the others know `enumNames`.
+_ONE_OF = "2025-11-25"
+
+
+class Unanswered(Later):
+    """The client answers the form by calling the tool again; `form` is what it gets until then."""
+
+    def __init__(self, form: InputRequiredResult) -> None:
+        super().__init__(QUESTION)
+        self.form = form
+
+
+def asking(ctx: Context[Any, Any]) -> Ask | None:
+    """Asks the person at the client of this call, from a working thread; `None` where it shows no forms."""
+    capabilities = ctx.client_capabilities
+    offered = capabilities.elicitation if capabilities else None
+    if offered is None or (offered.form is None and offered.url is not None):
+        return None
+    return partial(_chosen, ctx)
+
+
+def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
+    version = ctx.protocol_version or ""
+    ask = _asked_again if version in MODERN_PROTOCOL_VERSIONS else _asked
+    try:
+        answer = ask(ctx, _form(hits, version))
+    except Later:
+        raise
+    except Exception as error:
+        raise nobody_chose(len(hits), "this client could not ask the user") from error
+    said = (answer.content or {}).get(FIELD) if answer.action == "accept" else None
+    if answer.action == "decline" or said == NONE:
+        raise none_wanted()
+    chosen = next((hit.session_id for hit in hits if hit.session_id == said), None)
+    if chosen is None:
+        raise nobody_chose(len(hits), "none of them was chosen")
+    return chosen
+
+
+def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
+    told = labels(hits)
+    choices = told | {NONE: NONE_LABEL}
+    offered: dict[str, Any] = (
+        {"oneOf": [{"const": value, "title": label} for value, label in choices.items()]}
+        if version >= _ONE_OF
+        else {"enum": list(choices), "enumNames": list(choices.values())}
+    )
+    field = {"type": "string", "title": "Session", **offered}
+    schema = {"type": "object", "properties": {FIELD: field}, "required": [FIELD]}
+    return ElicitRequest(params=ElicitRequestFormParams(message=_message(told.values()), requested_schema=schema))
+
+
+def _message(labels: Iterable[str]) -> str:
+    """The question with the sessions, numbered: a client may show the choices only when they are opened."""
+    return "\n".join([QUESTION, *(f"{number}. {label}" for number, label in enumerate(labels, start=1))])
+
+
+def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
+    # With the answer to this very call: not every client listens to anything else.
+    belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
+    send = partial(ctx.session.send_request, request, ElicitResult, metadata=belongs)
+    answer: ElicitResult = anyio.from_thread.run(send)
+    return answer
+
+
+def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
+    given = (ctx.input_responses or {}).get(FIELD)
+    if given is None:
+        raise Unanswered(InputRequiredResult(input_requests={FIELD: request}))
+    return ElicitResult.model_validate(given, from_attributes=True)
+
 
 #: A model's context is expensive: conversations are read in pieces of at most this size, lists cut.
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
@@ -185,10 +266,8 @@ def list_sessions(
     # The caller's own is taken out again.
     recent = list_recent(agent_type, project, limit + 1, automated=include_automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
-    own = Recents(
-        len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0, recent.unread, recent.passed_over,
-        recent.gone_prompts,
-    )  # fmt: skip
+    hidden = (recent.hidden_automated or None) if len(found) < limit else None
+    own = replace(recent, count=len(found), notice=UNTRUSTED, sessions=found, hidden_automated=hidden)
     if not team:
         return own
     from smart_fork.agents.selection import selected
@@ -232,3 +311,14 @@ def index_status() -> IndexStatus | NoIndex:
     run = state.last_run  # names of logs, and what was wrong with them, are of all projects
     hidden = run and replace(run, failed=(), error=run.error and "it failed")
     return replace(state, broken_logs=(), passed_over=(), last_run=hidden)
+
+
+def tools(searching: Searching) -> list[Tool]:
+    """All of them."""
+    return [
+        strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
+        strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges),
+        strict(list_sessions, "List recent sessions", Recents),
+        strict(read_session, "Read a past session", Conversation, Exported),
+        strict(index_status, "State of the search index", IndexStatus, NoIndex),
+    ]

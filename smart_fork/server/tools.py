@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from inspect import Parameter
-from typing import Annotated, Any, Literal, Union, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -16,15 +19,15 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from indexer.values import Value
+from indexer.values import RARE, SPREAD, Value
 from smart_fork.agents.options import ordered, said_of
 from smart_fork.hooks.switch import follow
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.calls import around, caller_of, in_thread, own_projects, without_its_own
 from smart_fork.server.progress import reported
-from smart_fork.server.shape import shape
 from smart_fork.system import permission
 from smart_fork.text.advice import speak_of_tools
 
@@ -184,3 +187,52 @@ def _shorten(described: dict[str, Any]) -> None:
         described["anyOf"] = kinds
     if described.get("default", 0) in (None, ""):
         del described["default"]
+
+
+def shape(*kinds: type[Value]) -> Any:
+    """A TypedDict of the keys of that value, or of whichever of several. None is required: over MCP no key is null."""
+    return _shape(kinds)
+
+
+@cache
+def _shape(kinds: tuple[type[Value], ...]) -> Any:
+    kind = kinds[0]
+    keys: dict[str, Any] = {}
+    for one in kinds:
+        keys = {**keys, **{name: of for name, of in _keys(one) if name not in keys}}
+    described = TypedDict(kind.__name__, keys, total=False)  # type: ignore[misc]
+    described.__doc__ = kind.__doc__
+    return described
+
+
+def _keys(kind: type[Value]) -> Iterator[tuple[str, Any]]:
+    """The keys that a kind of value is answered with, and the types of what stands there."""
+    hints = get_type_hints(kind)
+    for one in fields(kind):
+        if SPREAD in one.metadata:
+            yield from one.metadata[SPREAD].items()
+            continue
+        of = hints[one.name]
+        if RARE in one.metadata and one.default is None:  # then the key is not there
+            of = Union[tuple(part for part in get_args(of) if part is not NoneType)]  # noqa: UP007 - of what is left
+        yield one.name, _json(of)
+
+
+def _json(kind: Any) -> Any:
+    """The type of the JSON value that a value of this type is answered as."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Value:
+        return dict[str, Any]
+    if isinstance(kind, type) and issubclass(kind, Value):
+        return shape(kind)
+    if origin in (Union, types.UnionType):
+        if all(isinstance(one, type) and issubclass(one, Value) for one in parts):
+            return shape(*parts)
+        return Union[tuple(_json(one) for one in parts)]  # noqa: UP007 - of as many as there are
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return dict[str, _json(parts[1])]  # type: ignore[misc]
+    if isinstance(origin, type) and issubclass(origin, (tuple, list)):
+        return list[_json(parts[0])]  # type: ignore[misc]
+    if isinstance(kind, type) and issubclass(kind, str):
+        return str
+    return getattr(kind, "__supertype__", kind)

@@ -8,12 +8,13 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexer.failures import next_step
 from indexer.paths import private_dir, state_home
@@ -25,9 +26,46 @@ from smart_fork.service.listener import BACKLOG, LOCALHOST, Listening, addresses
 from smart_fork.service.lock import hold
 from smart_fork.service.records import log_to_file
 from smart_fork.service.token import token
-from smart_fork.service.traffic import Traffic
 from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
 from smart_fork.system.release import own_version
+
+#: A client asks several things in a row; it is done when it has asked nothing for so long.
+QUIET_SECONDS = 5.0
+#: So long the end waits for a request, and for a client that only listens: it connects again.
+REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
+
+
+class Traffic:
+    """An application that counts the requests it is answering, except those for the paths in `passing`."""
+
+    def __init__(
+        self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app = app
+        self._passing = frozenset(passing)
+        self._clock = clock
+        self._requests = self._streams = 0
+        self._last = clock()
+
+    def may_end(self, waited: float) -> bool:
+        """Return whether it is idle, or has `waited` long enough."""
+        quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
+        return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        counts = scope["type"] == "http" and scope["path"] not in self._passing
+        # What a client of MCP keeps open to be told something.
+        stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
+        self._streams += stream
+        self._requests += counts and not stream
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._streams -= stream
+            self._requests -= counts and not stream
+            self._last = self._clock() if counts else self._last
+
 
 FILES = 4 * MAX_CONNECTIONS
 #: So long the end waits for answers that are being given.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from indexer.paths import index_db
@@ -18,13 +21,45 @@ from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
 from smart_fork.retrieval.index_access import opened
+from smart_fork.service.units.search_path import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger
-from smart_fork.setup.program import lasting_program
 from smart_fork.setup.setup_answer import AgentToSetUp, SetUp
 from smart_fork.setup.step import Step
 from smart_fork.setup.undoing import NAMES
 from smart_fork.system.processes import Processes
+
+_NAME = "smart-fork"
+
+
+def lasting_program(env: Mapping[str, str]) -> str:
+    """The absolute path of our command.
+
+    Raises:
+        SmartForkError: there is none, or it lies in a cache that is emptied, as after ``uvx``.
+    """
+    try:
+        return own_program(env)
+    except ProgramMissing as error:
+        raise ProgramMissing("No installed smart-fork command was found", _step()) from error
+    except SmartForkError as error:
+        raise SmartForkError("This smart-fork runs from a temporary folder (uvx)", _step()) from error
+
+
+def _step() -> str:
+    return f"Install it permanently, then set up again:\n  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
+
+
+def _source() -> str:
+    """Where this smart-fork was installed from, as uv takes it: the index, a folder, or a repository."""
+    try:
+        origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return _NAME
+    url = str(origin.get("url", ""))
+    if "vcs_info" in origin:
+        return f"{origin['vcs_info'].get('vcs', 'git')}+{url}"
+    return url.removeprefix("file://") or _NAME
 
 
 @dataclass(frozen=True, slots=True)

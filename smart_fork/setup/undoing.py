@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from indexer.shapes import dataclass
 from smart_fork.agents.facets import registrations, title_of
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
@@ -15,7 +14,7 @@ from smart_fork.setup.setup_answer import StepUndone
 from smart_fork.system.processes import Processes
 
 #: For people.
-NAMES: Mapping[What, str] = {
+NAMES: Mapping[str, str] = {
     "server": "MCP server",
     "skill": f"skill {skill_file.SKILL}",
     "hooks": "hooks",
@@ -34,26 +33,12 @@ _UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
     """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
-
-    line: LedgerLine
-    notes: tuple[str, ...] = ()
-    error: str = ""
-    hint: str = ""
-
-    def told(self) -> StepUndone:
-        """What was done as it is answered."""
-        return StepUndone(
-            step=self.line.what,
-            agent=self.line.agent,
-            where=str(self.line.path),
-            removed=not self.error,
-            notes=self.notes,
-            error=self.error,
-            hint=self.hint if self.error else None,
-        )
+    return StepUndone(
+        step=line.what, agent=line.agent, where=str(line.path), removed=not error, notes=tuple(notes), error=error,
+        hint=hint,
+    )  # fmt: skip
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
@@ -66,13 +51,13 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
     return [line for line in lines if not what or line.what in what]
 
 
-def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[Undone]:
+def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
     """Undo these lines, each on its own: one that fails does not stop the next."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
 
-def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Collection[object]) -> Undone:
+def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Collection[object]) -> StepUndone:
     try:
         if sharer := _sharer(ledger, line):
             ledger.write(sharer.model_copy(update={"folders": [*line.folders, *sharer.folders]}))
@@ -82,8 +67,8 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
             notes = background.undo(line, processes) if line.what == "service" else _UNDO[line.what](line)
         ledger.strike(line)
     except SmartForkError as error:
-        return Undone(line, error=error.message, hint=error.hint)
-    return Undone(line, tuple(notes))
+        return undone(line, error=error.message, hint=error.hint)
+    return undone(line, notes)
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:

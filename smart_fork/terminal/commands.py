@@ -39,7 +39,7 @@ COMMANDS = {
     "show": CommandEntry("search.show", "Print a session's conversation with numbered messages.", _FIND),
     "resume": CommandEntry("start.resume", "Resume a session in the directory it worked in.", _FIND),
     "continue": CommandEntry("start.continue_newest", "Resume the newest session of this directory.", _FIND),
-    "demo": CommandEntry("system.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),
+    "demo": CommandEntry("demonstration.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),
     "branch": CommandEntry(
         "families.branch", "Copy a session, whole or up to a message, without running it.", _SESSIONS
     ),
@@ -82,7 +82,7 @@ COMMANDS = {
     "agents": CommandEntry(
         "agent_roster.agents", "List the agents on this machine and what each one supports.", _SETUP
     ),
-    "doctor": CommandEntry("system.doctor", "Test every part and name the next step for each failure.", _SETUP),
+    "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
     "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
     "statusline": CommandEntry("glances.statusline", "Print one segment for an agent's status line.", _SETUP),
     "hook": CommandEntry("hooks.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.conversation import Noted
 from smart_fork.repository.file_change import FileChange
-
-#: On the command line these come last.
-_LAST = ("notes", "lines_added", "lines_removed")
 
 
 @record
@@ -39,17 +34,11 @@ class Compared(Value):
     worktree: str | None = None
     branch: str | None = None
     files: tuple[FileChange, ...] | None = None
-    lines_added: int | None = None
-    lines_removed: int | None = None
     diff: Masked | None = None
     noted: Noted | None = rare()
     notes: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
-        told = super().as_json()
-        last = {key: told.pop(key) for key in _LAST}
-        return told | last
+    lines_added: int | None = None
+    lines_removed: int | None = None
 
 
 @value

@@ -27,11 +27,12 @@ from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
+from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.text.advice import advice
-from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
+from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
 

@@ -7,9 +7,7 @@ say that it is done.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
@@ -21,25 +19,15 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
 from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.world import Clock, SystemClock
+from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import OVER, Registry, State, Status, WorkerRecord
-from smart_fork.system.processes import Processes, SystemProcesses
 from smart_fork.text.snippets import printable
 
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Instruments:
-    """What workers are looked at with. Tests may give their own."""
-
-    processes: Processes = field(default_factory=SystemProcesses)
-    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    clock: Clock = field(default_factory=SystemClock)
 
 
 @dataclass(frozen=True, slots=True)

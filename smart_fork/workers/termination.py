@@ -8,13 +8,13 @@ from pathlib import Path
 
 from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError, joined
+from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
-from smart_fork.workers.observation import Instruments
 from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.roster import LIVING, require
 from smart_fork.workers.staged_copies import remove_copies

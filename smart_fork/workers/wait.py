@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from smart_fork.errors import Usage
+from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
+from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described, last_words, require
 from smart_fork.workers.state import WorkersWaited, WorkerWaited
 

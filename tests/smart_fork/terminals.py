@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smart_fork.agents.plan import WORKER_ID
+from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Completed
-from smart_fork.workers.observation import Instruments
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World
 

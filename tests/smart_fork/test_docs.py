@@ -23,8 +23,8 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.server.shape import shape
-from smart_fork.server.start import _worker_schema
+from smart_fork.server.sessions import _worker_schema
+from smart_fork.server.tools import shape
 from smart_fork.settings import GIVEN, VARIABLES, agent_variables
 from smart_fork.settings import KEYS as KEYS_OF_THE_FILE
 from smart_fork.terminal.commands import COMMANDS

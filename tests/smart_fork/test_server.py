@@ -20,7 +20,7 @@ from smart_fork.agents.selection import choices, one_of
 from smart_fork.retrieval.answer import Found
 from smart_fork.server import create_server
 from smart_fork.server.search import MAX_BROKEN
-from smart_fork.server.shape import shape
+from smart_fork.server.tools import shape
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 

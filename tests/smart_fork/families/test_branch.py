@@ -21,8 +21,8 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkEr
 from smart_fork.families import branch as branching
 from smart_fork.forking.launch import resume_written
 from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry
-from smart_fork.workers.observation import Instruments
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -31,7 +31,7 @@ def launch(programs, clock, request, home):
         said = {one.name: more.pop(one.name) for one in fields(Options) if one.name in more}
         options = Options(**{"prompt": "fix the race", "place": "process"} | said)
         dry_run, env, timer = more.pop("dry_run", False), more.pop("env", None), more.pop("clock", clock)
-        world = world_of(source.agent, processes, env, timer, more.pop("adapter", None))
+        world = world_of(source.agent, processes, env, timer)
         if at := more.pop("at", None):  # the turn of that id
             more["point"] = Point(0, at)
         return fork(WorkerSpec("fork", source.agent, source, options, **more), world, dry_run=dry_run)

@@ -122,8 +122,11 @@ def test_sessions_that_no_person_started_are_counted_where_they_are_hidden(world
         world.claude(shop, f"by a program {number}", "done", **PROGRAM)
     world.claude(world.repository("elsewhere"), "elsewhere", "done", **PROGRAM)
 
-    assert (1, 3) == (len(ids("both", shop)), list_recent("both", str(shop), 20).hidden)
-    assert (4, 0) == (len(ids("both", shop, automated=True)), list_recent("both", str(shop), 20, automated=True).hidden)
+    assert (1, 3) == (len(ids("both", shop)), list_recent("both", str(shop), 20).hidden_automated)
+    assert (4, 0) == (
+        len(ids("both", shop, automated=True)),
+        list_recent("both", str(shop), 20, automated=True).hidden_automated,
+    )
 
 
 def test_sessions_of_two_agents_may_have_one_id(world, shop):

@@ -18,10 +18,8 @@ from smart_fork.service import crashes
 from smart_fork.service.address import wanted_port
 from smart_fork.service.units import installation
 from smart_fork.service.units.installation import install, installed, look, settings_for, supervisor
-from smart_fork.service.units.launchd import Launchd
-from smart_fork.service.units.plist import LABEL
-from smart_fork.service.units.systemd import Systemd
-from smart_fork.service.units.unit_file import UNIT
+from smart_fork.service.units.launchd import LABEL, Launchd
+from smart_fork.service.units.systemd import UNIT, Systemd
 from tests.smart_fork.service.units import HOSTILE, FakeLaunchd, FakeSystemd, settings
 
 ME = f"gui/{os.getuid()}"

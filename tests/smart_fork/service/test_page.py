@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.agents.selection import handed_to
 from smart_fork.page import forks
-from smart_fork.page.timeline import MIN_LENGTH, timeline
+from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.worker_views import LIVE
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.page.evidence import why
-from smart_fork.page.facets import age_of, chosen, facets, narrowed
+from smart_fork.page.search_views import age_of, chosen, facets, narrowed
 from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags

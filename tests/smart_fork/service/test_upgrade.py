@@ -18,8 +18,8 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.service.client import Service, find_service
+from smart_fork.service.lifetime import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.service.token import token
-from smart_fork.service.traffic import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import release
 from smart_fork.system.release import Release, installed
@@ -199,7 +199,7 @@ SERVE = """
 import os, subprocess, sys
 from pathlib import Path
 from smart_fork.system import release
-from smart_fork.service import guard, traffic, upgrade
+from smart_fork.service import guard, lifetime, upgrade
 if release.own_version() == "3":
     sys.exit(7)
 if release.own_version() == "1":
@@ -211,7 +211,7 @@ def counted():
     return look()
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
 guard.BODY_SECONDS = 100.0
-upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = traffic.QUIET_SECONDS = 0.1
+upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = lifetime.QUIET_SECONDS = 0.1
 from smart_fork.service.lifetime import serve
 serve()
 os._exit(0)  # as the command does: a thread may still be in the model

@@ -329,7 +329,7 @@ def test_from_the_cache_of_uvx_nothing_is_done(setup, settled, monkeypatch, tmp_
     fleeting.write_text("#!/bin/sh\n")
     fleeting.chmod(0o755)
     monkeypatch.setattr(
-        "smart_fork.setup.program.own_program.__defaults__", (str(fleeting.with_name("python")),), raising=True
+        "smart_fork.setup.plan.own_program.__defaults__", (str(fleeting.with_name("python")),), raising=True
     )
     before = everything(settled)
 
