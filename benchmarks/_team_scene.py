@@ -74,10 +74,10 @@ def push_of(session: str, records: Sequence[bytes], **more: Any) -> dict[str, An
         "id": session, "agent": "claude", "base_count": 0, "base_digest": NOTHING, "count": len(records),
         "digest": written(state_after(records)),
         "segments": [
-            {"position": number, "digest": one.place.digest, "first_record": one.place.first_record,
+            {"digest": one.place.digest, "first_record": one.place.first_record,
              "records": one.place.records, "raw_bytes": one.place.raw_bytes,
              "chain_start": written(one.place.chain_start)}
-            for number, one in enumerate(packed)
+            for one in packed
         ],
         "bodies": [{"digest": one.place.digest, "body": base64.b64encode(one.body).decode()} for one in packed], **more,
     }  # fmt: skip

@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, digest_of
-from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import pack
 from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import auth
@@ -34,9 +34,7 @@ from smart_fork.teamserver.app import application
 from smart_fork.teamserver.cluster import Account, Programs, programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.endpoints import Server
-from smart_fork.teamserver.limits import Bounds
 from smart_fork.teamserver.push import check_bodies, push
-from smart_fork.teamserver.sessions import travelling
 from smart_fork.teamserver.tables import embedded
 
 KEY = "example.org/acme/shop"
@@ -50,7 +48,8 @@ def push_of(session: str, old: list[bytes], new: list[bytes]) -> Push:
     given = {
         "id": session, "agent": "agent", "base_count": len(old), "base_digest": digest_of(old) if old else NOTHING,
         "count": len(old) + len(new), "digest": digest_of([*old, *new]),
-        "segments": travelling(one.place for one in packed)[stays:],
+        "position": stays,
+        "segments": tuple(one.place for one in packed)[stays:],
         "bodies": [{"digest": one.place.digest, "body": one.body} for one in packed[stays:]],
     }  # fmt: skip
     return Push.model_validate(given, strict=False)
@@ -74,14 +73,15 @@ def alike(pool: Database, tries: int) -> dict[str, Any]:
             continue
         with pool.asked_by(alice.id) as db:
             project = auth.project_to_push(db, alice, KEY if kind != "other project" else f"{KEY}/other")
-        push(pool, project, alice, check_bodies(push_of(ids[kind], [], [encode({"n": 1})]), Bounds()), Bounds())
+        push(pool, project, alice, check_bodies(push_of(ids[kind], [], [encode({"n": 1})])))
         with pool.asked_by(alice.id) as db:
             auth.set_member(db, KEY, "bob", "writer")
             if kind == "deleted":
                 db.execute(
                     "UPDATE sessions SET deleted_at = now() WHERE project_id = %s AND id = %s", (project.id, ids[kind])
                 )
-    app = application(Server(pool, Bounds(Limits(requests_a_minute=10_000_000))))
+    object.__setattr__(LIMITS, "requests_a_minute", 10_000_000)
+    app = application(Server(pool))
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
     bodies = set()
     with TestClient(app, headers={"Authorization": f"Bearer {token}"}) as client:
@@ -111,12 +111,12 @@ def pushing(conninfo: str, token: str, session: str, *, rounds: int, number: int
         base = [encode({"n": -1})]
         for step in range(rounds):
             record = encode({"n": step, "of": number})
-            wanted = check_bodies(push_of(session, base, [record]), Bounds())
+            wanted = check_bodies(push_of(session, base, [record]))
             barrier.wait(120)
             begin = time.perf_counter()
             won = False
             with suppress(Conflict):
-                won = not push(pool, project, mine, wanted, Bounds()).up_to_date
+                won = not push(pool, project, mine, wanted).up_to_date
             answers.put((step, number, won, time.perf_counter() - begin))
             barrier.wait(120)
             with pool.asked_by(mine.id) as db:
@@ -136,7 +136,7 @@ def one_wins(conninfo: str, pool: Database, rounds: int, pushers: int) -> dict[s
         auth.set_member(db, KEY, "carol", "writer")
         project = auth.project(db, carol, KEY)
     session = str(uuid.uuid4())
-    push(pool, project, carol, check_bodies(push_of(session, [], [encode({"n": -1})]), Bounds()), Bounds())
+    push(pool, project, carol, check_bodies(push_of(session, [], [encode({"n": -1})])))
     spawned = multiprocessing.get_context("forkserver")
     barrier, answers = spawned.Barrier(pushers), spawned.Queue()
     processes = [

@@ -45,7 +45,6 @@ from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.sharing.segments import pack
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.teamserver.sessions import travelling
 
 EXCHANGES, WORDS, VOCABULARY = 27, 60, 30_000
 LOOK_SECONDS = 10.0
@@ -161,7 +160,8 @@ class Person:
                     "id": one.id, "agent": "claude", "base_count": len(one.records),
                     "base_digest": digest_of(one.records) if one.records else NOTHING, "count": len(after),
                     "digest": digest_of(after),
-                    "segments": travelling(part.place for part in packed)[stays:],
+                    "position": stays,
+                    "segments": tuple(part.place for part in packed)[stays:],
                     "bodies": [{"digest": part.place.digest, "body": part.body} for part in packed[stays:]],
                     **options,
                 },

@@ -46,7 +46,6 @@ from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.cluster import Account, Programs, programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.index import index
-from smart_fork.teamserver.limits import Bounds
 from smart_fork.teamserver.push import check_bodies, push
 from smart_fork.teamserver.tables import embedded
 
@@ -83,7 +82,7 @@ class Bench:
     def push(self, session: str, records: list[bytes], key: str = KEY) -> None:
         """A new session, which all may read."""
         wanted = push_of(session, [], records).model_copy(update={"agent": AGENT, "visibility": "public"})
-        push(self.pool, self.project(self.alice, key), self.alice, check_bodies(wanted, Bounds()), Bounds())
+        push(self.pool, self.project(self.alice, key), self.alice, check_bodies(wanted))
 
     def append(self, who: auth.Person, where: auth.Project, session: str, new: list[bytes]) -> None:
         """Go on with a session as a client does, which asks for it first."""
@@ -99,13 +98,10 @@ class Bench:
         wanted = Push(
             id=session, agent=AGENT, base_count=info.record_count, base_digest=info.head_digest,
             count=info.record_count + len(new), digest=written(state_after(new, state_of(info.head_digest))),
-            segments=tuple(
-                one.model_copy(update={"position": position + number})
-                for number, one in enumerate(sessions.travelling(part.place for part in packed))
-            ),
+            position=position, segments=tuple(part.place for part in packed),
             bodies=tuple(SegmentBody(digest=one.place.digest, body=one.body) for one in packed),
         )  # fmt: skip
-        push(self.pool, where, who, check_bodies(wanted, Bounds()), Bounds())
+        push(self.pool, where, who, check_bodies(wanted))
 
     def index(self) -> None:
         """Do what the worker does, for all that waits."""
@@ -168,7 +164,7 @@ def family(bench: Bench) -> dict[str, Any]:
             strict=False,
         )
         where = bench.project(who, key)
-        branch(bench.pool, where, who, wanted, Bounds())
+        branch(bench.pool, where, who, wanted)
         bench.append(who, where, fork, said(chance, 1))
     bench.index()
     all_ = bench.bytes()
@@ -206,7 +202,7 @@ def listed(bench: Bench) -> dict[str, Any]:
 def _page_seconds(bench: Bench, project: auth.Project, reader: auth.Person) -> float:
     began = time.perf_counter()
     with bench.pool.asked_by(reader.id) as db:
-        assert len(sessions.page(db, project, reader, None, 50)) == 50
+        assert len(sessions.page(db, project, reader, sessions.AskedPage(limit=50)).sessions) == 50
     return time.perf_counter() - began
 
 
@@ -334,7 +330,7 @@ def pushing(conninfo: str, token: str, number: int, times: int, barrier: Any) ->
         barrier.wait(120)
         for _ in range(times):
             new = [encode({"n": number, "text": chance.randbytes(25_000).hex()})]
-            push(pool, project, mine, check_bodies(push_of(str(uuid.uuid4()), [], new), Bounds()), Bounds())
+            push(pool, project, mine, check_bodies(push_of(str(uuid.uuid4()), [], new)))
     barrier.wait(300)
 
 

@@ -111,6 +111,7 @@ def served() -> Iterator[Served]:
     """An empty server with one person in it, over HTTP."""
     import psycopg
 
+    from smart_fork.sharing.limits import LIMITS
     from smart_fork.team.client import Client
     from smart_fork.team.login import Account
     from smart_fork.teamserver import auth
@@ -134,7 +135,8 @@ def served() -> Iterator[Served]:
             token = auth.login(asked, auth.invite(asked, "alice"), "bench")[1]
             person = auth.known(asked, token)
         app = application(Server(database))
-        app.limits = app.limits.__class__(requests_a_minute=10**6, bytes_an_hour=10**12)
+        for limit in ("requests_a_minute", "bytes_an_hour"):
+            object.__setattr__(LIMITS, limit, 10**12)
         address = stack.enter_context(_listening(app))
         client = stack.enter_context(Client(Account(address, "alice", token)))
         yield Served(database, client, person, embedded.conninfo(OWNER, "bench"))
@@ -158,7 +160,6 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     """Every session of the index that can be shared, pushed and indexed: the ids there, with those here."""
     from smart_fork.errors import SmartForkError
     from smart_fork.teamserver import auth
-    from smart_fork.teamserver.limits import Bounds
     from smart_fork.teamserver.push import check_bodies, push
 
     with server.database.asked_by(server.person.id) as db:
@@ -167,7 +168,7 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     for agent, session_id, path in labelled.store.sources()[:most]:
         try:
             wanted = _push_of(labelled.store, agent, Path(path))
-            push(server.database, project, server.person, check_bodies(wanted, Bounds()), Bounds())
+            push(server.database, project, server.person, check_bodies(wanted))
             _index(server, project.id, wanted.id)
         except SmartForkError as error:
             print(f"not pushed: {error.message}"[:100], file=sys.stderr)
@@ -187,7 +188,6 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.sharing.segments import pack
     from smart_fork.sharing.wire import Push
     from smart_fork.team.vectors import known
-    from smart_fork.teamserver.sessions import travelling
 
     session = READERS[agent].read(path).session
     forms, place = forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
@@ -197,7 +197,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     pushed = Push.model_validate(
         {
             "id": str(uuid.uuid4()), "agent": agent, "base_count": 0, "base_digest": NOTHING, "count": len(records),
-            "digest": digest_of(records), "segments": travelling(one.place for one in packed), "bodies": bodies,
+            "digest": digest_of(records), "segments": tuple(one.place for one in packed), "bodies": bodies,
             "visibility": "public", "title": str(session.title)[:200],
         },
         strict=False,

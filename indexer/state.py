@@ -36,11 +36,9 @@ CREATE TABLE handovers (
 ) WITHOUT ROWID;
 -- The ids of sessions that have somebody else's messages, and of these messages.
 CREATE TABLE foreign_ids (id TEXT, session_id TEXT, PRIMARY KEY (id, session_id)) WITHOUT ROWID;
--- Logs that were written here of shared sessions: lists as JSON; and what is still to be taken out of them.
+-- Logs that were written here of shared sessions, as JSON; and what is still to be taken out of them.
 CREATE TABLE pulled (
-    id TEXT PRIMARY KEY, path TEXT NOT NULL, agent TEXT NOT NULL, root TEXT NOT NULL, server TEXT NOT NULL,
-    project TEXT NOT NULL, records TEXT NOT NULL, sessions TEXT NOT NULL, crossed_from TEXT NOT NULL,
-    crossed TEXT NOT NULL, edits TEXT, says TEXT, count_before INTEGER
+    id TEXT PRIMARY KEY, written TEXT NOT NULL, edits TEXT, says TEXT, count_before INTEGER
 ) WITHOUT ROWID;
 -- Withdrawals whose answers have not come, and copies that are being written.
 CREATE TABLE withdrawals (session_id TEXT PRIMARY KEY, asked TEXT NOT NULL) WITHOUT ROWID;

@@ -35,7 +35,11 @@ class ServiceSection:
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
-    """``[team]``, see `smart_fork.team.settings.Sharing`."""
+    """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
+
+    `never` are directories: no session that was in or below one is shared. `redact` are patterns, `allow` are texts.
+    `auto_fork` lets a tool fork what teammates have shared without asking. See `smart_fork.team.settings`.
+    """
 
     never: tuple[str, ...] = ()
     redact: tuple[str, ...] = ()

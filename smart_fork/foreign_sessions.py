@@ -75,7 +75,7 @@ def refuse_owing(session_id: str) -> None:
         Conflict: there is something.
     """
     if session_id in owing():
-        server = state.rows("SELECT server FROM pulled WHERE id = ?", session_id)[0][0]
+        server = state.rows("SELECT written ->> 'server' FROM pulled WHERE id = ?", session_id)[0][0]
         verb = "team sync" if server else "sync"
         raise Conflict(
             "Withdrawn text is still in your copy of this session, which an agent has open.",

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.limits import LIMITS, Limits
+from smart_fork.sharing.limits import LIMITS
 
 Record = dict[str, Any]
 
 
-def encode(record: Record, limits: Limits = LIMITS) -> bytes:
+def encode(record: Record) -> bytes:
     """Return the canonical bytes of a record.
 
     Raises:
@@ -30,49 +30,49 @@ def encode(record: Record, limits: Limits = LIMITS) -> bytes:
         raise Unshareable(f"A record cannot be written as JSON: {error}") from error
     if not same:
         raise Unshareable("A record changes when JSON writes and reads it.")
-    _check_size(data, record, limits)
+    _check_size(data, record)
     return data
 
 
-def decode(data: bytes, limits: Limits = LIMITS) -> Record:
+def decode(data: bytes) -> Record:
     """Return the record with exactly these canonical bytes.
 
     Raises:
         Unshareable: The bytes are not a record, or not canonical.
         TooLarge: The record is too long or too deep.
     """
-    _check_length(data, limits)
+    _check_length(data)
     try:
         record = orjson.loads(data)
     except (orjson.JSONDecodeError, RecursionError) as error:
         raise Unshareable(f"A record is not JSON: {error}") from error
     if not isinstance(record, dict):
         raise Unshareable(f"A record is a JSON {type(record).__name__}, not an object.")
-    _check_depth(data, record, limits)
+    _check_depth(data, record)
     if orjson.dumps(record, option=orjson.OPT_SORT_KEYS) != data:
         raise Unshareable("A record is not in its canonical form.")
     return record
 
 
-def _check_size(data: bytes, record: Record, limits: Limits) -> None:
-    _check_length(data, limits)
-    _check_depth(data, record, limits)
+def _check_size(data: bytes, record: Record) -> None:
+    _check_length(data)
+    _check_depth(data, record)
 
 
-def _check_length(data: bytes, limits: Limits) -> None:
-    if len(data) > limits.record_bytes:
-        raise TooLarge(f"A record has {len(data)} bytes; at most {limits.record_bytes} are allowed.")
+def _check_length(data: bytes) -> None:
+    if len(data) > LIMITS.record_bytes:
+        raise TooLarge(f"A record has {len(data)} bytes; at most {LIMITS.record_bytes} are allowed.")
 
 
-def _check_depth(data: bytes, record: Record, limits: Limits) -> None:
-    if data.count(b"{") + data.count(b"[") <= limits.depth:  # of nearly all records; no deeper than there are brackets
+def _check_depth(data: bytes, record: Record) -> None:
+    if data.count(b"{") + data.count(b"[") <= LIMITS.depth:  # of nearly all records; no deeper than there are brackets
         return
     level: list[Any] = [record]
-    for _ in range(limits.depth):
+    for _ in range(LIMITS.depth):
         level = [part for value in level for part in _parts(value) if isinstance(part, dict | list)]
         if not level:
             return
-    raise TooLarge(f"A record is nested more than {limits.depth} deep.")
+    raise TooLarge(f"A record is nested more than {LIMITS.depth} deep.")
 
 
 def _parts(value: Any) -> Any:

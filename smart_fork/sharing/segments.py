@@ -10,29 +10,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic.dataclasses import dataclass as checked
 
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.digest import START, state_after
-from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS, Limits
+from smart_fork.sharing.digest import START, state_after, state_of, written
+from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS
 
 _LEVEL = 6
 #: Smaller segments need no ratio check: a screen of spaces compresses well.
 _FREE_BYTES = MIB
 
 
-@dataclass(frozen=True, slots=True)
+def _state(value: object) -> object:
+    try:
+        return state_of(value) if isinstance(value, str) else value
+    except Unshareable as error:
+        raise ValueError(error.message) from error
+
+
+_Size = Annotated[int, Field(ge=0, le=1 << 40)]
+
+
+@checked(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
 class Place:
     """A segment's position in a session: first record, number of records, and the chain's state before it.
 
     `digest` is the hexadecimal SHA-256 of its records, and `raw_bytes` their size.
     """
 
-    digest: str
-    first_record: int
-    records: int
-    raw_bytes: int
-    chain_start: bytes
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    first_record: _Size
+    records: Annotated[int, Field(ge=1, le=SEGMENT_RECORDS)]
+    raw_bytes: _Size
+    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(written, when_used="json")]
 
     @property
     def end(self) -> int:
@@ -53,9 +67,7 @@ class Segment:
     body: bytes
 
 
-def pack(
-    records: Iterable[bytes], first_record: int = 0, chain_start: bytes = START, limits: Limits = LIMITS
-) -> Iterator[Segment]:
+def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = START) -> Iterator[Segment]:
     """Yield canonical records as segments, from the beginning of a segment on.
 
     To continue a session whose last segment is not full, pass its records again, with its position.
@@ -69,22 +81,22 @@ def pack(
         waiting.append(record)
         size += len(record) + 1
         if size >= SEGMENT_BYTES or len(waiting) >= SEGMENT_RECORDS:
-            segment = _packed(waiting, first_record, chain_start, limits)
+            segment = _packed(waiting, first_record, chain_start)
             yield segment
             first_record, chain_start = segment.place.end, state_after(waiting, chain_start)
             waiting, size = [], 0
     if waiting:
-        yield _packed(waiting, first_record, chain_start, limits)
+        yield _packed(waiting, first_record, chain_start)
 
 
-def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
+def unpack(body: bytes, digest: str) -> list[bytes]:
     """Return the canonical records of an untrusted segment.
 
     Raises:
         TooLarge: The data is larger than a segment can be.
         Unshareable: The data is damaged, does not match `digest`, or its records are not canonical.
     """
-    raw = _decompressed(body, limits)
+    raw = _decompressed(body)
     if sha256(raw).hexdigest() != digest:
         raise Unshareable("A segment does not match its digest.")
     if not raw.endswith(b"\n"):
@@ -93,15 +105,13 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
     if len(records) > SEGMENT_RECORDS:
         raise TooLarge(f"A segment has {len(records)} records; at most {SEGMENT_RECORDS} are allowed.")
     for record in records:
-        decode(record, limits)
+        decode(record)
     if not _is_one(records):
         raise Unshareable("A segment is longer than announced.")
     return records
 
 
-def cut(
-    places: Sequence[Place], count: int, body_of: Callable[[Place], bytes], limits: Limits = LIMITS
-) -> tuple[list[Place], Segment | None]:
+def cut(places: Sequence[Place], count: int, body_of: Callable[[Place], bytes]) -> tuple[list[Place], Segment | None]:
     """Cut a session after `count` records: return the unchanged segments, and the split one packed again.
 
     Raises:
@@ -113,8 +123,8 @@ def cut(
     if len(kept) == len(places) or places[len(kept)].first_record == count:
         return kept, None
     last = places[len(kept)]
-    records = unpack(body_of(last), last.digest, limits)[: count - last.first_record]
-    return kept, _packed(records, last.first_record, last.chain_start, limits)
+    records = unpack(body_of(last), last.digest)[: count - last.first_record]
+    return kept, _packed(records, last.first_record, last.chain_start)
 
 
 def first_records(body: bytes, digest: str, count: int) -> bytes:
@@ -123,7 +133,7 @@ def first_records(body: bytes, digest: str, count: int) -> bytes:
     Raises:
         Unshareable: The segment is damaged.
     """
-    return _packed(unpack(body, digest)[:count], 0, START, LIMITS).body
+    return _packed(unpack(body, digest)[:count], 0, START).body
 
 
 def _is_one(records: Sequence[bytes]) -> bool:
@@ -131,16 +141,16 @@ def _is_one(records: Sequence[bytes]) -> bool:
     return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES
 
 
-def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes, limits: Limits) -> Segment:
+def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> Segment:
     import zstandard
 
     raw = b"".join(record + b"\n" for record in records)
     body = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
-    _check_size(len(raw), len(body), limits)
+    _check_size(len(raw), len(body))
     return Segment(Place(sha256(raw).hexdigest(), first_record, len(records), len(raw), chain_start), body)
 
 
-def _decompressed(body: bytes, limits: Limits) -> bytes:
+def _decompressed(body: bytes) -> bytes:
     """Decompress one frame. Its announced size is checked before memory is allocated, and the library enforces it."""
     import zstandard
 
@@ -148,14 +158,14 @@ def _decompressed(body: bytes, limits: Limits) -> bytes:
         size = zstandard.get_frame_parameters(body).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:
             raise Unshareable("A segment does not say how large it is.")
-        _check_size(size, len(body), limits)
+        _check_size(size, len(body))
         return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Unshareable(f"A segment is damaged: {error}") from error
 
 
-def _check_size(raw: int, compressed: int, limits: Limits) -> None:
-    if raw > limits.segment_bytes:
-        raise TooLarge(f"A segment has {raw} bytes; at most {limits.segment_bytes} are allowed.")
-    if raw > _FREE_BYTES and raw > compressed * limits.ratio:
-        raise TooLarge(f"A segment is more than {limits.ratio} times as large as its compressed bytes.")
+def _check_size(raw: int, compressed: int) -> None:
+    if raw > LIMITS.segment_bytes:
+        raise TooLarge(f"A segment has {raw} bytes; at most {LIMITS.segment_bytes} are allowed.")
+    if raw > _FREE_BYTES and raw > compressed * LIMITS.ratio:
+        raise TooLarge(f"A segment is more than {LIMITS.ratio} times as large as its compressed bytes.")

@@ -25,6 +25,7 @@ from pydantic.types import AwareDatetime
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.sharing.remote import check_key
+from smart_fork.sharing.segments import Place
 from smart_fork.text.snippets import printable
 
 PROTOCOL = 1
@@ -235,22 +236,11 @@ class SessionInfo(Message):
     bytes: Count = 0
 
 
-class SegmentPlace(Message):
-    """A segment's position in a session, and the chain's state before it."""
-
-    position: Position
-    digest: SegmentDigest
-    first_record: Count
-    records: Annotated[int, Field(ge=1, le=512)]
-    raw_bytes: Count
-    chain_start: Digest
-
-
 class SessionRead(Message):
     """``GET sessions/{id}``: a session and the positions of its segments."""
 
     session: SessionInfo
-    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
+    segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
 
 
 class SessionChange(Message):
@@ -305,9 +295,9 @@ class Vectors(Message):
 class Push(Message):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
-    `segments` begin with the first that is new or replaces the open last one. `agent` and the description count only
-    for a new session; later requests change them by name. `vectors` are those that the client has, of passages as the
-    server will make them. The server makes the others.
+    `segments` begin at `position`, with the first that is new or replaces the open last one. `agent` and the
+    description count only for a new session; later requests change them by name. `vectors` are those that the client
+    has, of passages as the server will make them. The server makes the others.
     """
 
     id: SessionId
@@ -316,7 +306,8 @@ class Push(Message):
     base_digest: Digest
     count: Count
     digest: Digest
-    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
+    position: Position = 0
+    segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
     visibility: Visibility | None = None
     title: Text | None = None
@@ -331,9 +322,9 @@ class Push(Message):
         if self.count < self.base_count:
             raise ValueError("a push cannot remove records")
         for before, after in pairwise(self.segments):
-            if (after.position, after.first_record) != (before.position + 1, before.first_record + before.records):
+            if after.first_record != before.end:
                 raise ValueError("segments do not follow each other")
-        if self.segments and self.segments[-1].first_record + self.segments[-1].records != self.count:
+        if self.segments and self.segments[-1].end != self.count:
             raise ValueError("the segments do not end where the session does")
         return self
 
@@ -344,7 +335,6 @@ class Pushed(Message):
     session: SessionInfo
     created: bool
     up_to_date: bool
-    vectors_dropped: bool = False
 
 
 class Branch(Message):
@@ -423,7 +413,6 @@ class Search(Message):
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10
     without: Annotated[tuple[SessionId, ...], Field(max_length=1_000)] = ()
-    include_automated: bool = False
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

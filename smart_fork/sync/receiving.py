@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -25,15 +25,6 @@ from smart_fork.team.pulled import Written
 from smart_fork.team.tracking import ProjectFolder
 
 Copies = Mapping[str, Copy]
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A session as it is here now; `new` is whether it was not here before."""
-
-    session_id: str
-    path: Path
-    new: bool
 
 
 def is_own(entry: Entry) -> bool:
@@ -107,8 +98,8 @@ def forget_gone() -> None:
             keep_copy(session_id, None)
 
 
-def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Received | None:
-    """Bring what is here of a session to what is on the remote. Return nothing where an agent has it open.
+def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Path | None:
+    """Bring what is here of a session to what is on the remote, and return its log; nothing where an agent has it open.
 
     What was cut out of it there is cut out of every copy, also of one that was continued here; such a one keeps what it
     has beyond, and the session is written a second time.
@@ -131,12 +122,11 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
             now = _local(one) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
             keep_copy(one.id, copy)
-            return Received(one.id, one.path, new=False)
+            return one.path
     before = next((one for one in there if one.id in untouched), None)
     if before is not None:
         files_of(before.agent).remove(before.path)
-    path = _written(source, entry, records, root, before.id if before else starter_of(entry.agent).new_id())
-    return Received(READERS[entry.agent].id_of(path), path, new=before is None)
+    return _written(source, entry, records, root, before.id if before else starter_of(entry.agent).new_id())
 
 
 def _copy(source: str, entry: Entry, now: Local) -> Copy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +12,7 @@ from indexer.failures import what_failed
 from indexer.forgotten import forgotten
 from indexer.locks import held
 from indexer.values import Value, rare, record, value
+from smart_fork.agents import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.sync import manifest as lists
 from smart_fork.sync.key import Key, folder, known
@@ -126,16 +127,8 @@ class _Run:
             there = self._withdrawn(there)
             waiting = self._received(there, fetched)
             if self._sent(there, fetched):
-                done = self._done
-                return Synced(
-                    remote=self._settled.remote,
-                    sent=tuple(done.sent.values()),
-                    received=tuple(done.received.values()),
-                    withdrawn=tuple(done.withdrawn.values()),
-                    waiting=waiting,
-                    failed=tuple(done.failed.values()),
-                    dry_run=self._dry,
-                )
+                done = {one.name: tuple(getattr(self._done, one.name).values()) for one in fields(_Done)}
+                return Synced(remote=self._settled.remote, waiting=waiting, dry_run=self._dry, **done)
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
@@ -213,8 +206,9 @@ class _Run:
             return
         data = self._ref.read(fetched.files[name]) if (name := self._key.name(source)) in fetched.files else b""
         records = lists.opened_records(source, entry, data, self._key)
-        if (got := receive(source, entry, records, root)) is not None:
-            self._done.received[source] = Moved(got.session_id, entry.agent, entry.title, entry.machine, str(got.path))
+        if (path := receive(source, entry, records, root)) is not None:
+            session_id = READERS[entry.agent].id_of(path)
+            self._done.received[source] = Moved(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
         """Put this machine's sessions there. Return whether nobody was faster."""

@@ -15,6 +15,7 @@ from indexer.versions import VERSION
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.checkpoints import is_within
+from smart_fork.config import TeamSection
 from smart_fork.errors import SmartForkError
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
@@ -28,7 +29,7 @@ from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
 from smart_fork.team.local import local, read_log
 from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare
-from smart_fork.team.settings import Sharing, settings
+from smart_fork.team.settings import settings
 from smart_fork.text.snippets import printable
 
 #: More sessions than a project has.
@@ -124,7 +125,7 @@ def _entry(out: Outgoing, root: Path) -> Entry:
     )
 
 
-def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: Sharing, hidden: bytes) -> str:
+def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: TeamSection, hidden: bytes) -> str:
     """Changes with the log, and with all that decides what of it is sent."""
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import httpx2
 
@@ -21,6 +22,8 @@ from smart_fork.team.login import Account
 SECONDS, AWAY_SECONDS = 1.5, 30.0
 SILENT = f"The team server did not answer within {SECONDS:g} seconds."
 AGAIN = f"The team server did not answer. smart-fork asks again after {AWAY_SECONDS:g} seconds."
+
+T = TypeVar("T")
 
 
 def is_away(origin: str) -> bool:
@@ -56,28 +59,29 @@ class Waiting:
         return not self._thread.is_alive()
 
 
-def within(account: Account, work: Callable[[Client], None], name: str) -> bool:
-    """Ask a server something, and wait for it no longer than a moment; whether it has answered.
+def within(account: Account, work: Callable[[Client], T], name: str) -> T:
+    """Ask a server something, and wait for it no longer than a moment.
 
     Raises:
+        ServerUnavailable: it has not answered.
         SmartForkError: what it has answered with.
     """
-    answered: list[SmartForkError | None] = []
+    answered: list[T | SmartForkError] = []
 
     def ask() -> None:
         try:
             with quick(account) as client:
-                work(client)
-            answered.append(None)
+                answered.append(work(client))
         except SmartForkError as error:
             answered.append(error)
 
+    silent = ServerUnavailable(SILENT, "Is it running, and is the address right?")
     if is_away(account.origin):
-        return False
+        raise silent
     in_time = Waiting(ask, name).is_over() and answered
     if not in_time or isinstance(answered[0], ServerUnavailable):
         note_away(account.origin)
-        return False
-    if answered[0] is not None:
+        raise silent
+    if isinstance(answered[0], SmartForkError):
         raise answered[0]
-    return True
+    return answered[0]

@@ -15,7 +15,7 @@ from smart_fork.team.local import ahead
 from smart_fork.team.local_branch import copied
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project, has_moved
-from smart_fork.team.pull import FILE, TakenAs, free_alias, named, told, track, tracked_as, writing
+from smart_fork.team.pull import FILE, TakenAs, free_alias, here, named, told, track, tracked_as, unshared, writing
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -25,18 +25,29 @@ BranchVerb = Literal["branch", "fork"]
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
 
 
-@dataclass(frozen=True, slots=True)
-class BranchAsked:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What is said of a session by who shares it."""
+
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+    summary: str | None = None
+    visibility: wire.Visibility | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The same, as it travels."""
+        return {"title": self.title, "tags": self.tags, "summary": self.summary, "visibility": self.visibility}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchAsked(Said):
     """What the new session is. `at` counts its messages; `pull` is whether it is written here as well.
 
     `local` keeps it from the server until it is pushed.
     """
 
     at: int | None = None
-    title: str | None = None
-    tags: tuple[str, ...] | None = None
-    summary: str | None = None
-    visibility: wire.Visibility | None = None
     local: bool = False
     pull: bool = True
 
@@ -143,13 +154,13 @@ def _apart(  # noqa: PLR0917 - what was asked for
     name = (
         _free_name(project, taken_as, info.id) if child is None else named(project.tracking.read(), taken_as, child.id)
     )
-    alias = replace(
-        one.apart(),
-        session_id=child.id if child else None,
-        visibility=child.visibility if child else asked.visibility or "private",
-        title=child.title if child else asked.title or info.title,
-        revision=child.revision if child else info.revision,
-    )
+    said = {
+        "session_id": child.id if child else None,
+        "visibility": child.visibility if child else asked.visibility or "private",
+        "title": child.title if child else asked.title or info.title,
+        "revision": child.revision if child else info.revision,
+    }
+    alias = one.apart().model_copy(update=said)
 
     def change(tracked: Tracked) -> Tracked:
         known = tracked if begun is None else begun.done(tracked)
@@ -157,20 +168,15 @@ def _apart(  # noqa: PLR0917 - what was asked for
 
     more = ahead(one, project.place.root)
     project.tracking.change(change)
-    done = (
-        _unshared(project, "branch", info, alias, name)
-        if child is None
-        else shared("branch", project.server, child, name)
+    if child is None:
+        done = unshared("branch", project, name, alias, info.agent)
+    else:
+        done = replace(shared("branch", project.server, child, name), created=True, files=one.files)
+    warnings = (
+        f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
+        f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
     )
-    return replace(
-        done,
-        created=True,
-        files=one.files,
-        warnings=(
-            f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
-            f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
-        ),
-    )
+    return replace(done, warnings=warnings)
 
 
 def begun_as(
@@ -183,7 +189,7 @@ def begun_as(
         Conflict: its parent begins with other records.
     """
     if (there := begun.there()) is not None:
-        child, created = _described(project, there.session, asked), False
+        child, created = described(project, there.session, asked), False
     else:
         created = True
         try:
@@ -219,14 +225,13 @@ def _on_server(  # noqa: PLR0917 - what was asked for
     if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
         begun, there = begun.anew(), None
     if there is not None:
-        info = _described(project, there.session, asked)
+        info = described(project, there.session, asked)
     else:
         info = create(project, begun, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
     if not _begins_as(info, cut):
         raise Conflict("The new session on the server begins differently.", "Try again.")
-    one = replace(tracked_as(info, written, kind=verb), visibility=info.visibility)
     if taken_as.track and (written is not None or not asked.pull):
-        track(project, name, one, begun)
+        track(project, name, tracked_as(info, written, kind=verb), begun)
     else:
         project.tracking.change(begun.done)
     done = told(project, verb, info, written, name if taken_as.track else None)
@@ -261,11 +266,8 @@ def create(
         id=begun.session_id,
         source_id=source.id,
         count=count,
-        visibility=asked.visibility,
-        title=asked.title,
-        tags=asked.tags,
-        summary=asked.summary,
         force=force,
+        **asked.said,
     )
     try:
         return project.client.branch(project.key, wanted).session
@@ -276,14 +278,9 @@ def create(
         return project.client.branch(project.key, other).session
 
 
-def _described(project: Project, info: wire.SessionInfo, asked: BranchAsked) -> wire.SessionInfo:
-    said = {"visibility": asked.visibility, "title": asked.title, "tags": asked.tags, "summary": asked.summary}
-    return described(project, info, **said)
-
-
-def described(project: Project, info: wire.SessionInfo, **said: Any) -> wire.SessionInfo:
+def described(project: Project, info: wire.SessionInfo, asked: Said) -> wire.SessionInfo:
     """What is said of a session that is there, where it is to be something else."""
-    wanted = wire.made(wire.SessionChange, **said)
+    wanted = wire.made(wire.SessionChange, **asked.said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
@@ -298,33 +295,16 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
 ) -> Shared:
     """A session that nobody but this machine knows of, until it is pushed."""
     info = cut.source.info
-    alias = replace(
-        tracked_as(info, written, kind=verb),
-        session_id=None,
-        parent_id=info.id,
-        base_count=cut.count,
-        base_digest=digest_of(cut.source.records[: cut.count]),
-        visibility=asked.visibility or "private",
-        title=asked.title or info.title,
-    )
+    base = {
+        "session_id": None,
+        "parent_id": info.id,
+        "base_count": cut.count,
+        "base_digest": digest_of(cut.source.records[: cut.count]),
+        "visibility": asked.visibility or "private",
+        "title": asked.title or info.title,
+    }
+    alias = tracked_as(info, written, kind=verb).model_copy(update=base)
     if taken_as.track:
         track(project, name, alias)
-    done = told(project, verb, info, written, name if taken_as.track else None)
-    return replace(
-        _unshared(project, verb, info, alias, done.alias),
-        created=True,
-        moved=cut.moved,
-        files=done.files,
-        resume_command=done.resume_command,
-        lost=done.lost,
-        warnings=done.warnings,
-    )
-
-
-def _unshared(project: Project, verb: BranchVerb, info: wire.SessionInfo, alias: Alias, name: str | None) -> Shared:
-    """Answer with a session that the server does not have yet."""
-    return replace(
-        shared(verb, project.server, info, name), session_id=None, url=None, title=alias.title,
-        owner=project.client.account.user, visibility=alias.visibility, parent_id=info.id, base_count=alias.base_count,
-        base_digest=alias.base_digest, head_digest=alias.base_digest, record_count=alias.base_count,
-    )  # fmt: skip
+    done = unshared(verb, project, name if taken_as.track else None, alias, info.agent)
+    return replace(done, moved=cut.moved, **here(project, info, written))

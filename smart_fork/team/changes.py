@@ -25,7 +25,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import files_of, forms_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, SmartForkError
+from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
@@ -116,7 +116,7 @@ def take_over_of(path: Path, agent: AgentName) -> None:
     if known is None:
         return
     if known.server:
-        with suppress(NotAuthenticated):
+        with suppress(NotAuthenticated, ServerUnavailable):
             away.within(login.account(known.server), learn, "ask for withdrawals")
     settle()
     refuse_owing(READERS[agent].id_of(path))
@@ -295,20 +295,15 @@ def _undescribed(head: bytes) -> bytes:
 
 def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
     """An alias after the edits; its base is computed here, and no server's word for it is taken."""
-    alias = replace(alias, title="")  # it may be made of what went; the next answer of the server has it
+    alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
         return alias
     count = one.count_after(alias.base_count, edits)
     after = one.edited(edits)
     here = local(read_log(one.path, one.agent, one.root), one.root)
     known = max(0, len(here.records) - max(0, before - alias.local_count))
-    return replace(
-        alias,
-        base_count=count,
-        base_digest=after.digest(count),
-        local_count=known,
-        local_digest=here.digest(known),
-    )
+    base = {"base_count": count, "base_digest": after.digest(count)}
+    return alias.model_copy(update=base | {"local_count": known, "local_digest": here.digest(known)})
 
 
 def _count(one: Written) -> int:

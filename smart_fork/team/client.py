@@ -31,6 +31,7 @@ from smart_fork.team.login import Account, is_loopback, remember, renewal_after,
 from smart_fork.text.snippets import quoted
 
 M = TypeVar("M", bound=wire.Message)
+S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
 #: What stands behind the question mark of an address.
 Asked = Mapping[str, str] | None
 #: The longest answers: a message, and a segment.
@@ -124,15 +125,11 @@ class Client:
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
         """A session and where its segments are."""
-        found = self.ask(wire.SessionRead, "GET", f"sessions/{session_id}", asked={"project": project, "verb": verb})
-        _check(found.session, project, session_id)
-        return found
+        return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
         """Change what is said of a session."""
-        found = self.ask(wire.SessionInfo, "PATCH", f"sessions/{session_id}", wanted, {"project": project})
-        _check(found, project, session_id)
-        return found
+        return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.Changes:
         """What was withdrawn since, of what one has."""
@@ -140,9 +137,15 @@ class Client:
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
         """Withdraw records of a session."""
-        path = f"sessions/{session_id}/rewrites"
-        found = self.ask(wire.Rewritten, "POST", path, wanted, {"project": project})
-        _check(found.session, project, session_id)
+        return self._of(project, session_id, wire.Rewritten, "POST", "/rewrites", wanted)
+
+    def _of(  # noqa: PLR0917 - a question
+        self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
+        wanted: wire.Message | None = None, **asked: str,
+    ) -> S:  # fmt: skip
+        """Ask something of a session: the answer is of that one."""
+        found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
+        _check(found, project, session_id)
         return found
 
     def delete(self, project: str, session_id: str) -> None:
@@ -151,10 +154,7 @@ class Client:
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
         """Withdraw all that is a session's own."""
-        asked = {"project": project, "everywhere": "1"}
-        found = self.ask(wire.Rewritten, "DELETE", f"sessions/{session_id}", asked=asked)
-        _check(found.session, project, session_id)
-        return found
+        return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
         """Who did what."""
@@ -348,8 +348,9 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
     return _KINDS.get(status, SmartForkError)(message, hint)
 
 
-def _check(found: wire.SessionInfo, project: str, session_id: str) -> None:
-    if (found.id, found.project) != (session_id, project):
+def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project: str, session_id: str) -> None:
+    info = found if isinstance(found, wire.SessionInfo) else found.session
+    if (info.id, info.project) != (session_id, project):
         raise _odd("It answers with a wrong session.")
 
 

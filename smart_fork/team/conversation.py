@@ -36,15 +36,13 @@ class SharedReading:
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
     """The newest sessions that are shared of a directory's project; or why none can be told, without waiting long."""
-    found: list[wire.SessionInfo] = []
 
-    def ask(client: Client) -> None:
-        found.extend(client.page(where.key, limit=str(max(1, min(limit, wire.PAGE)))).sessions)
+    def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
+        return client.page(where.key, limit=str(max(1, min(limit, wire.PAGE)))).sessions
 
     try:
         with opened(directory=directory) as where:
-            if not away.within(where.client.account, ask, "list what the team shares"):
-                return SharedSessions(error=away.SILENT)
+            found = away.within(where.client.account, ask, "list what the team shares")
             here = {one.session_id: one.file for one in where.tracking.read().aliases.values() if one.session_id}
     except SmartForkError as error:
         return SharedSessions(error=error.message)

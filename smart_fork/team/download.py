@@ -8,22 +8,15 @@ from dataclasses import dataclass
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import START, state_after, state_of, states, written
+from smart_fork.sharing.digest import START, state_after, states, written
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import Place, unpack
+from smart_fork.sharing.segments import unpack
 from smart_fork.team.client import Client
+from smart_fork.team.outgoing import Since
 
 #: So often a session is read again that was pushed to meanwhile.
 _TRIES = 3
 _THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What is known of a session's beginning: so many records have this digest."""
-
-    count: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,7 @@ def _looked_at() -> Iterator[None]:
         raise type(error)(error.message, error.hint or _THEIRS) from error
 
 
-def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None) -> Download:
+def download(client: Client, read: wire.SessionRead, *, base: Since | None = None) -> Download:
     """All records of a session, as it is now where a push has replaced its last segment meanwhile.
 
     Raises:
@@ -60,7 +53,7 @@ def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None
 
 
 @_looked_at()
-def _downloaded(client: Client, read: wire.SessionRead, base: Seen | None) -> Download:
+def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> Download:
     """The records that a server says to have.
 
     Raises:
@@ -74,7 +67,7 @@ def _downloaded(client: Client, read: wire.SessionRead, base: Seen | None) -> Do
     state, known = START, {0: START}
     wanted = {info.base_count, *([base.count] if base else [])}
     for place in read.segments:
-        if place.first_record != len(records) or state_of(place.chain_start) != state:
+        if place.first_record != len(records) or place.chain_start != state:
             raise Unshareable("A segment does not begin where the one before it ends.")
         lines = unpack(client.segment(info.project, place.digest), place.digest)
         if len(lines) != place.records:
@@ -107,11 +100,10 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     if not read.segments:
         return 0, []
     last = read.segments[-1]
-    place = Place(last.digest, last.first_record, last.records, last.raw_bytes, b"")
-    if place.full or place.end == read.session.base_count:
+    if last.full or last.end == read.session.base_count:
         return len(read.segments), []
     lines = unpack(client.segment(read.session.project, last.digest), last.digest)
-    end = written(state_after(lines, state_of(last.chain_start)))
+    end = written(state_after(lines, last.chain_start))
     if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
         raise Unshareable("The last records do not match the server's digest.")
     return len(read.segments) - 1, lines

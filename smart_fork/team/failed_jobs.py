@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from indexer.values import Value, value
 from smart_fork.doctor import Check
-from smart_fork.errors import NotFound, Usage, WrongVerb
+from smart_fork.errors import NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.sharing.wire import Administer
 from smart_fork.team import away, login
 from smart_fork.team.client import Client
@@ -56,14 +56,16 @@ def checks() -> Iterator[Check]:
     if not login.is_known():
         return
     account = login.account()
-    found: list[tuple[FailedJob, ...] | None] = []
-    if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask for failed jobs"):
+    try:
+        found = away.within(account, failed_jobs, "ask for failed jobs")
+    except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
         yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
-    elif not found[0]:
-        yield Check("team", ok=True, detail=account.origin, optional=True)
+        return
+    if found:
+        yield Check("team", ok=False, detail=in_words(found), next_step=NEXT, optional=True)
     else:
-        yield Check("team", ok=False, detail=in_words(found[0]), next_step=NEXT, optional=True)
+        yield Check("team", ok=True, detail=account.origin, optional=True)
 
 
 def in_words(failed: tuple[FailedJob, ...]) -> str:

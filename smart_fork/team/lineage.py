@@ -37,7 +37,7 @@ class Member(Value):
     parent_id: str | None
     base_count: int
     record_count: int
-    depth: int
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +166,8 @@ def _all_of(project: Project, root: str) -> Iterator[SessionInfo]:
 
 
 def _member(one: SessionInfo, alias: str | None) -> Member:
-    return Member(
-        session_id=one.id,
-        alias=alias,
-        title=one.title,
-        owner=one.owner,
-        visibility=one.visibility,
-        agent=one.agent,
-        parent_id=one.parent_id,
-        base_count=one.base_count,
-        record_count=one.record_count,
-        depth=0,
-    )
+    same = {name: getattr(one, name) for name in SessionInfo.model_fields if name in Member.__dataclass_fields__}
+    return Member(session_id=one.id, alias=alias, **same)
 
 
 def _kept_here(project: Project, name: str, one: Alias) -> Member:
@@ -191,7 +181,6 @@ def _kept_here(project: Project, name: str, one: Alias) -> Member:
         parent_id=one.parent_id,
         base_count=one.base_count,
         record_count=one.base_count,
-        depth=0,
     )
 
 

@@ -20,7 +20,7 @@ from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import complete
 from smart_fork.team.outgoing import last_pair, prepare
 from smart_fork.team.project import Project
-from smart_fork.team.pull import TakenAs, directory_of, free_alias, named, now, track
+from smart_fork.team.pull import TakenAs, directory_of, free_alias, named, now, track, unshared
 from smart_fork.team.shared import Shared
 from smart_fork.team.tracking import Alias
 
@@ -42,11 +42,11 @@ def copied(
         raise _needed(project, "--platform needs it.")
     name = named(tracked, taken_as, "", None if taken_as.alias else free_alias(tracked, source_id, new=True))
     with _written(project, one, at, title or one.title, taken_as) as branch:
-        alias = replace(_alias(project, one, branch), title=title or one.title, visibility=visibility or "private")
+        said = {"title": title or one.title, "visibility": visibility or "private"}
+        alias = _alias(project, one, branch).model_copy(update=said)
         if taken_as.track:
             track(project, name, alias)
-        done = _told(project, one, alias, branch)
-    return replace(done, alias=name if taken_as.track else None)
+        return _told(project, one, alias, branch, name if taken_as.track else None)
 
 
 def _needed(project: Project, why: str) -> ServerUnavailable:
@@ -94,38 +94,21 @@ def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()
     here = out.numbers[count - 1]
     session = READERS[branch.agent].read(branch.path).session
-    return replace(
-        one.apart(),
-        base_count=count,
-        base_digest=digest,
-        files=(str(branch.path),),
-        last_pulled_at=now(),
-        local_count=here,
-        local_digest=local(session, root).digest(here) if session is not None else "",
-    )
+    base = {
+        "base_count": count,
+        "base_digest": digest,
+        "files": (str(branch.path),),
+        "last_pulled_at": now(),
+        "local_count": here,
+        "local_digest": local(session, root).digest(here) if session is not None else "",
+    }
+    return one.apart().model_copy(update=base)
 
 
-def _told(project: Project, one: Alias, alias: Alias, branch: Branch) -> Shared:
+def _told(project: Project, one: Alias, alias: Alias, branch: Branch, name: str | None) -> Shared:
     session = READERS[branch.agent].read(branch.path).session
-    return Shared(
-        verb="branch",
-        server=project.server,
-        project=project.key,
-        session_id=None,
-        alias=None,
-        url=None,
-        title=alias.title,
-        owner=project.client.account.user,
-        visibility=alias.visibility,
-        agent=branch.agent,
-        root_id=one.root_id,
-        parent_id=one.session_id,
-        base_count=alias.base_count,
-        base_digest=alias.base_digest,
-        head_digest=alias.base_digest,
-        record_count=alias.base_count,
-        created=True,
-        files=(str(branch.path),),
+    return replace(
+        unshared("branch", project, name, alias, branch.agent),
         resume_command=command_to_resume(branch.agent, branch.session_id, session.cwd if session else ""),
         warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
     )

@@ -31,12 +31,13 @@ from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
+from smart_fork.config import TeamSection
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, START, state_after, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
-from smart_fork.team.settings import Sharing, settings
+from smart_fork.team.settings import settings
 from smart_fork.text.snippets import printable
 
 #: What is left out, as a person is told of it.
@@ -126,8 +127,6 @@ def prepare(
     *,
     since: Since | None = None,
     images: bool = False,
-    chosen: Sharing | None = None,
-    home: Path | None = None,
     read: Session | None = None,
 ) -> Outgoing:
     """What is sent of the session in `log`, whose project has its root there. `read` is that session where it has been.
@@ -140,8 +139,8 @@ def prepare(
         Unshareable: An id in it looks like a secret, or a record cannot be written.
         Usage: Sessions of that agent are not shared, or a setting is wrong.
     """
-    forms, known = forms_of(agent), settings() if chosen is None else chosen
-    place = HomePlace(str(root).rstrip("/"), str(home or Path.home()).rstrip("/"))
+    forms, known = forms_of(agent), settings()
+    place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
     session = read or _read(log, agent)
     _may_leave(session, place, known)
     end = last_pair(session)
@@ -166,7 +165,7 @@ def prepare(
         plain(session.title, place, secrets, forms),
         end,
         secrets,
-        partial(prepare, log, agent, root, images=images, chosen=known, home=home) if since and since.count else None,
+        partial(prepare, log, agent, root, images=images) if since and since.count else None,
     )
 
 
@@ -231,7 +230,7 @@ def _read(log: Path, agent: str) -> Session:
     return result.session
 
 
-def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
+def _may_leave(session: Session, place: HomePlace, known: TeamSection) -> None:
     if is_within(str(session.source_path)):
         raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":

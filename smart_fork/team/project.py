@@ -38,6 +38,11 @@ class Project:
         """The origin of the server."""
         return self.client.account.origin
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What a tracking file says of both."""
+        return {"server": self.server, "project": self.key}
+
     def meant(self, reference: str | None) -> str:
         """The id of the shared session that somebody means: an alias, an id or the beginning of one, or an address.
 
@@ -89,15 +94,11 @@ class Project:
             ServerUnavailable: it is.
             SmartForkError: as `meant`.
         """
-        read: list[SessionRead] = []
 
-        def ask(client: Client) -> None:
-            there = replace(self, client=client)
-            read.append(client.session(self.key, there.meant(reference)))
+        def ask(client: Client) -> SessionRead:
+            return client.session(self.key, replace(self, client=client).meant(reference))
 
-        if not away.within(self.client.account, ask, "look for a session"):
-            raise ServerUnavailable(away.SILENT, "Is it running, and is the address right?")
-        return read[0]
+        return away.within(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -23,9 +24,10 @@ from smart_fork.team import login, unfinished
 from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.crossed import keys_of
-from smart_fork.team.download import Download, Seen, download
+from smart_fork.team.download import Download, download
 from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
+from smart_fork.team.outgoing import Since
 from smart_fork.team.project import Project, has_moved
 from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_crossed, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
@@ -79,7 +81,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
             project.tracking.change(lambda all_: all_.with_alias(name, all_.aliases[name]))
             done = shared("pull", project.server, read.session, name)
             return replace(done, up_to_date=True, files=one.files)
-    base = Seen(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
+    base = Since(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
     taken = download(project.client, read, base=base)
     name = named(tracked, wanted, session_id, known[0] if known else None)
     if wanted.platform == FILE:
@@ -246,7 +248,7 @@ def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias
 
     def change(now: Tracked) -> Tracked:
         others = now.without(before) if before in now.aliases else now
-        return replace(others, server=project.server, project=project.key).with_alias(name, one)
+        return others.model_copy(update=project.named).with_alias(name, one)
 
     project.tracking.change(change)
     return one
@@ -282,11 +284,11 @@ def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *
 
     def change(tracked: Tracked) -> Tracked:
         known = begun.done(tracked) if begun is not None else tracked
-        there = replace(known, server=project.server, project=project.key)
+        there = known.model_copy(update=project.named)
         if in_place_of != name and in_place_of in there.aliases:
             there = there.without(in_place_of)
         before = there.aliases.get(name)
-        return there.with_alias(name, replace(one, rest=before.rest) if before else one)
+        return there.with_alias(name, one.model_copy(update=before.model_extra) if before else one)
 
     project.tracking.change(change)
 
@@ -294,15 +296,27 @@ def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *
 def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised | None, name: str | None) -> Shared:
     """What was done, as it is answered."""
     done = shared(verb, project.server, info, name)
-    if written is None:
-        return done
-    return replace(
-        done,
-        files=(str(written.path),),
-        resume_command=resume_command(written),
-        lost=written.lost,
-        warnings=(*written.branch.warnings, *_warnings(project, info, written)),
-    )
+    return done if written is None else replace(done, **here(project, info, written))
+
+
+def unshared(verb: Verb, project: Project, name: str | None, one: Alias, agent: AgentName) -> Shared:
+    """Answer with a session that the server does not have yet."""
+    return Shared(
+        verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
+        owner=project.client.account.user, visibility=one.visibility, agent=agent, root_id=one.root_id,
+        parent_id=one.parent_id, base_count=one.base_count, base_digest=one.base_digest, head_digest=one.base_digest,
+        record_count=one.base_count, created=True, files=one.files,
+    )  # fmt: skip
+
+
+def here(project: Project, info: SessionInfo, written: Materialised) -> dict[str, Any]:
+    """What is answered of a session that was written here."""
+    return {
+        "files": (str(written.path),),
+        "resume_command": resume_command(written),
+        "lost": written.lost,
+        "warnings": (*written.branch.warnings, *_warnings(project, info, written)),
+    }
 
 
 def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from indexer import state
 from indexer.transcripts.model import AgentName
@@ -26,9 +27,6 @@ from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
 AS_FILE, CROSSED = "file", "crossed"
-#: The columns of what is written, and of what is still to be taken out of it.
-_COLUMNS = ("path", "agent", "root", "server", "project", "records", "sessions", "crossed_from", "crossed")
-_OWED = ("edits", "says", "count_before")
 #: Who said what.
 Said = tuple[str, str]
 #: By the digest of a record what takes its place, or nothing.
@@ -98,16 +96,11 @@ class Written:
 
     def save(self, *, settled: bool = False) -> None:
         """Keep it; with `settled` nothing is owed any more."""
-        names = (*_COLUMNS, *(_OWED if settled else ()))
-        lists = (self.records, self.sessions, self.crossed_from, sorted(self.crossed))
-        values = (
-            str(self.path), self.agent, str(self.root), self.server, self.project, *map(_json, lists),
-            *([None] * len(_OWED) if settled else ()),
-        )  # fmt: skip
         state.change(
-            f"INSERT INTO pulled (id, {', '.join(names)}) VALUES (?{', ?' * len(names)})"  # noqa: S608 - our own words
-            f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in names)}",
-            self.id, *values,
+            "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
+            " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
+            " edits = iif(?3, NULL, edits), says = iif(?3, NULL, says), count_before = iif(?3, NULL, count_before)",
+            self.id, _WRITTEN.dump_json(self).decode(), settled,
         )  # fmt: skip
 
     def forget(self) -> None:
@@ -251,13 +244,9 @@ def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 
     return key_of(here) if here is not None else ""
 
 
+_WRITTEN = TypeAdapter(Written)
+
+
 def _found(where: str, *values: str) -> Iterator[Written]:
-    for path, agent, root, server, project, *lists in state.rows(
-        f"SELECT {', '.join(_COLUMNS)} FROM pulled {where}",  # noqa: S608 - our own words
-        *values,
-    ):
-        records, sessions, crossed_from, crossed = map(orjson.loads, lists)
-        yield Written(
-            Path(path), agent, Path(root), server, project, tuple((digest, key) for digest, key in records),
-            tuple(sessions), tuple(crossed_from), frozenset(crossed),
-        )  # fmt: skip
+    for (data,) in state.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
+        yield _WRITTEN.validate_json(data)

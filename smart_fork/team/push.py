@@ -44,7 +44,7 @@ def send(project: Project, made: Plan) -> Shared:
         if one.local_count >= made.out.local.count:
             return _was_sent(project, made, name, one)
         base = Alias(base_digest=NOTHING) if made.alias is None else made.alias
-        alias = replace(one, base_count=base.base_count, base_digest=base.base_digest)
+        alias = one.model_copy(update={"base_count": base.base_count, "base_digest": base.base_digest})
         return _sent(project, replace(made, name=name, alias=alias))
 
 
@@ -72,7 +72,7 @@ def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
 def _was_sent(project: Project, made: Plan, name: str, one: Alias) -> Shared:
     """Answer a push whose records another one has sent meanwhile."""
     info = project.client.session(project.key, one.session_id or "").session
-    info = _described(project, info, made, created=False)
+    info = described(project, info, made.asked)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
 
 
@@ -89,19 +89,19 @@ def _sent(project: Project, made: Plan) -> Shared:
         created = False
         with way_out(made):
             info, sent = _appended(project, alias, made)
-    info = _described(project, info, made, created=created)
+    info = info if created else described(project, info, made.asked)
     base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
-    here = Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
+    log = Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
     before = made.alias.file if made.alias is not None else None
-    pushed_here(here, *base, made.out.records, before=before)
+    pushed_here(log, *base, made.out.records, before=before)
     name = _called(project, made, info.id)
-    one = replace(
-        tracked_as(info, None, kind="push" if made.alias is None else made.alias.kind),
-        files=(str(made.session.source_path),),
-        local_digest=made.out.local.digest,
-        local_count=made.out.local.count,
-    )
+    here = {
+        "files": (str(made.session.source_path),),
+        "local_digest": made.out.local.digest,
+        "local_count": made.out.local.count,
+    }
+    one = tracked_as(info, None, kind="push" if made.alias is None else made.alias.kind).model_copy(update=here)
     track(project, name, one, begun, in_place_of=made.name)
     return replace(
         shared("push", project.server, info, name),
@@ -164,7 +164,7 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
         visibility=made.asked.visibility or visible_of(alias),
     )
     child, created = begun_as(project, begun, source_id, alias, asked, name=made.name or made.session.session_id)
-    return replace(alias, session_id=child.id, parent_id=child.parent_id), created
+    return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
 
 
 def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
@@ -193,7 +193,7 @@ def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], 
     info = read.session
     position, before = tail(project.client, read)
     first = info.record_count - len(before)
-    start = state_of(read.segments[position].chain_start) if before else state_of(info.head_digest)
+    start = read.segments[position].chain_start if before else state_of(info.head_digest)
     segments = list(pack([*before, *new], first, start))
     digest = written(state_after(new, state_of(info.head_digest)))
     base = (info.record_count, info.head_digest)
@@ -204,7 +204,6 @@ def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], 
 def _push(  # noqa: PLR0917 - the message
     made: Plan, session_id: str, base: tuple[int, str], count: int, digest: str, segments: list[Segment], position: int
 ) -> wire.Push:
-    places = [one.place for one in segments]
     return wire.made(
         wire.Push,
         id=session_id,
@@ -213,21 +212,9 @@ def _push(  # noqa: PLR0917 - the message
         base_digest=base[1],
         count=count,
         digest=digest,
-        segments=tuple(
-            wire.SegmentPlace(
-                position=number,
-                digest=place.digest,
-                first_record=place.first_record,
-                records=place.records,
-                raw_bytes=place.raw_bytes,
-                chain_start=written(place.chain_start),
-            )
-            for number, place in enumerate(places, position)
-        ),
-        visibility=made.asked.visibility,
-        title=_title(made),
-        tags=made.asked.tags,
-        summary=made.asked.summary,
+        position=position,
+        segments=tuple(one.place for one in segments),
+        **made.asked.said | {"title": _title(made)},
         meta=_meta(made),
         vectors=vectors_here(made.session, made.out.records),
     )
@@ -262,10 +249,3 @@ def _committed(project: Project, wanted: wire.Push, segments: list[Segment]) -> 
         if one.place.digest not in there:
             project.client.put_segment(project.key, one.place.digest, one.body)
     return project.client.push(project.key, wanted)
-
-
-def _described(project: Project, info: wire.SessionInfo, made: Plan, *, created: bool) -> wire.SessionInfo:
-    """What is said of a session that was there, where something was said."""
-    asked = made.asked
-    said = {"visibility": asked.visibility, "title": asked.title, "tags": asked.tags, "summary": asked.summary}
-    return info if created else described(project, info, **said)

@@ -16,7 +16,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.digest import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
 from smart_fork.team import replay
-from smart_fork.team.branch import alone
+from smart_fork.team.branch import Said, alone
 from smart_fork.team.ids import BEGINNING
 from smart_fork.team.local import Local, found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
@@ -27,16 +27,12 @@ from smart_fork.team.tracking import Alias, Tracked
 from smart_fork.text.snippets import quoted
 
 
-@dataclass(frozen=True, slots=True)
-class PushAsked:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushAsked(Said):
     """What is to be pushed, and what is said of it."""
 
     reference: str | None = None
     platforms: tuple[AgentName, ...] = ()
-    visibility: wire.Visibility | None = None
-    title: str | None = None
-    tags: tuple[str, ...] | None = None
-    summary: str | None = None
     images: bool = False
     force: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from smart_fork import config
@@ -13,21 +13,7 @@ from smart_fork.text.snippets import quoted
 _EXAMPLE = 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].'
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """What never leaves, what is masked beside secrets, and what looks like a secret and is none.
-
-    `never` are directories: no session that was in or below one is shared. `redact` are patterns, `allow` are texts.
-    `auto_fork` lets a tool fork what teammates have shared without asking.
-    """
-
-    never: tuple[Path, ...] = ()
-    redact: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    auto_fork: bool = False
-
-
-def settings() -> Sharing:
+def settings() -> config.TeamSection:
     """What is written there.
 
     Raises:
@@ -36,8 +22,7 @@ def settings() -> Sharing:
     found = config.team()
     for pattern in found.redact:
         _check(pattern)
-    never = tuple(Path(one).expanduser().resolve() for one in found.never)
-    return Sharing(never, found.redact, found.allow, found.auto_fork)
+    return replace(found, never=tuple(str(Path(one).expanduser().resolve()) for one in found.never))
 
 
 def _check(pattern: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName
@@ -191,8 +191,8 @@ def _written(where: Project, source_id: str) -> Taken:
     )
 
 
-def _with_current(tracked: Tracked, current: str) -> Tracked:
-    return replace(tracked, current=current) if current else tracked
+def _with_current(tracked: Tracked, current: str | None) -> Tracked:
+    return tracked.model_copy(update={"current": current}) if current else tracked
 
 
 def _take_away(where: Project, one: Taken) -> None:

@@ -10,14 +10,16 @@ import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from filelock import FileLock
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from indexer.checkout import Unproven, bare_at, checkout, top_of
 from indexer.files import replace_file
@@ -27,16 +29,16 @@ from indexer.project import resolve
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
+from smart_fork.sharing.wire import Count, SessionId
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.team import login
-from smart_fork.team.ids import is_id
 from smart_fork.text.snippets import quoted
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 #: A host without a dot, as ``gh:acme/shop`` has it.
 _LOCAL_NAME = re.compile(r"(?:[A-Za-z0-9+.-]+://)?(?:[^@/]*@)?[A-Za-z0-9_-]+(?::|/)")
-_VERSION = 1
+_VERSION: Literal[1] = 1
 _NAMED = "Name the project: --project host/owner/name, such as --project github.com/acme/shop."
 _MEND = "Correct it, or remove it."
 R = TypeVar("R")
@@ -50,29 +52,44 @@ class ProjectFolder:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """A session as it is tracked here. `rest` are keys of other versions, which are kept.
+def check_alias(name: str) -> str:
+    """A name for an alias.
+
+    Raises:
+        Usage: it is none.
+    """
+    if NAME.fullmatch(name) is None or not name.strip("."):
+        raise Usage("An alias has 1 to 64 letters, digits, dots, dashes and underscores.")
+    return name
+
+
+class _Kept(BaseModel):
+    """A part of the file. Keys of other versions are kept."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
+
+
+class Alias(_Kept):
+    """A session as it is tracked here.
 
     `base_count` and `base_digest` are of the remote's records, `local_count` and `local_digest` of those of the local
     log that are the same conversation; of a copy that is not pushed yet, both are of its parent's.
     """
 
-    session_id: str | None = None
-    parent_id: str | None = None
-    root_id: str | None = None
-    base_count: int = 0
+    session_id: SessionId | None = None
+    parent_id: SessionId | None = None
+    root_id: SessionId | None = None
+    base_count: Count = 0
     base_digest: str = ""
     platform: str = ""
     files: tuple[str, ...] = ()
     last_pulled_at: str = ""
     local_digest: str = ""
-    local_count: int = 0
-    revision: int = 0
+    local_count: Count = 0
+    revision: Count = 0
     kind: str = ""
     visibility: str = "private"
     title: str = ""
-    rest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file(self) -> Path | None:
@@ -81,26 +98,26 @@ class Alias:
 
     def apart(self) -> Alias:
         """Return the log as a branch of the shared session, which the server makes with its first push."""
-        return replace(self, session_id=None, parent_id=self.session_id, kind="branch", visibility="private")
+        parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
+        return self.model_copy(update=parted)
 
     def elsewhere(self) -> Alias:
         """Return the shared session without a log of this machine."""
-        return replace(self, files=(), local_count=0, local_digest="")
+        return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(_Kept):
     """All that is tracked of a project. It changes by `Tracking.change` alone.
 
     `begun` has the ids of sessions that the server was or is about to be asked to make, by what for: see `team.begun`.
     """
 
+    version: Literal[1] = _VERSION
     server: str = ""
     project: str = ""
-    current: str = ""
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
-    begun: Mapping[str, str] = field(default_factory=dict)
-    rest: Mapping[str, Any] = field(default_factory=dict)
+    current: str | None = None
+    aliases: dict[Annotated[str, AfterValidator(check_alias)], Alias] = Field(default_factory=dict)
+    begun: dict[str, SessionId] = Field(default_factory=dict)
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
         """The alias that is meant: by its name, by an id or the beginning of one; without any, the current one."""
@@ -119,7 +136,8 @@ class Tracked:
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
         """The same with that alias, in place of one of that name."""
-        return replace(self, aliases={**self.aliases, name: one}, current=name if current else self.current)
+        aliases = {**self.aliases, name: one}
+        return self.model_copy(update={"aliases": aliases, "current": name if current else self.current})
 
     def with_current(self, name: str) -> Tracked:
         """The same with that one as the current alias.
@@ -128,7 +146,7 @@ class Tracked:
             NotFound: there is none.
         """
         self._check(name)
-        return replace(self, current=name)
+        return self.model_copy(update={"current": name})
 
     def _check(self, name: str) -> None:
         if name not in self.aliases:
@@ -137,7 +155,7 @@ class Tracked:
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
         """The same where that session is about to be made; without an id, where it was."""
         left = {key: one for key, one in self.begun.items() if key != what}
-        return replace(self, begun=left if session_id is None else {**left, what: session_id})
+        return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
 
     def without(self, name: str) -> Tracked:
         """The same without that alias.
@@ -147,7 +165,7 @@ class Tracked:
         """
         self._check(name)
         left = {key: one for key, one in self.aliases.items() if key != name}
-        return replace(self, aliases=left, current="" if self.current == name else self.current)
+        return self.model_copy(update={"aliases": left, "current": None if self.current == name else self.current})
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +207,8 @@ class Tracking:
         """
         self._refuse_if_it_leads_elsewhere()
         try:
-            said = orjson.loads(self.path.read_bytes())
+            data = self.path.read_bytes()
+            said = orjson.loads(data)
         except FileNotFoundError:
             return Tracked()
         except (OSError, ValueError) as error:
@@ -200,8 +219,12 @@ class Tracking:
         if said.get("version", _VERSION) != _VERSION:
             raise SmartForkError(f"{self.path} was written by another version", "Install that version of smart-fork.")
         try:
-            return _tracked(said)
-        except (TypeError, ValueError, Usage) as error:
+            return Tracked.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise SmartForkError(f"{self.path} is damaged: {why}", _MEND) from error
+        except Usage as error:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
@@ -298,17 +321,6 @@ def check_written(directory: Path) -> None:
         ) from None
 
 
-def check_alias(name: str) -> str:
-    """A name for an alias.
-
-    Raises:
-        Usage: it is none.
-    """
-    if NAME.fullmatch(name) is None or not name.strip("."):
-        raise Usage("An alias has 1 to 64 letters, digits, dots, dashes and underscores.")
-    return name
-
-
 def _key_in_words(text: str) -> str:
     """A key, also as the address that it is of."""
     try:
@@ -363,82 +375,11 @@ def _has_id(one: Alias, beginning: str) -> bool:
     )
 
 
-#: Fields by the names that they have in the file.
-_KEYS = {
-    one.name: re.sub(r"_(\w)", lambda found: found[1].upper(), one.name) for one in fields(Alias) if one.name != "rest"
-}
-
-
-def _tracked(said: Mapping[str, Any]) -> Tracked:
-    ours = ("version", "server", "project", "current", "aliases", "begun")
-    return Tracked(
-        server=_text(said.get("server", "")),
-        project=_text(said.get("project", "")),
-        current=_text(said.get("current") or ""),
-        aliases={check_alias(name): _alias(one) for name, one in said.get("aliases", {}).items()},
-        begun=_ids(said.get("begun", {})),
-        rest={key: value for key, value in said.items() if key not in ours},
-    )
-
-
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or not is_id(value):
-        raise TypeError(f"{value!r} is not a session id")
-    return value
-
-
-def _alias(said: Any) -> Alias:
-    if not isinstance(said, dict):
-        raise TypeError("an alias is not an object")
-    known: dict[str, Any] = {}
-    for name, key in _KEYS.items():
-        if said.get(key) is not None:
-            read: Callable[[Any], Any] = _READ.get(name, _text)
-            known[name] = read(said[key])
-    return Alias(**known, rest={key: value for key, value in said.items() if key not in _KEYS.values()})
-
-
 def written(one: Tracked) -> dict[str, Any]:
     """What is tracked, as it stands in the file."""
-    aliases = {
-        name: {**alias.rest, **{key: getattr(alias, name) for name, key in _KEYS.items() if getattr(alias, name) != ()}}
-        for name, alias in one.aliases.items()
-    }
-    for alias in aliases.values():
-        if alias["sessionId"] is None:
-            del alias["sessionId"]
-    return {
-        **one.rest, "version": _VERSION, "server": one.server, "project": one.project,
-        "current": one.current or None, "aliases": aliases, **({"begun": dict(one.begun)} if one.begun else {}),
-    }  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is not a list")
-    return tuple(map(_text, value))
-
-
-def _ids(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(one, str) and is_id(one) for one in value.values()):
-        raise TypeError("a begun entry has no ids")
-    return value
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is not a number")
-    return value
-
-
-_READ: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(("session_id", "parent_id", "root_id"), _id),
-    **dict.fromkeys(("base_count", "local_count", "revision"), _count),
-    "files": _texts,
-}
+    said = one.model_dump(mode="json", by_alias=True)
+    for alias in said["aliases"].values():
+        for name in ("sessionId", "files"):
+            if not alias[name]:
+                del alias[name]
+    return said if one.begun else {name: value for name, value in said.items() if name != "begun"}

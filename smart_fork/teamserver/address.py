@@ -8,21 +8,45 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
+from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed, Usage
 
-DEFAULT = "127.0.0.1:8770"
 BACKLOG = 512
 _WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
-    """How requests arrive: with TLS here, or at a proxy in front, or neither."""
+def data_folder() -> Path:
+    """Where a server keeps its database unless it is told another place."""
+    return state_home() / "team-server"
 
-    certificate: str | None = None
-    key: str | None = None
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is said of a server. Requests arrive with TLS here, or at a proxy in front, or neither."""
+
+    listen: str
+    data: Path | None = None
+    dsn: str | None = None
+    read_dsn: str | None = None
+    workers: int = 1
+    tls_cert: str | None = None
+    tls_key: str | None = None
     behind_proxy: bool = False
+    run_as: str | None = None
+    projects: Literal["open", "admins"] = "open"
+    token_days: int = 0
+    request_log: bool = False
+    as_json: bool = False
+    #: PostgreSQL's programs, where they are not those of the package.
+    programs: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the server keeps its database."""
+        return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
         """Refuse what could be read on its way.
@@ -30,9 +54,9 @@ class Transport:
         Raises:
             Usage: It could, or a certificate is named without its key.
         """
-        if (self.certificate is None) != (self.key is None):
+        if (self.tls_cert is None) != (self.tls_key is None):
             raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")
-        safe = self.certificate or self.behind_proxy or all(ipaddress.ip_address(one).is_loopback for one in addresses)
+        safe = self.tls_cert or self.behind_proxy or all(ipaddress.ip_address(one).is_loopback for one in addresses)
         if not safe:
             raise Usage(
                 f"At {host}, tokens and sessions would be sent unencrypted.",
@@ -42,7 +66,7 @@ class Transport:
     @property
     def scheme(self) -> str:
         """What an address of this server begins with."""
-        return "https" if self.certificate else "http"
+        return "https" if self.tls_cert else "http"
 
 
 def parsed(listen: str) -> tuple[str, int]:
@@ -57,14 +81,14 @@ def parsed(listen: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-def listening(listen: str, transport: Transport) -> list[socket.socket]:
+def listening(options: Options) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host.
 
     Raises:
         Usage: It is no address, or what is sent there could be read by others.
         ProgramFailed: Nobody can listen there.
     """
-    host, port = parsed(listen)
+    host, port = parsed(options.listen)
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -72,7 +96,7 @@ def listening(listen: str, transport: Transport) -> list[socket.socket]:
             f"{host} is not an address of this machine: {error}", "Name another one: --listen"
         ) from error
     addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in known))
-    transport.check(host, addresses)
+    options.check(host, addresses)
     sockets: list[socket.socket] = []
     with ExitStack() as opened:
         for address in addresses:
@@ -80,7 +104,9 @@ def listening(listen: str, transport: Transport) -> list[socket.socket]:
             try:
                 one = socket.create_server((address, port), family=family, backlog=BACKLOG)
             except OSError as error:
-                raise ProgramFailed(f"Cannot listen at {listen}: {error}", "Choose another port: --listen") from error
+                raise ProgramFailed(
+                    f"Cannot listen at {options.listen}: {error}", "Choose another port: --listen"
+                ) from error
             opened.enter_context(one)
             port = port or int(one.getsockname()[1])
             sockets.append(one)
@@ -88,7 +114,7 @@ def listening(listen: str, transport: Transport) -> list[socket.socket]:
     return sockets
 
 
-def written(sockets: Sequence[socket.socket], transport: Transport) -> str:
+def written(sockets: Sequence[socket.socket], options: Options) -> str:
     """The address as a client is told it."""
     host, port = sockets[0].getsockname()[:2]
-    return f"{transport.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
 
 from smart_fork.errors import WrongVerb
 from smart_fork.sharing import wire
 from smart_fork.teamserver import auth, jobs, people
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.endpoints import Server, parsed, posted
+from smart_fork.teamserver.endpoints import Address, Server
 
 Told = dict[str, Any]
 
@@ -73,16 +72,12 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], Told]] = {
 }
 
 
-def administer(server: Server, _: Request, person: Person, body: bytes) -> wire.Message:
+def administer(server: Server, _: Request, person: Person, wanted: wire.Administer) -> wire.Message:
     """The same with a token, which has to be an admin's."""
-    person.needs("admin")
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
-    wanted = parsed(wire.Administer, body)
     with server.database.asked_by(person.id) as db:
         return wire.Administered(told=do(db, wanted, person))
 
 
-def routes(server: Server) -> Sequence[BaseRoute]:
-    """The address of this room."""
-    return (Route("/v1/admin", posted(server, administer, server.bounds.question_bytes), methods=["POST"]),)
+ADDRESSES = (Address("POST", "/v1/admin", administer, wire.Administer, scope="admin"),)

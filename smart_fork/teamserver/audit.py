@@ -6,52 +6,38 @@ if he asks for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from typing import Annotated
+from uuid import UUID
 
-from smart_fork.errors import Usage
+from pydantic import AwareDatetime, Field
+
 from smart_fork.sharing import wire
 from smart_fork.teamserver.auth import ON_ITS_MACHINE, Person
 from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.limits import Query
 
 PAGE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Query):
     """Which lines are meant: of a session, since a time, one's own alone, those before a bookmark."""
 
-    session_id: str | None = None
-    since: datetime | None = None
+    session: UUID | None = None
+    since: AwareDatetime | None = None
     mine: bool = False
-    before: str | None = None
+    page: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
 
 
 def seen(db: Connection, person: Person, asked: Question) -> wire.Audit:
-    """What that person may see, newest first.
-
-    Raises:
-        Usage: The bookmark is none of this server's.
-    """
-    if asked.before is not None and not (asked.before.isascii() and asked.before.isdigit() and len(asked.before) < 19):
-        raise Usage("page is not from this server.")
+    """What that person may see, newest first."""
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS name, a.verb, p.key, a.session_id, a.details"
         " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
         " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
         " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
-        " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(before)s::bigint IS NULL OR a.id < %(before)s::bigint)"
-        " ORDER BY a.id DESC LIMIT %(page)s",
-        {
-            "all": person.admin,
-            "server": ON_ITS_MACHINE,
-            "session": asked.session_id,
-            "since": asked.since,
-            "mine": asked.mine,
-            "me": person.id,
-            "before": asked.before,
-            "page": PAGE + 1,
-        },
+        " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(page)s::bigint IS NULL OR a.id < %(page)s::bigint)"
+        " ORDER BY a.id DESC LIMIT %(most)s",
+        {"all": person.admin, "server": ON_ITS_MACHINE, "me": person.id, "most": PAGE + 1} | asked.model_dump(),
     ).fetchall()
     lines = tuple(
         wire.AuditLine(

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -38,16 +39,6 @@ _UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
 STEPS = ("made", "filled", "withdrawn", "exchanged", "done")
 #: How long a killed client may stay connected.
 _LEAVING_SECONDS = 3.0
-_SETTINGS = {
-    "host": "PGHOST",
-    "port": "PGPORT",
-    "user": "PGUSER",
-    "password": "PGPASSWORD",
-    "dbname": "PGDATABASE",
-    "sslmode": "PGSSLMODE",
-    "sslrootcert": "PGSSLROOTCERT",
-    "passfile": "PGPASSFILE",
-}
 Step = Callable[[str], None]
 
 
@@ -163,7 +154,7 @@ def _fill(place: Place, new: str, file: Path) -> None:
     with file.open("rb") as source:
         inside = Place(place.other(new), place.programs)
         options = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-password"]
-        _run(inside, ["pg_restore", *options, "--dbname", new], stdin=source.fileno())
+        _run(inside, ["pg_restore", *options], stdin=source.fileno())
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
@@ -273,14 +264,14 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
 
 def _run(place: Place, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL) -> None:
     """Run a program of PostgreSQL; a password is in no list of processes."""
-    values = conninfo_to_dict(place.conninfo)
-    if lacking := [name for name in values if name not in _SETTINGS]:
-        raise Usage(f"A backup cannot be made with {lacking[0]} in the address of the database.")
-    settings = {_SETTINGS[name]: str(value) for name, value in values.items()}
+    values: dict[str, Any] = conninfo_to_dict(place.conninfo)
+    secret = {"PGPASSWORD": str(values.pop("password"))} if "password" in values else {}
+    if "sslpassword" in values:
+        raise Usage("A backup cannot be made with sslpassword in the address of the database.")
     try:
         done = subprocess.run(
-            [place.programs[argv[0]], *argv[1:]],
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **settings},
+            [place.programs[argv[0]], *argv[1:], f"--dbname={make_conninfo(**values)}"],
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **secret},
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

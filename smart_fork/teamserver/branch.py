@@ -9,16 +9,15 @@ from psycopg.types.json import Jsonb
 from smart_fork.errors import Conflict, Usage, WrongVerb
 from smart_fork.sharing.digest import state_after, written
 from smart_fork.sharing.segments import Place, cut, unpack
-from smart_fork.sharing.wire import Branch
+from smart_fork.sharing.wire import Branch, Pushed
 from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.limits import Bounds
-from smart_fork.teamserver.push import Outcome
+from smart_fork.teamserver.limits import account
 from smart_fork.teamserver.sessions import Row
 
 
-def branch(database: Database, project: Project, person: Person, wanted: Branch, bounds: Bounds) -> Outcome:
+def branch(database: Database, project: Project, person: Person, wanted: Branch) -> Pushed:
     """Make a session of a person's own with the first records of another.
 
     Raises:
@@ -36,7 +35,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
         count = source["record_count"] if wanted.count is None else wanted.count
         if not 1 <= count <= source["record_count"]:
             raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
-        places, digest = _beginning(db, project, source, count, bounds)
+        places, digest = _beginning(db, project, source, count)
         row = db.execute(
             "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
             " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
@@ -52,10 +51,11 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
         if row is None:
             return _there(db, project, person, wanted, count=count, digest=digest)
         sessions.put_places(db, project.id, wanted.id, places)
-        bounds.account(db, project, person, _size(places))
+        account(db, project, person, _size(places))
         sessions.note_pull(db, project.id, person, wanted.source_id, source["revision"])
         sessions.note(db, person, wanted.verb, project.id, wanted.source_id)
-        return Outcome(sessions.readable(db, project.key, person, wanted.id), created=True, up_to_date=False)
+        made = sessions.readable(db, project.key, person, wanted.id)
+        return Pushed(session=sessions.told(made), created=True, up_to_date=False)
 
 
 def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
@@ -66,25 +66,25 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
         raise WrongVerb(sessions.YOURS)
 
 
-def _beginning(db: Connection, project: Project, source: Row, count: int, bounds: Bounds) -> tuple[list[Place], bytes]:
+def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:
     """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
     digest of them all. That one is stored as the beginning of the source's.
     """
     places = sessions.places(db, source["project_id"], source["id"])
-    kept, part = cut(places, count, segments.body_of(db, project), bounds.limits)
+    kept, part = cut(places, count, segments.body_of(db, project))
     if part is not None:
         segments.share(db, project.id, part.place, places[len(kept)].digest)
-        records = unpack(part.body, part.place.digest, bounds.limits)
+        records = unpack(part.body, part.place.digest)
         return [*kept, part.place], state_after(records, part.place.chain_start)
     follows = places[len(kept)].chain_start if len(kept) < len(places) else source["head_digest"]
     return kept, bytes(follows)
 
 
-def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Outcome:
+def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Pushed:
     """The session that is there already, if an answer was lost and this is the same question."""
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
-        return Outcome(row, created=False, up_to_date=True)
+        return Pushed(session=sessions.told(row), created=False, up_to_date=True)
     raise Conflict("Another session has that id.", count=row["record_count"], digest=written(row["head_digest"]))
 
 

@@ -9,7 +9,6 @@ from hashlib import sha256
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.digest import state_after
-from smart_fork.sharing.limits import LIMITS, Limits
 from smart_fork.sharing.segments import Place, Segment, pack, unpack
 from smart_fork.sharing.wire import Rewrite
 
@@ -32,7 +31,7 @@ class Edited:
     done: frozenset[bytes]
 
 
-def checked(wanted: Rewrite, limits: Limits = LIMITS) -> dict[bytes, bytes | None]:
+def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
     """The edits that somebody sends, with the records that they bring.
 
     Raises:
@@ -40,7 +39,7 @@ def checked(wanted: Rewrite, limits: Limits = LIMITS) -> dict[bytes, bytes | Non
         Unshareable: A record is not canonical, or too large.
     """
     for record in wanted.records:
-        decode(record, limits)
+        decode(record)
     sent = {sha256(record).hexdigest(): record for record in wanted.records}
     olds = {edit.old for edit in wanted.edits}
     news = {edit.new for edit in wanted.edits if edit.new is not None}
@@ -58,7 +57,6 @@ def edited(
     *,
     protected: int,
     base: tuple[int, bytes],
-    limits: Limits = LIMITS,
 ) -> Edited | None:
     """A session after its edits; None where no record behind the first `protected` ones is one of them.
 
@@ -70,7 +68,7 @@ def edited(
     for number, place in enumerate(places):
         if place.end <= protected:
             continue
-        records = unpack(body_of(place), place.digest, limits)
+        records = unpack(body_of(place), place.digest)
         reached = records[max(0, protected - place.first_record) :]
         hits = {digest for record in reached if (digest := sha256(record).digest()) in edits}
         done |= hits
@@ -85,7 +83,7 @@ def edited(
     new, count = _with(edits, old, start[0], protected=protected, base_count=base[0])
     return Edited(
         position,
-        tuple(pack(new, *start, limits)),
+        tuple(pack(new, *start)),
         count,
         base[1] if base[0] <= start[0] else state_after(new[: count - start[0]], start[1]),
         start[0] + len(new),

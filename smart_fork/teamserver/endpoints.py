@@ -1,31 +1,33 @@
 """What the addresses of all rooms are made of: who asks, what was sent, and how it is answered.
 
-A room has a function `routes(server)` with its own addresses, which `app` adds.
+A room has its own `ADDRESSES`, which `app` adds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from smart_fork.errors import Usage
 from smart_fork.sharing import wire
 from smart_fork.sharing.remote import check_key
 from smart_fork.teamserver import auth, guard, sessions
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.limits import QUESTION_BYTES
 from smart_fork.text.snippets import printable
 
 _SHOWN = 200
+V = TypeVar("V", bound=BaseModel)
 
 
 @dataclass
@@ -33,7 +35,6 @@ class Server:
     """What all addresses share."""
 
     database: Database
-    bounds: Bounds = field(default_factory=Bounds)
     #: Whether whoever first pushes to a project makes it; else admins alone do.
     open_projects: bool = True
     #: The folder of the server's data, whose disk is watched.
@@ -64,19 +65,19 @@ class Server:
             return auth.project(db, person, project_key(request))
 
 
-Handler = Callable[[Server, Request, auth.Person], wire.Message | Response]
-Posted = Callable[[Server, Request, auth.Person, bytes], wire.Message | Response]
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def parsed(model: type[wire.M], body: bytes) -> wire.M:
-    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise.
+def asked(model: type[V], request: Request) -> V:
+    """What stands behind the question mark of an address.
 
     Raises:
-        Usage: It is not.
+        Usage: It is wrong.
     """
+    return _valid(lambda: model.model_validate(dict(request.query_params)))
+
+
+def _valid(read: Callable[[], V]) -> V:
+    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise."""
     try:
-        return model.model_validate_json(body)
+        return read()
     except ValidationError as error:
         raise wire.refused(error) from None
 
@@ -124,42 +125,41 @@ def _answer(said: wire.Message | Response) -> Response:
     return said
 
 
-def open_to_all(
-    server: Server, handler: Callable[[Server, Request], wire.Message | Response], seconds: float | None = None
-) -> Endpoint:
-    """An address for everybody, which is answered in so many seconds: a thread that still waits is left to itself."""
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address, and what answers there: with the server, the request, who asks, and what was sent.
 
-    async def endpoint(request: Request) -> Response:
-        with anyio.fail_after(seconds):
-            return _answer(await anyio.to_thread.run_sync(handler, server, request, abandon_on_cancel=True))
+    `takes` is what is sent there, `most` of how many bytes; `scope` is what a token has to be for. Without it the
+    address is open to all, whom the answer is not given. After so many `seconds` a thread that still waits is left
+    to itself.
+    """
 
-    return endpoint
+    method: str
+    path: str
+    handler: Callable[..., wire.Message | Response]
+    takes: type[wire.Message | bytes] | None = None
+    most: int = QUESTION_BYTES
+    scope: auth.Scope | None = "read"
+    seconds: float | None = None
 
+    def route(self, server: Server) -> Route:
+        """The same of a server."""
 
-def first_post(server: Server, handler: Callable[[Server, Request, bytes], wire.Message | Response]) -> Endpoint:
-    """An address for everybody, who sends a little."""
+        def answered(request: Request, body: bytes) -> Response:
+            given: list[Any] = [server, request]
+            if self.scope is not None:
+                given.append(server.person(request))
+                given[-1].needs(self.scope)
+            if self.takes is not None:
+                takes = self.takes
+                given.append(_valid(lambda: takes.model_validate_json(body)) if issubclass(takes, BaseModel) else body)
+            return _answer(self.handler(*given))
 
-    async def endpoint(request: Request) -> Response:
-        body = await guard.body_of(request, guard.STRANGERS_BYTES, server.bounds.limits)
-        return _answer(await run_in_threadpool(handler, server, request, body))
+        async def endpoint(request: Request) -> Response:
+            body = await guard.body_of(request, self.most) if self.takes is not None else b""
+            with anyio.fail_after(self.seconds):
+                return await anyio.to_thread.run_sync(
+                    answered, request, body, abandon_on_cancel=self.seconds is not None
+                )
 
-    return endpoint
-
-
-def known(server: Server, handler: Handler) -> Endpoint:
-    """An address for who has a token."""
-
-    async def endpoint(request: Request) -> Response:
-        return _answer(await run_in_threadpool(handler, server, request, server.person(request)))
-
-    return endpoint
-
-
-def posted(server: Server, handler: Posted, most: int) -> Endpoint:
-    """An address for who has a token, and sends so many bytes at most."""
-
-    async def endpoint(request: Request) -> Response:
-        body = await guard.body_of(request, most, server.bounds.limits)
-        return _answer(await run_in_threadpool(handler, server, request, server.person(request), body))
-
-    return endpoint
+        return Route(self.path, endpoint, methods=[self.method])

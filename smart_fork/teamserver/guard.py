@@ -29,7 +29,7 @@ from smart_fork.errors import (
     Usage,
     WrongVerb,
 )
-from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth
@@ -161,7 +161,6 @@ class Guard:
 
     app: ASGIApp
     database: Database
-    limits: Limits
     wrong: Bucket = field(default_factory=lambda: Bucket(WRONG_BURST, WRONG_RATE))
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
@@ -203,7 +202,7 @@ class Guard:
             raise
         counted = self._of(person.token)
         if not counted.requests.take():
-            raise TooOften(f"More than {self.limits.requests_a_minute} requests a minute. Try again in a minute.")
+            raise TooOften(f"More than {LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
         scope[PERSON], scope[COUNTED] = person, counted
 
     def _known(self, token: str) -> auth.Person:
@@ -213,7 +212,7 @@ class Guard:
     def _of(self, token: int) -> Counted:
         found = self._counted.pop(token, None)
         if found is None:
-            often, much = float(self.limits.requests_a_minute), float(self.limits.bytes_an_hour)
+            often, much = float(LIMITS.requests_a_minute), float(LIMITS.bytes_an_hour)
             found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
         self._counted[token] = found
         while len(self._counted) > COUNTED_TOKENS:
@@ -233,7 +232,7 @@ def _speaking(send: Send) -> Send:
     return sent
 
 
-async def body_of(request: Request, most: int, limits: Limits) -> bytes:
+async def body_of(request: Request, most: int) -> bytes:
     """The body of a request, if it is neither too large nor too slow.
 
     Raises:
@@ -244,17 +243,17 @@ async def body_of(request: Request, most: int, limits: Limits) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        with anyio.fail_after(limits.body_seconds):
+        with anyio.fail_after(LIMITS.body_seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise TooLarge(f"The request is larger than {most} bytes.")
                 parts.append(part)
     except TimeoutError:
-        raise TooSlow(f"The request took longer than {limits.body_seconds:g} seconds.") from None
+        raise TooSlow(f"The request took longer than {LIMITS.body_seconds:g} seconds.") from None
     except ClientDisconnect:
         raise Usage("The request ended early.") from None
     counted = request.scope.get(COUNTED)
     if counted is not None and not counted.bytes.take(size):
-        raise TooOften(f"More than {limits.bytes_an_hour} bytes were sent in an hour. Try again later.")
+        raise TooOften(f"More than {LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
     return b"".join(parts)

@@ -110,11 +110,11 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
     ).fetchone()
 
 
-def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> bool:
-    """Keep the vectors of a push until its passages have been made. Whether they are of a space that is known here."""
+def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
+    """Keep the vectors of a push, if they are of the space here, until its passages have been made."""
     known = _light()
     if known is None or given.space != space_of(known.model, known.dimensions):
-        return False
+        return
     size = 2 * known.dimensions
     if any(len(one.e) != size for one in given.vectors):
         raise Unshareable(f"A vector of that space has {size} bytes.")
@@ -132,7 +132,6 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
             *([bytes.fromhex(one.chunk) for one in given.vectors], list(map(HalfVector, vectors))),
         ),
     )
-    return True
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:

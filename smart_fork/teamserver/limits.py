@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from psycopg import sql
+from pydantic import BaseModel, ConfigDict
 
 from smart_fork.errors import TooLarge
-from smart_fork.sharing.limits import LIMITS, MIB, Limits
+from smart_fork.sharing.limits import LIMITS, MIB
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
+
+#: Segments that ride in a commit: a larger push sends them one by one first.
+COMMIT_BYTES = 12 * MIB
+QUESTION_BYTES = MIB
+
+
+class Query(BaseModel):
+    """The base class of what stands behind the question mark of an address."""
+
+    model_config = ConfigDict(frozen=True)
 
 
 class OverQuota(TooLarge):
@@ -20,48 +31,33 @@ class OverQuota(TooLarge):
         self.used, self.limit = used, limit
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The limits of `sharing`, and those of requests."""
+def check_session(count: int, size: int) -> None:
+    """Refuse a session that is too long.
 
-    limits: Limits = LIMITS
-    #: Segments that ride in a commit: a larger push sends them one by one first.
-    commit_bytes: int = 12 * MIB
-    question_bytes: int = MIB
+    Raises:
+        TooLarge: It is.
+    """
+    if count > LIMITS.session_records:
+        raise TooLarge(f"A session has {count} records; at most {LIMITS.session_records} are allowed.")
+    if size > LIMITS.session_bytes:
+        raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
 
-    def session(self, count: int, size: int) -> None:
-        """Refuse a session that is too long.
 
-        Raises:
-            TooLarge: It is.
-        """
-        if count > self.limits.session_records:
-            raise TooLarge(f"A session has {count} records; at most {self.limits.session_records} are allowed.")
-        if size > self.limits.session_bytes:
-            raise TooLarge(f"A session has {size} bytes; at most {self.limits.session_bytes} are allowed.")
+def account(db: Connection, project: Project, person: Person, more: int) -> None:
+    """Count what is stored for a user and in a project.
 
-    def account(self, db: Connection, project: Project, person: Person, more: int) -> None:
-        """Count what is stored for a user and in a project.
-
-        Raises:
-            OverQuota: It is more than either may have.
-        """
-        for statement, number, limit, whose in (
-            (
-                "UPDATE users SET bytes = bytes + %s WHERE id = %s RETURNING bytes",
-                person.id,
-                self.limits.user_bytes,
-                "You",
-            ),
-            (
-                "UPDATE projects SET bytes = bytes + %s WHERE id = %s RETURNING bytes",
-                project.id,
-                self.limits.project_bytes,
-                f"The sessions of {project.key}",
-            ),
-        ):
-            row = db.execute(statement, (more, number)).fetchone()
-            if row is not None and more > 0 and row["bytes"] > limit:
-                raise OverQuota(
-                    f"{whose} may have {limit} bytes on this server.", "Delete sessions", row["bytes"] - more, limit
-                )
+    Raises:
+        OverQuota: It is more than either may have.
+    """
+    for table, number, limit, whose in (
+        ("users", person.id, LIMITS.user_bytes, "You"),
+        ("projects", project.id, LIMITS.project_bytes, f"The sessions of {project.key}"),
+    ):
+        row = db.execute(
+            sql.SQL("UPDATE {} SET bytes = bytes + %s WHERE id = %s RETURNING bytes").format(sql.Identifier(table)),
+            (more, number),
+        ).fetchone()
+        if row is not None and more > 0 and row["bytes"] > limit:
+            raise OverQuota(
+                f"{whose} may have {limit} bytes on this server.", "Delete sessions", row["bytes"] - more, limit
+            )

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,13 +20,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.errors import WrongVerb
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.cluster import Account
-from smart_fork.teamserver.endpoints import Server, known
+from smart_fork.teamserver.endpoints import Address, Server
 from smart_fork.teamserver.guard import PERSON
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -153,6 +152,4 @@ def metrics(server: Server, _: Request, person: Person) -> Response:
     return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-def routes(server: Server) -> Sequence[BaseRoute]:
-    """Return the address of the metrics."""
-    return (Route("/metrics", known(server, metrics), methods=["GET"]),)
+ADDRESSES = (Address("GET", "/metrics", metrics),)

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from smart_fork.teamserver.address import Options
     from smart_fork.teamserver.cluster import Cluster
+    from smart_fork.teamserver.tables import Roles
 
 #: So long the end waits for requests that are being answered, and for a job.
 GRACE_SECONDS = 10
@@ -64,21 +66,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the processes need: how the database is reached as each role, and whom they become where root starts them.
+    """What the processes need: how the database is reached, and whom they become where root starts them."""
 
-    `data` is the server's folder, whose disk is watched.
-    """
-
-    app: str
-    jobs: str
-    owner: str
+    options: Options
+    roles: Roles
     account: tuple[int, int]
-    connections: int
-    data: Path
-    open_projects: bool = True
-    token_lifetime: timedelta | None = None
-    request_log: bool = False
-    replica: str | None = None
 
 
 class Processes(Multiprocess):
@@ -92,16 +84,12 @@ class Processes(Multiprocess):
         task: Task,
         sockets: Sequence[socket.socket],
         told: Callable[[dict[str, list[int]]], None],
-        *,
-        workers: int = 1,
-        certificate: str | None = None,
-        key: str | None = None,
         cluster: Cluster | None = None,
     ) -> None:
         config = uvicorn.Config(
             partial(answering, task),
             factory=True,
-            workers=workers,
+            workers=task.options.workers,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -112,8 +100,8 @@ class Processes(Multiprocess):
             timeout_worker_healthcheck=SECONDS_TO_ANSWER,
             ws="none",
             lifespan="on",
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
+            ssl_certfile=task.options.tls_cert,
+            ssl_keyfile=task.options.tls_key,
         )
         super().__init__(config, list(sockets))
         self._low_disk = False
@@ -158,7 +146,7 @@ class Processes(Multiprocess):
         if self._ended:
             self.should_exit.set()
             return
-        low = disk_warning(self._task.data)
+        low = disk_warning(self._task.options.folder)
         if low and not self._low_disk:
             log.warning("%s", low)
         self._low_disk = bool(low)
@@ -200,15 +188,12 @@ def answering(task: Task) -> ASGIApp:
     from smart_fork.teamserver.metrics import requests
 
     _begin(task, lambda: os._exit(1))
-    database = Database(task.app, task.connections, replica=task.replica)
-    if task.request_log:
+    options = task.options
+    database = Database(task.roles.app, replica=options.read_dsn)
+    if options.request_log:
         requests.setLevel(logging.INFO)
-    server = Server(
-        database,
-        open_projects=task.open_projects,
-        data=task.data,
-        token_lifetime=task.token_lifetime,
-    )
+    lifetime = timedelta(days=options.token_days) if options.token_days else None
+    server = Server(database, options.projects == "open", options.folder, lifetime)
     inner = application(server)
 
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -245,8 +230,8 @@ def working(task: Task) -> None:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end, daemon=True).start()
     _begin(task, ending.set)
-    with Database(task.jobs, 4, JOBS) as database:
-        work(task.jobs, database, busy, kinds_for(task.owner))
+    with Database(task.roles.jobs, 4, JOBS) as database:
+        work(task.roles.jobs, database, busy, kinds_for(task.roles.owner))
 
 
 def _begin(task: Task, orphaned: Callable[[], None]) -> None:

@@ -7,20 +7,23 @@ sets: of two who push on the same base one finds it changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, Unshareable, Withdrawn
 from smart_fork.sharing.digest import START, state_of, states, written
-from smart_fork.sharing.segments import Place, unpack
-from smart_fork.sharing.wire import Push
+from smart_fork.sharing.segments import unpack
+from smart_fork.sharing.wire import Push, Pushed
 from smart_fork.teamserver import index, segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.limits import account, check_session
 from smart_fork.teamserver.sessions import Row
+
+#: Looks at the records of an agent, whether it can read them.
+Readable = Callable[[str, Sequence[bytes]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,37 +31,21 @@ class Checked:
     """A push whose content is what it says: its segments, and the records of those that came with it."""
 
     push: Push
-    places: list[Place]
     sent: dict[str, tuple[bytes, list[bytes]]]
 
-    @property
-    def position(self) -> int:
-        """Where its segments begin among those of the session."""
-        return self.push.segments[0].position if self.push.segments else 0
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The session after a push."""
-
-    row: Row
-    created: bool
-    up_to_date: bool
-    vectors_dropped: bool = False
-
-
-def check_bodies(push: Push, bounds: Bounds) -> Checked:
+def check_bodies(push: Push) -> Checked:
     """Look at all that came with a push; this asks no database.
 
     Raises:
         Unshareable: Something is damaged, not canonical, or not what it says.
         TooLarge: Something is more than is taken.
     """
-    sent = {one.digest: (one.body, segments.checked(one.body, one.digest, bounds)) for one in push.bodies}
+    sent = {one.digest: (one.body, segments.checked(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
         raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
-    bounds.session(push.count, 0)
-    return Checked(push, sessions.arrived(push.segments), sent)
+    check_session(push.count, 0)
+    return Checked(push, sent)
 
 
 def push(
@@ -66,10 +53,9 @@ def push(
     project: Project,
     person: Person,
     checked: Checked,
-    bounds: Bounds,
     *,
-    readable: Callable[[str, Sequence[bytes]], object] | None = None,
-) -> Outcome:
+    readable: Readable | None = None,
+) -> Pushed:
     """Append to a session, or make it. `readable` looks at the records of an agent, whether it can read them.
 
     Raises:
@@ -85,52 +71,47 @@ def push(
     fresh: list[bytes] = []
     if wanted.segments:
         with database.asked_by(person.id) as db:
-            named = _records(db, project, person, checked, bounds)
+            named = _records(db, project, person, checked)
             _verify(named, checked)
             fresh = _fresh(named, checked)
             if readable and fresh:
-                _read(fresh, readable, _Before(db, project, checked, bounds, named))
+                _read(db, project, checked, named, fresh, readable)
     elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
         raise Unshareable("The push names no segments for its records.")
     try:
-        return _commit(database, project, person, checked, bounds, fresh=fresh)
+        return _commit(database, project, person, checked, fresh=fresh)
     except Withdrawn:
         with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
             withdrawn.alone(db, project.id)
-            segments.drop(db, project.id, [place.digest for place in checked.places])
+            segments.drop(db, project.id, [place.digest for place in checked.push.segments])
         raise
 
 
-def _commit(
-    database: Database, project: Project, person: Person, checked: Checked, bounds: Bounds, *, fresh: list[bytes]
-) -> Outcome:
+def _commit(database: Database, project: Project, person: Person, checked: Checked, *, fresh: list[bytes]) -> Pushed:
     wanted = checked.push
     with database.asked_by(person.id) as db:
         withdrawn.share(db, project.id)
-        withdrawn.refuse(db, project.id, fresh, bounds.limits)
+        withdrawn.refuse(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
             raw = sum(map(len, records)) + len(records)
             segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)
-        outcome = _appended(db, project, person, checked, bounds) or _as_it_is(db, project, person, wanted)
+        outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)
             if wanted.vectors is not None:
-                dropped = not index.offer(db, person, project.id, wanted.id, wanted.vectors)
-                return replace(outcome, vectors_dropped=dropped)
+                index.offer(db, person, project.id, wanted.id, wanted.vectors)
         return outcome
 
 
-def _records(
-    db: Connection, project: Project, person: Person, checked: Checked, bounds: Bounds
-) -> dict[str, list[bytes]]:
+def _records(db: Connection, project: Project, person: Person, checked: Checked) -> dict[str, list[bytes]]:
     """The records of every segment that is named: sent now, before, or of a session that its pusher may read."""
-    named = [place.digest for place in checked.places]
+    named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
     if lacking := set(there) - set(segments.have(db, project, person, there)):
         raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
     found = {digest: records for digest, (_, records) in checked.sent.items()}
     for digest in there:
-        found[digest] = unpack(segments.bodies(db, project.id, [digest])[digest], digest, bounds.limits)
+        found[digest] = unpack(segments.bodies(db, project.id, [digest])[digest], digest)
     return found
 
 
@@ -139,44 +120,33 @@ def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
     base = checked.push.base_count
     return [
         line
-        for place in checked.places
+        for place in checked.push.segments
         for number, line in enumerate(records[place.digest], place.first_record)
         if number >= base
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """The records of a session up to its base, of which a push names some."""
-
-    db: Connection
-    project: Project
-    checked: Checked
-    bounds: Bounds
-    named: dict[str, list[bytes]]
-
-    def records(self) -> list[bytes]:
-        places = sessions.places(self.db, self.project.id, self.checked.push.id)[: self.checked.position]
-        bodies = segments.bodies(self.db, self.project.id, [place.digest for place in places])
-        stored = [line for place in places for line in unpack(bodies[place.digest], place.digest, self.bounds.limits)]
-        named = [line for place in self.checked.places for line in self.named[place.digest]]
-        return [*stored, *named][: self.checked.push.base_count]
-
-
-def _read(fresh: list[bytes], readable: Callable[[str, Sequence[bytes]], object], before: _Before) -> None:
+def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
+    db: Connection, project: Project, checked: Checked, named: dict[str, list[bytes]], fresh: list[bytes],
+    readable: Readable,
+) -> None:  # fmt: skip
     """Look at what is new, which begins with a prompt where the base ends with a finished turn; else at all."""
-    wanted = before.checked.push
+    wanted = checked.push
     try:
         readable(wanted.agent, fresh)
     except Unshareable:
         if not wanted.base_count:
             raise
-        readable(wanted.agent, [*before.records(), *fresh])
+        places = sessions.places(db, project.id, wanted.id)[: wanted.position]
+        bodies = segments.bodies(db, project.id, [place.digest for place in places])
+        stored = [line for place in places for line in unpack(bodies[place.digest], place.digest)]
+        sent = [line for place in wanted.segments for line in named[place.digest]]
+        readable(wanted.agent, [*[*stored, *sent][: wanted.base_count], *fresh])
 
 
 def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
     """Whether the chain goes from where the segments begin through the base to the new digest."""
-    wanted, places = checked.push, checked.places
+    wanted, places = checked.push, checked.push.segments
     for place in places:
         lines = records[place.digest]
         if (len(lines), sum(map(len, lines)) + len(lines)) != (place.records, place.raw_bytes):
@@ -199,7 +169,7 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
         raise Unshareable("The records of the push do not follow its base.")
 
 
-def _appended(db: Connection, project: Project, person: Person, checked: Checked, bounds: Bounds) -> Outcome | None:
+def _appended(db: Connection, project: Project, person: Person, checked: Checked) -> Pushed | None:
     """The session with what is new, or None if it is not as it should be for that."""
     wanted = checked.push
     made = None
@@ -211,15 +181,15 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
     if row is None:
         return None
     _fits(db, project, checked, base=int(row["base_count"]))
-    before = sessions.put_places(db, project.id, wanted.id, checked.places, checked.position)
-    for position, place in enumerate(checked.places, checked.position):
+    before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
+    for position, place in enumerate(checked.push.segments, checked.push.position):
         if (
             position in before
         ):  # both begin with the same record, and the chain says that the new one has all of the old
             segments.grown(db, project.id, before[position], place.digest)
-    _count(db, project, person, checked, before=int(row["bytes"]), bounds=bounds)
+    _count(db, project, person, checked, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
-    return Outcome(now, created=made is not None, up_to_date=False)
+    return Pushed(session=sessions.told(now), created=made is not None, up_to_date=False)
 
 
 def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
@@ -258,21 +228,17 @@ def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> N
     """Whether the segments go on where those that stay end, and leave none of these open but where a fork begins: what
     comes before is another session's segment.
     """
-    first = checked.places[0]
-    before = db.execute(
-        "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
-        " WHERE project_id = %s AND session_id = %s AND position = %s",
-        (project.id, checked.push.id, checked.position - 1),
-    ).fetchone()
+    first = checked.push.segments[0]
+    before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]
     end = 0
-    if before is not None:
-        stays = Place("", before["first_record"], before["records"], before["raw_bytes"], before["chain_start"])
+    if before:
+        stays = before[-1]
         end = stays.end if stays.full or stays.end == base else -1
-    if first.first_record != end or (before is None and checked.position):
+    if first.first_record != end or len(before) < checked.push.position:
         raise Unshareable("The segments of the push do not continue the session.", "Push again")
 
 
-def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int, bounds: Bounds) -> None:
+def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int) -> None:
     row = db.execute(
         "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
         " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
@@ -280,11 +246,11 @@ def _count(db: Connection, project: Project, person: Person, checked: Checked, *
         (project.id, checked.push.id),
     ).fetchone()
     size = int(row["bytes"]) if row else 0
-    bounds.session(0, size)
-    bounds.account(db, project, person, size - before)
+    check_session(0, size)
+    account(db, project, person, size - before)
 
 
-def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Outcome:
+def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Pushed:
     """The session where nothing was appended: all of it was there (an answer was lost), or it has advanced.
 
     Raises:
@@ -293,7 +259,7 @@ def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) ->
     """
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], written(row["head_digest"])) == (wanted.count, wanted.digest):
-        return Outcome(row, created=False, up_to_date=True)
+        return Pushed(session=sessions.told(row), created=False, up_to_date=True)
     raise Conflict(
         f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
         "smart-fork team status shows each alias with its next command.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from indexer.embedder import ModelUnavailableError
@@ -38,9 +37,8 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     )  # fmt: skip
     vectors = _vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
-    weighed = weigh(found.phrasings)
     return wire.Found(
-        hits=tuple(_hits(_Answered(db, index, project, person, found, weighed), wanted.limit)),
+        hits=tuple(_hits(index, project, person, found, weigh(found.phrasings), wanted.limit)),
         embedded=vectors is not None,
         sessions=index.session_count(),
         by_words_only=index.without_vectors(),
@@ -74,26 +72,15 @@ def _best(found: Gathered, weighed: dict[int, Weighed]) -> list[int]:
     return list(best.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """What was found for whom."""
-
-    db: Connection
-    index: TeamIndex
-    project: Project
-    person: Person
-    found: Gathered
-    weighed: dict[int, Weighed]
-
-
-def _hits(one: _Answered, limit: int) -> list[wire.Hit]:
-    index, found = one.index, one.found
-    rows = _best(found, one.weighed)[:limit]
-    told = one.db.execute(
+def _hits(  # noqa: PLR0917 - what was found for whom
+    index: TeamIndex, project: Project, person: Person, found: Gathered, weighed: dict[int, Weighed], limit: int
+) -> list[wire.Hit]:
+    rows = _best(found, weighed)[:limit]
+    told = index.db.execute(
         "SELECT s.*, u.name AS owner, %s AS key, w.family FROM sessions s JOIN users u ON u.id = s.owner_id"
         " JOIN session_words w ON w.project_id = s.project_id AND w.session_id = s.id"
         " WHERE s.project_id = %s AND s.id = ANY(%s) AND may_read(s, %s)",
-        (one.project.key, one.project.id, [index.id_of(row) for row in rows], one.person.id),
+        (project.key, project.id, [index.id_of(row) for row in rows], person.id),
     ).fetchall()
     of_row = {index.number(row["id"]): row for row in told}
     texts = index.texts({found.passages[row].place.chunk for row in rows if row in found.passages})
@@ -102,7 +89,7 @@ def _hits(one: _Answered, limit: int) -> list[wire.Hit]:
         wire.Hit(
             session=sessions.told(of_row[row]),
             family=of_row[row]["family"][:_TEXT],
-            speaking=tuple(map(_speaking, one.weighed[row].speaking)),
+            speaking=tuple(map(_speaking, weighed[row].speaking)),
             similar=row in similar,
             passage=_passage(found.passages[row], texts) if row in found.passages else None,
             outcome=found.sessions[row].outcome.value,

@@ -17,10 +17,9 @@ from psycopg import sql
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, WrongVerb
 from smart_fork.sharing.digest import written
-from smart_fork.sharing.limits import LIMITS, Limits
 from smart_fork.sharing.segments import Place, unpack
-from smart_fork.sharing.wire import Rewrite
-from smart_fork.teamserver import segments, sessions, traces, withdrawn
+from smart_fork.sharing.wire import Rewrite, Rewritten
+from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.edits import Edited, Edits, checked, edited
@@ -42,21 +41,12 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """The session after it, and how many others were changed."""
-
-    row: Row
-    descendants: int
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """A withdrawal from one session of a project, whoever wants it."""
 
     project: Project
     session_id: str
     kind: str
-    limits: Limits = LIMITS
 
     def targets(self, db: Connection) -> list[Target]:
         """The session and all that was made of it, parents first, for its owner and for maintainers."""
@@ -75,12 +65,13 @@ class Work:
             return None
         places = sessions.places(db, self.project.id, target.id)
         body_of, base = segments.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
-        made = edited(places, body_of, edits, protected=target.protected, base=base, limits=self.limits)
+        made = edited(places, body_of, edits, protected=target.protected, base=base)
         if made is None:
             return None
         self._put(db, target, places, made)
         self._count(db, target, made, int(row["bytes"]))
-        traces.drop(db, self.project.id, target.id)
+        # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
+        db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
         told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
         withdrawn.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
         return made
@@ -107,15 +98,7 @@ class Work:
         db.execute("UPDATE projects SET bytes = bytes + %s WHERE id = %s", (more, self.project.id))
 
 
-def rewrite(
-    database: Database,
-    key: str,
-    person: Person,
-    session_id: str,
-    wanted: Rewrite,
-    *,
-    limits: Limits = LIMITS,
-) -> Outcome:
+def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
     """Withdraw records of a session. Asked once more, since an answer was lost, it changes nothing.
 
     Raises:
@@ -124,28 +107,21 @@ def rewrite(
         Conflict: It has changed since this was planned.
         Unshareable: A record is not canonical, or none of the session's own.
     """
-    edits = checked(wanted, limits)
+    edits = checked(wanted)
     given = {name: value for name in NOTHING_SAID if (value := getattr(wanted, name)) is not None}
     given |= {"tags": list(given["tags"])} if "tags" in given else {}
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id)
         known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
-    work = Work(_project(row), session_id, wanted.kind, limits)
+    work = Work(_project(row), session_id, wanted.kind)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
-        return Outcome(row, _below(database, work, person.id, edits))
+        return Rewritten(session=sessions.told(row), descendants=_below(database, work, person.id, edits))
     if row["revision"] != wanted.revision:
         raise _advanced(row)
     return _begin(database, work, person, row, edits, given=given)
 
 
-def delete_everywhere(
-    database: Database,
-    key: str,
-    person: Person,
-    session_id: str,
-    *,
-    limits: Limits = LIMITS,
-) -> Outcome:
+def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
     """Withdraw all that is a session's own, of it and of all that was made of it, and hide it.
 
     Raises:
@@ -154,7 +130,7 @@ def delete_everywhere(
     """
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
-        work = Work(_project(row), session_id, "delete", limits)
+        work = Work(_project(row), session_id, "delete")
         own = _records(db, work)[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
     return _begin(database, work, person, row, edits, given=NOTHING_SAID)
@@ -178,7 +154,7 @@ def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: i
     for target in work.targets(db):
         _as(db, target.owner)
         work.apply(db, target, edits)
-    segments.drop_unused(db, work.project, edits, work.limits)
+    segments.drop_unused(db, work.project, edits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +195,7 @@ def do_again(database: Database, owner: int, base_count: int, one: Withdrawal, w
     _below(database, work, owner, one.edits)
     with database.asked_by(owner) as db:
         withdrawn.alone(db, where.id)
-        segments.drop_unused(db, where, one.edits, work.limits)
+        segments.drop_unused(db, where, one.edits)
 
 
 def _edits_of(db: Connection, work: Work) -> Edits:
@@ -230,14 +206,8 @@ def _edits_of(db: Connection, work: Work) -> Edits:
 
 
 def _begin(
-    database: Database,
-    work: Work,
-    person: Person,
-    row: Row,
-    edits: Edits,
-    *,
-    given: Mapping[str, Any],
-) -> Outcome:
+    database: Database, work: Work, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
+) -> Rewritten:
     """First the session itself, with all that is needed to go on after a crash; then what was made of it."""
     origin = Target(work.session_id, row["owner_id"], row["base_count"])
     with database.asked_by(origin.owner) as db:
@@ -260,10 +230,10 @@ def _begin(
     changed = _below(database, work, person.id, edits)
     with database.asked_by(origin.owner) as db:
         withdrawn.alone(db, work.project.id)
-        segments.drop_unused(db, work.project, edits, work.limits)
+        segments.drop_unused(db, work.project, edits)
         db.execute("DELETE FROM jobs WHERE id = %s", (job,))
         after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
-    return Outcome({**row, **(after or {})}, changed)
+    return Rewritten(session=sessions.told({**row, **(after or {})}), descendants=changed)
 
 
 def _below(database: Database, work: Work, asker: int, edits: Edits) -> int:
@@ -341,7 +311,7 @@ def _revision(db: Connection, work: Work) -> int | None:
 def _records(db: Connection, work: Work) -> list[bytes]:
     body_of = segments.body_of(db, work.project)
     places = sessions.places(db, *_ids(work))
-    return [record for place in places for record in unpack(body_of(place), place.digest, work.limits)]
+    return [record for place in places for record in unpack(body_of(place), place.digest)]
 
 
 def _as(db: Connection, user: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgvector import HalfVector
+from psycopg.rows import DictRow
 
 from indexer.light import DIMENSIONS
 from indexer.outcome import Outcome
@@ -26,7 +27,6 @@ ROWS, LEAST = 8_000, 2
 WEIGHED = 2
 #: BM25: how soon a word says no more by being there again, and how much less it says in a longer session.
 _SATURATION, _LENGTH = 1.2, 0.75
-_PLACEMENT = "session_id, position, chunk_id, turn, message_id, role, exchange, ends, tokens"
 #: Written as they are in the index of a large project (`near`): that has what all may read, and is used for it.
 _LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
     ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
@@ -74,8 +74,8 @@ _TABLES: Mapping[WordTable, _Table] = {
     ),
 }
 
-#: Where in the words of a session it is looked for what it has.
-_COLUMNS: Mapping[HavingTable, str] = {"sessions": "words", "titles": "titles", "work": "work"}
+#: Where in the words of a passage or a session it is looked for what it has.
+_COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "titles": "titles", "work": "work"}
 
 
 @dataclass(slots=True)
@@ -163,24 +163,23 @@ class TeamIndex:
         looked_for = [term for term in terms if self._terms[term].query]
         having: dict[str, set[int]] = {term: set() for term in terms}
         queries = [self._terms[term].query for term in looked_for]
-        if table == "chunks":
-            found = self.db.execute(
-                "SELECT u.n, c.id AS row FROM unnest(%s::tsquery[]) WITH ORDINALITY AS u(q, n), chunks c"
-                " WHERE c.project_id = %s AND c.id = ANY(%s) AND c.reach IN (0, %s) AND c.words @@ u.q",
-                (queries, self.project_id, list(rows), self.person_id),
-            ).fetchall()
-            for one in found:
-                having[looked_for[one["n"] - 1]].add(one["row"])
-            return having
-        words = _COLUMNS[table]
+        here = _TABLES["chunks" if table == "chunks" else "sessions"]
         found = self.db.execute(
-            f"SELECT u.n, s.session_id AS row FROM unnest(%s::tsquery[]) WITH ORDINALITY AS u(q, n), session_words s"  # noqa: S608 - constants
-            f" WHERE s.project_id = %s AND s.session_id = ANY(%s::uuid[]) AND s.reach IN (0, %s) AND s.{words} @@ u.q",
-            (queries, self.project_id, [self._ids[row] for row in rows], self.person_id),
-        ).fetchall()
+            f"SELECT u.n, r.{here.key} AS row FROM unnest(%s::tsquery[]) WITH ORDINALITY AS u(q, n), {here.rows} r"  # noqa: S608 - constants
+            f" WHERE r.project_id = %s AND r.{here.key} = ANY(%s::{here.kind}[]) AND r.reach IN (0, %s)"
+            f" AND r.{_COLUMNS[table]} @@ u.q",
+            (queries, self.project_id, [self._key(table, row) for row in rows], self.person_id),
+        )
         for one in found:
-            having[looked_for[one["n"] - 1]].add(self.number(one["row"]))
+            having[looked_for[one["n"] - 1]].add(self._row(table, one["row"]))
         return having
+
+    def _key(self, table: HavingTable, row: int) -> int | str:
+        """What a row is known by in the database."""
+        return row if table == "chunks" else self._ids[row]
+
+    def _row(self, table: HavingTable, key: Any) -> int:
+        return int(key) if table == "chunks" else self.number(key)
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         from indexer.arrays import np
@@ -228,13 +227,13 @@ class TeamIndex:
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         found = self.db.execute(
-            "SELECT s.id, s.agent, s.root_id, s.parent_id, w.title, w.started, w.last_activity, w.until, w.acted,"
-            " w.turns, w.prompts, w.tokens, w.compactions, w.outcome FROM session_words w"
-            " JOIN sessions s ON s.project_id = w.project_id AND s.id = w.session_id"
+            "SELECT s.id::text AS session_id, s.agent, s.root_id::text, s.parent_id::text, w.title, w.started,"
+            " w.last_activity, w.until, w.acted, w.turns, w.prompts, w.tokens, w.compactions, w.outcome"
+            " FROM session_words w JOIN sessions s ON s.project_id = w.project_id AND s.id = w.session_id"
             " WHERE w.project_id = %s AND w.session_id = ANY(%s::uuid[]) AND w.reach IN (0, %s) AND may_read(s, %s)",
             (self.project_id, [self._ids[row] for row in rows], self.person_id, self.person_id),
         )
-        return {(row := self.number(one["id"])): _session(row, one) for one in found}
+        return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
         """How terms are looked for, and how many have them, each asked once."""
@@ -332,9 +331,7 @@ class TeamIndex:
                 [row["id"] for row in there],
             ),
         )  # fmt: skip
-        return [
-            (row["id"] if table == "chunks" else self.number(row["id"]), row["length"], row["ranks"]) for row in found
-        ]
+        return [(self._row(table, row["id"]), row["length"], row["ranks"]) for row in found]
 
     def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
         """The rarest of these terms, by as many as can be looked up. The words of a phrase are there by themselves."""
@@ -349,17 +346,12 @@ class TeamIndex:
 
     def _placements(self, condition: str, value: object) -> list[Placement]:
         rows = self.db.execute(
-            f"SELECT {_PLACEMENT} FROM placements"  # noqa: S608 - constants
+            "SELECT session_id AS session, position, chunk_id AS chunk, turn, message_id, role, exchange, ends, tokens"  # noqa: S608 - constants
+            " FROM placements"
             f" WHERE project_id = %s AND reach IN (0, %s) AND {condition} ORDER BY session_id, position",
             (self.project_id, self.person_id, value),
         )
-        return [
-            Placement(
-                self.number(row["session_id"]), row["position"], row["chunk_id"], row["turn"], row["message_id"],
-                row["role"], row["exchange"], row["ends"], row["tokens"],
-            )
-            for row in rows
-        ]  # fmt: skip
+        return [Placement(**row | {"session": self.number(row["session"])}) for row in rows]
 
     def _digests(self, chunks: Collection[int]) -> dict[int, bytes]:
         rows = self.db.execute(
@@ -411,12 +403,12 @@ class _Cosines:
         return {row["chunk_id"]: tuple(row["cosines"]) for row in rows}
 
 
-def _session(row: int, one: Mapping[str, Any]) -> SessionRow:
-    return SessionRow(
-        row=row, agent=one["agent"], session_id=str(one["id"]), part=1, path="", cwd="", resolved_cwd="", repo_root="",
-        git_branch="", title=one["title"], also_called="", version="", started=one["started"],
-        last_activity=one["last_activity"], origin="person",
-        parent_id=str(one["parent_id"]) if one["parent_id"] else None, root_id=str(one["root_id"]), turns=one["turns"],
-        prompts=one["prompts"], tokens=one["tokens"], compactions=one["compactions"], until=one["until"],
-        acted=one["acted"], inferred_from="", head="", outcome=Outcome(one["outcome"]),
-    )  # fmt: skip
+#: What is known of a log, which none of these sessions has here.
+_NO_LOG: Mapping[str, Any] = {
+    "part": 1, "path": "", "cwd": "", "resolved_cwd": "", "repo_root": "", "git_branch": "", "also_called": "",
+    "version": "", "origin": "person", "inferred_from": "", "head": "",
+}  # fmt: skip
+
+
+def _session(row: int, one: DictRow) -> SessionRow:
+    return SessionRow(**{**_NO_LOG, **one, "row": row, "outcome": Outcome(one["outcome"])})

@@ -9,11 +9,10 @@ from psycopg import sql
 from psycopg.rows import DictRow
 
 from smart_fork.errors import NotFound, TooLarge, Unshareable
-from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import Place, Segment, first_records, unpack
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.limits import Bounds
 
 #: Of these segments a person may have the content: they are in a session that he may read.
 _READ = (
@@ -104,18 +103,16 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
             break
 
 
-def checked(body: bytes, digest: str, bounds: Bounds) -> list[bytes]:
+def checked(body: bytes, digest: str) -> list[bytes]:
     """The records of a segment that somebody has sent.
 
     Raises:
         Unshareable: It is not what it says, or not canonical.
         TooLarge: It is more than is taken.
     """
-    if len(body) > bounds.limits.segment_body_bytes:
-        raise TooLarge(
-            f"A segment has {len(body)} compressed bytes; at most {bounds.limits.segment_body_bytes} are allowed."
-        )
-    return unpack(body, digest, bounds.limits)
+    if len(body) > LIMITS.segment_body_bytes:
+        raise TooLarge(f"A segment has {len(body)} compressed bytes; at most {LIMITS.segment_body_bytes} are allowed.")
+    return unpack(body, digest)
 
 
 def content(db: Connection, project: Project, person: Person, digest: str) -> bytes:
@@ -199,7 +196,7 @@ def _stand_alone(db: Connection, project_id: int, digests: Iterable[str]) -> Non
         )
 
 
-def drop_unused(db: Connection, project: Project, records: Container[bytes], limits: Limits) -> None:
+def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> None:
     """Take away segments of no session that have one of these records, by their digests: earlier versions of one that
     was not full, and what was sent and not committed.
     """
@@ -214,9 +211,7 @@ def drop_unused(db: Connection, project: Project, records: Container[bytes], lim
     having = [
         digest
         for digest in unused
-        if any(
-            sha256(one).digest() in records for one in unpack(bodies(db, project.id, [digest])[digest], digest, limits)
-        )
+        if any(sha256(one).digest() in records for one in unpack(bodies(db, project.id, [digest])[digest], digest))
     ]
     drop(db, project.id, having)
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
 from uuid import UUID
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from smart_fork.errors import NotFound, WrongVerb
-from smart_fork.sharing.digest import state_of, written
+from smart_fork.sharing import wire
+from smart_fork.sharing.digest import written
 from smart_fork.sharing.segments import Place
-from smart_fork.sharing.wire import Meta, SegmentPlace, SessionChange, SessionInfo
+from smart_fork.sharing.wire import Meta, SessionChange, SessionInfo
 from smart_fork.teamserver import segments
 from smart_fork.teamserver.auth import Person, Project, project
 from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.limits import Query
 
 Row = dict[str, Any]
 VISIBILITY = ("private", "public")
@@ -70,10 +74,7 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
         (project_id, session_id),
     )
-    return [
-        Place(row["digest"].hex(), row["first_record"], row["records"], row["raw_bytes"], row["chain_start"])
-        for row in rows
-    ]
+    return [Place(**row | {"digest": row["digest"].hex()}) for row in rows]
 
 
 def put_places(
@@ -109,26 +110,6 @@ def put_places(
         (project_id, session_id, *map(list, columns)),
     )
     return {row["position"]: row["digest"].hex() for row in gone}
-
-
-def travelling(these: Iterable[Place]) -> tuple[SegmentPlace, ...]:
-    """Segments' places as they travel."""
-    return tuple(
-        SegmentPlace(
-            position=position,
-            digest=one.digest,
-            first_record=one.first_record,
-            records=one.records,
-            raw_bytes=one.raw_bytes,
-            chain_start=written(one.chain_start),
-        )
-        for position, one in enumerate(these)
-    )
-
-
-def arrived(these: Iterable[SegmentPlace]) -> list[Place]:
-    """The same, back."""
-    return [Place(one.digest, one.first_record, one.records, one.raw_bytes, state_of(one.chain_start)) for one in these]
 
 
 def may_publish(where: Project, visibility: str | None) -> int:
@@ -200,15 +181,35 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
     ).fetchone()
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """Which sessions of a project are listed: by their owner, a tag, the agent, their family, how their ids begin."""
+def _place(bookmark: str) -> tuple[datetime, UUID]:
+    """Where a page begins. It is no secret and no right: each row is looked at by itself."""
+    try:
+        at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
+        return datetime.fromisoformat(at), UUID(session)
+    except ValueError:
+        raise ValueError("it is not from this server") from None
 
-    owner: str | None = None
-    tag: str | None = None
-    agent: str | None = None
-    root: str | None = None
-    id: str | None = None
+
+def _bookmark(row: Row) -> str:
+    return base64.urlsafe_b64encode(f"{row['last_activity'].isoformat()} {row['id']}".encode()).decode()
+
+
+_Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
+class AskedPage(Query):
+    """Which sessions of a project are listed, from where on: by their owner, a tag, the agent, their family, how their
+    ids begin; `mine` are one's own, whatever one is called.
+    """
+
+    owner: _Word = None
+    tag: _Word = None
+    agent: _Word = None
+    root: _Word = None
+    id: _Word = None
+    mine: bool = False
+    limit: Annotated[int, Field(ge=1, le=wire.PAGE)] = wire.PAGE
+    page: Annotated[tuple[datetime, UUID] | None, BeforeValidator(_place)] = None
 
 
 _NARROWING: Mapping[str, sql.SQL] = {
@@ -217,42 +218,31 @@ _NARROWING: Mapping[str, sql.SQL] = {
     "agent": sql.SQL(" AND s.agent = %(agent)s"),
     "root": sql.SQL(" AND s.root_id::text = %(root)s"),
     "id": sql.SQL(" AND starts_with(s.id::text, %(id)s)"),
+    "page": sql.SQL(" AND (s.last_activity, s.id) < (%(at)s::timestamptz, %(before)s::uuid)"),
 }
 
 
-def page(  # noqa: PLR0917 - a question
-    db: Connection,
-    where: Project,
-    person: Person,
-    before: tuple[str, str] | None,
-    limit: int,
-    only: Narrowed = Narrowed(),
-) -> list[Row]:
+def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionPage:
     """Sessions of a project that a person may read, newest first, from a place on."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
-    narrowed = [_NARROWING[name] for name in _NARROWING if getattr(only, name) is not None]
-    if before:
-        narrowed.append(sql.SQL(" AND (s.last_activity, s.id) < (%(at)s::timestamptz, %(before)s::uuid)"))
+    values = asked.model_dump() | ({"owner": person.name} if asked.mine else {})
+    values |= dict(zip(("at", "before"), asked.page or (), strict=False))
+    narrowed = [_NARROWING[name] for name in _NARROWING if values[name] is not None]
     leg = sql.SQL(
         "(SELECT s.id, s.last_activity FROM sessions s WHERE s.project_id = %(project)s AND s.deleted_at IS NULL"
-        " AND {}{} ORDER BY s.last_activity DESC, s.id DESC LIMIT %(limit)s)"
+        " AND {}{} ORDER BY s.last_activity DESC, s.id DESC LIMIT %(most)s)"
     )
-    return db.execute(
+    rows = db.execute(
         sql.SQL(
             "SELECT s.*, u.name AS owner, %(key)s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
             " WHERE s.project_id = %(project)s AND s.id IN (SELECT n.id FROM ({}) n) AND may_read(s, %(me)s)"
-            " ORDER BY s.last_activity DESC, s.id DESC LIMIT %(limit)s"
+            " ORDER BY s.last_activity DESC, s.id DESC LIMIT %(most)s"
         ).format(sql.SQL(" UNION ALL ").join(leg.format(one, sql.Composed(narrowed)) for one in legs)),
-        {
-            **{name: getattr(only, name) for name in _NARROWING},
-            "me": person.id,
-            "project": where.id,
-            "key": where.key,
-            "limit": limit,
-            **({"at": before[0], "before": before[1]} if before else {}),
-        },
+        values | {"me": person.id, "project": where.id, "key": where.key, "most": asked.limit + 1},
     ).fetchall()
+    more = _bookmark(rows[asked.limit - 1]) if len(rows) > asked.limit else None
+    return wire.SessionPage(sessions=tuple(map(told, rows[: asked.limit])), next_page=more)
 
 
 def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:

@@ -11,9 +11,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from smart_fork.errors import Usage, Withdrawn
+from smart_fork.errors import Withdrawn
 from smart_fork.sharing import wire
-from smart_fork.sharing.limits import LIMITS, Limits
 from smart_fork.sharing.segments import unpack
 from smart_fork.teamserver import segments
 from smart_fork.teamserver.auth import Person
@@ -37,7 +36,7 @@ def alone(db: Connection, project_id: int) -> None:
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
-def refuse(db: Connection, project_id: int, records: Iterable[bytes], limits: Limits = LIMITS) -> None:
+def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
     """Refuse records that were withdrawn. One that still stands elsewhere is not: in a session of the pusher's own, or
     in one that he reads and has a copy of, that was not made of what it was withdrawn from. So who pushes a copy of
     somebody's records and withdraws that takes nothing from their author.
@@ -51,7 +50,7 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes], limits: Li
     ).fetchall()
     gone = {row["digest"] for row in rows}
     if gone:
-        gone -= _standing(db, project_id, {row["session_id"] for row in rows}, gone, limits)
+        gone -= _standing(db, project_id, {row["session_id"] for row in rows}, gone)
     if gone:
         raise Withdrawn(
             f"{len(gone)} of these records were withdrawn.",
@@ -60,7 +59,7 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes], limits: Li
 
 
 def _standing(
-    db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes], limits: Limits
+    db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
     """Those of these records that stand in a session of the asker's that is apart from where they were withdrawn."""
     rows = db.execute(
@@ -71,7 +70,7 @@ def _standing(
     found: set[bytes] = set()
     for row in rows:
         name = row["digest"].hex()
-        records = unpack(segments.bodies(db, project_id, [name])[name], name, limits)
+        records = unpack(segments.bodies(db, project_id, [name])[name], name)
         found |= {digest for record in records if (digest := sha256(record).digest()) in digests}
         if len(found) == len(digests):
             break
@@ -124,14 +123,8 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
     return {bytes.fromhex(old): bytes.fromhex(new) if new else None for old, new in edits}
 
 
-def changes(db: Connection, person: Person, since: str | None) -> wire.Changes:
-    """What was withdrawn of a person's own sessions, and of those of which he has a copy, after a bookmark.
-
-    Raises:
-        Usage: The bookmark is none of this server's.
-    """
-    if since is not None and not (since.isascii() and since.isdigit() and len(since) < 19):
-        raise Usage("since is not from this server.")
+def changes(db: Connection, person: Person, since: int) -> wire.Changes:
+    """What was withdrawn of a person's own sessions, and of those of which he has a copy, after a bookmark."""
     rows = db.execute(
         "SELECT r.seq, r.session_id, r.kind, r.edits, r.revision, p.key"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"
@@ -140,7 +133,7 @@ def changes(db: Connection, person: Person, since: str | None) -> wire.Changes:
         " OR EXISTS (SELECT FROM sessions s WHERE s.project_id = r.project_id"
         " AND s.id = r.session_id AND s.owner_id = %(me)s))"
         " ORDER BY r.seq LIMIT %(page)s",
-        {"since": int(since or 0), "me": person.id, "page": PAGE},
+        {"since": since, "me": person.id, "page": PAGE},
     ).fetchall()
     return wire.Changes(
         changes=tuple(
@@ -153,5 +146,5 @@ def changes(db: Connection, person: Person, since: str | None) -> wire.Changes:
             )
             for row in rows
         ),
-        next_page=str(rows[-1]["seq"]) if rows else since or "0",
+        next_page=str(rows[-1]["seq"]) if rows else str(since),
     )

@@ -23,7 +23,6 @@ from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.team.outgoing import prepare
-from smart_fork.team.settings import Sharing
 
 LONG = "zebra " * 40_000
 INSTEAD = f"[a text of {len(LONG):,} bytes, too long to be read]"
@@ -106,7 +105,7 @@ def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long
 
 
 def test_what_leaves_the_machine_says_that_it_is_too_long(log, reader, home, repo):
-    made = prepare(log, reader.name, repo, chosen=Sharing(), home=home)
+    made = prepare(log, reader.name, repo)
 
     assert made.left_out["texts that are too long"]
     assert made.size < 100_000

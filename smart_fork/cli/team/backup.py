@@ -74,7 +74,7 @@ def _found(data: Path | None, dsn: str | None, *, run_as: str | None = None, sto
     """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
     dsn = dsn or os.environ.get(DSN) or None
     check_installed(embedded=True)
-    from smart_fork.teamserver.__main__ import data_folder
+    from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.backup import Place
     from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
     from smart_fork.teamserver.tables import address, at_hand

@@ -53,11 +53,7 @@ def list_sessions(
             print_json({"server": where.server, "project": where.key, "count": len(found.sessions), **said})
             return
     for one in found.sessions:
-        out.row(
-            plain(one.id[:13], "bold"),
-            plain(f"{one.owner:<10} {one.agent:<8} {one.visibility:<7} {one.record_count:>6} records"),
-            plain(one.title or "untitled"),
-        )
+        _print_row(one.id, one.owner, one.agent, one.visibility, one.record_count, one.title)
     if not found.sessions:
         say("No shared session here is visible to you.")
     if found.next_page:
@@ -88,13 +84,14 @@ def _list_tracked(where: Project, away: SmartForkError, *, agent: str | None, un
         print_json({**head, "sessions": rows, "next_page": None, "server_error": away.message})
         return
     for one in found:
-        out.row(
-            plain((one.session_id or "")[:13], "bold"),
-            plain(f"{user:<10} {one.platform:<8} {one.visibility:<7} {one.base_count:>6} records"),
-            plain(one.title or "untitled"),
-        )
+        _print_row(one.session_id or "", user, one.platform, one.visibility, one.base_count, one.title)
     say(f"{away.message} This list has only your tracked sessions, as of the last push or pull.")
     say(away.hint)
+
+
+def _print_row(session_id: str, owner: str, agent: str, visibility: str, records: int, title: str) -> None:  # noqa: PLR0917
+    about = plain(f"{owner:<10} {agent:<8} {visibility:<7} {records:>6} records")
+    out.row(plain(session_id[:13], "bold"), about, plain(title or "untitled"))
 
 
 @app.command("show")

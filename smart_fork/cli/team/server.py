@@ -65,46 +65,50 @@ class Where:
     dsn: DsnOption = None
 
 
-@app.command("serve")
-def serve(
-    *,
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:8770",
-    dsn: DsnOption = None,
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What is said of a server: see `smart_fork.teamserver.address.Options`."""
+
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:8770"
+    dsn: DsnOption = None
     read_dsn: Annotated[
         str | None, typer.Option("--read-dsn", help=f"A replica of --dsn, for searches and reads. Or {READ_DSN}.")
-    ] = None,
-    data: DataOption = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of server processes.")] = 1,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate file, with its chain.")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key file of the certificate.")] = None,
-    behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front handles TLS.")] = False,
+    ] = None
+    data: DataOption = None
+    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of server processes.")] = 1
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate file, with its chain.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key file of the certificate.")] = None
+    behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front handles TLS.")] = False
     run_as: Annotated[
         str | None, typer.Option("--run-as", metavar="USER", help="User to run as. Required for root.")
-    ] = None,
+    ] = None
     projects: Annotated[
         ProjectsChoice, typer.Option("--projects", help="Who creates projects: everyone at first push, or admins.")
-    ] = ProjectsChoice.open,
+    ] = ProjectsChoice.open
     token_days: Annotated[
         int,
         typer.Option(
             "--token-days", min=0, max=3650, help="Tokens expire after N days. Clients in use renew them. 0: never."
         ),
-    ] = 0,
-    request_log: Annotated[bool, typer.Option("--request-log", help="Log each request.")] = False,
-) -> None:
+    ] = 0
+    request_log: Annotated[bool, typer.Option("--request-log", help="Log each request.")] = False
+    programs: Annotated[Path | None, typer.Option("--programs", hidden=True)] = None
+
+
+@app.command("serve")
+def serve(options: ServeOptions) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
-    check_installed(embedded=not (dsn or os.environ.get(DSN)))
-    arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
-    arguments += [f"--token-days={token_days}"]
-    named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
-    arguments += [f"{option}={value}" for option, value in named if value is not None]
-    flags = (("--behind-proxy", behind_proxy), ("--request-log", request_log), ("--json", wants_json()))
-    arguments += [flag for flag, given in flags if given]
-    for name, given in ((DSN, dsn), (READ_DSN, read_dsn)):
-        if given:
-            os.environ[name] = given  # and not in the command line, which everybody on this machine can read
+    check_installed(embedded=not (options.dsn or os.environ.get(DSN)))
+    import json
+    from dataclasses import asdict
+
+    said = asdict(options) | {"as_json": wants_json()}
+    for variable, name in ((DSN, "dsn"), (READ_DSN, "read_dsn")):
+        if given := said.pop(name):
+            os.environ[variable] = given  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "smart_fork.teamserver", *arguments])  # noqa: S606 - no shell
+    words = [sys.executable, "-P", "-m", "smart_fork.teamserver", json.dumps(said, default=str)]
+    os.execv(sys.executable, words)  # noqa: S606 - no shell
 
 
 @people.command("add")
@@ -234,7 +238,7 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
 
 
 def _is_here() -> bool:
-    from smart_fork.teamserver.__main__ import data_folder
+    from smart_fork.teamserver.address import data_folder
 
     return data_folder().exists()
 
@@ -242,7 +246,7 @@ def _is_here() -> bool:
 @contextmanager
 def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
     check_installed(embedded=False)
-    from smart_fork.teamserver.__main__ import data_folder
+    from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.tables import at_hand
 
     with at_hand((data or data_folder()).absolute(), dsn) as db:

@@ -66,9 +66,15 @@ class BranchOptions:
         """Return the checked request."""
         from smart_fork.team.branch import BranchAsked
 
-        seen = visibility_of(public=self.public, private=self.private)
-        called, about = text_of(self.title, "--title", TEXT), text_of(self.summary, "--summary", SUMMARY)
-        return BranchAsked(number_of(self.at), called, tags_of(self.tags), about, seen, self.local, not self.no_pull)
+        return BranchAsked(
+            at=number_of(self.at),
+            title=text_of(self.title, "--title", TEXT),
+            tags=tags_of(self.tags),
+            summary=text_of(self.summary, "--summary", SUMMARY),
+            visibility=visibility_of(public=self.public, private=self.private),
+            local=self.local,
+            pull=not self.no_pull,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import START, state_after
-from smart_fork.sharing.limits import SEGMENT_BYTES, SEGMENT_RECORDS, Limits
+from smart_fork.sharing.limits import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS
 from smart_fork.sharing.segments import cut, pack, unpack
+from tests.limited import limited
 
 CHANCE = random.Random(7)  # noqa: S311 - text that does not compress
 SMALL = [encode({"n": number}) for number in range(1300)]
@@ -189,32 +190,31 @@ def test_a_segment_that_nobody_would_have_packed_is_refused(raw):
 
 
 def test_a_segment_with_the_longest_record_is_taken_and_no_longer_one():
-    limits = Limits(record_bytes=1 << 20)
     nearly = [encode({"t": CHANCE.randbytes(SEGMENT_BYTES // 2 - 10).hex()})]
     longest = encode({"t": CHANCE.randbytes((1 << 19) - 4).hex()})
-    [one] = pack([*nearly, longest], limits=limits)
+    with limited(record_bytes=1 << 20):
+        [one] = pack([*nearly, longest])
 
-    assert one.place.raw_bytes <= limits.segment_bytes
-    assert len(one.body) <= limits.segment_body_bytes
-    assert [*nearly, longest] == unpack(one.body, one.place.digest, limits)
-    with pytest.raises(TooLarge):
-        unpack(one.body, one.place.digest, Limits(record_bytes=1 << 19))
+        assert one.place.raw_bytes <= LIMITS.segment_bytes
+        assert len(one.body) <= LIMITS.segment_body_bytes
+        assert [*nearly, longest] == unpack(one.body, one.place.digest)
+    with limited(record_bytes=1 << 19), pytest.raises(TooLarge):
+        unpack(one.body, one.place.digest)
 
 
+@limited(record_bytes=1 << 16)
 def test_the_largest_segment_that_there_can_be_is_taken_and_a_record_of_one_byte_more_is_refused_in_a_sentence():
-    limits = Limits(record_bytes=1 << 16)
-
     def record(size):
         half = (size - len(encode({"t": ""}))) // 2
         odd = "x" * ((size - len(encode({"t": ""}))) % 2)
-        return encode({"t": CHANCE.randbytes(half).hex() + odd}, limits)
+        return encode({"t": CHANCE.randbytes(half).hex() + odd})
 
     before = [record(1 << 15) for _ in range(7)]
     before.append(record(SEGMENT_BYTES - 2 - sum(len(one) + 1 for one in before)))
-    [one] = pack([*before, record(limits.record_bytes)], limits=limits)
+    [one] = pack([*before, record(LIMITS.record_bytes)])
 
-    assert SEGMENT_BYTES + limits.record_bytes == one.place.raw_bytes <= limits.segment_bytes
-    assert 9 == len(unpack(one.body, one.place.digest, limits))
+    assert SEGMENT_BYTES + LIMITS.record_bytes == one.place.raw_bytes <= LIMITS.segment_bytes
+    assert 9 == len(unpack(one.body, one.place.digest))
     with pytest.raises(TooLarge, match="65537 bytes") as refused:
-        record(limits.record_bytes + 1)
+        record(LIMITS.record_bytes + 1)
     assert refused.value.message.endswith(".") or refused.value.hint

@@ -13,7 +13,6 @@ from tests.cases import each
 
 ID = "0197f2c7-0000-7000-8000-000000000000"
 PLACE = {
-    "position": 0,
     "digest": "0" * 64,
     "first_record": 0,
     "records": 2,
@@ -57,7 +56,7 @@ def test_a_push_travels_as_json():
         {"base_count": 3},
         {"count": 3},
         {"segments": [PLACE, PLACE]},
-        {"segments": [PLACE, PLACE | {"position": 1}]},
+        {"segments": [PLACE, PLACE | {"first_record": 3}]},
         {"segments": [PLACE | {"records": 513}]},
         {"segments": [PLACE | {"digest": "A" * 64}]},
         {"agent": "--help"},

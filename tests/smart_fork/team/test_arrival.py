@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,11 @@ import pytest
 from smart_fork.errors import Conflict, SmartForkError, Unshareable
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, digest_of, written
+from smart_fork.sharing.digest import NOTHING, digest_of
 from smart_fork.sharing.segments import pack
-from smart_fork.team.download import Seen, download
+from smart_fork.team.download import download
 from smart_fork.team.materialise import materialise
+from smart_fork.team.outgoing import Since
 
 SESSION, PROJECT = "0197f2c7-1a2b-7000-8000-000000000000", "example.org/acme/shop"
 
@@ -149,20 +150,13 @@ class Handed:
             id=SESSION, project=PROJECT, owner="alice", agent="claude", root_id=SESSION, parent_id=None, base_count=0,
             base_digest=NOTHING, head_digest=digest, record_count=len(self.records), revision=1, visibility="public",
         )  # fmt: skip
-        places = tuple(
-            wire.SegmentPlace(
-                position=number, digest=one.place.digest, first_record=one.place.first_record, records=one.place.records,
-                raw_bytes=one.place.raw_bytes, chain_start=written(one.place.chain_start),
-            )
-            for number, one in enumerate(self.packed)
-        )  # fmt: skip
-        return wire.SessionRead(session=info, segments=places)
+        return wire.SessionRead(session=info, segments=tuple(one.place for one in self.packed))
 
 
 def test_the_records_are_those_of_the_digest():
     server = Handed(RECORDS)
 
-    assert tuple(RECORDS) == download(server, server.read, base=Seen(300, digest_of(RECORDS[:300]))).records
+    assert tuple(RECORDS) == download(server, server.read, base=Since(300, digest_of(RECORDS[:300]))).records
 
 
 def test_a_past_that_was_changed_is_seen():
@@ -170,7 +164,7 @@ def test_a_past_that_was_changed_is_seen():
     changed = Handed([encode({"n": 0, "text": "other"}), *RECORDS[1:]])
 
     with pytest.raises(Conflict, match="has changed its past"):
-        download(changed, changed.read, base=Seen(300, digest_of(RECORDS[:300])))
+        download(changed, changed.read, base=Since(300, digest_of(RECORDS[:300])))
 
 
 @pytest.mark.parametrize("change", [
@@ -201,7 +195,7 @@ def test_segments_in_another_order_left_out_or_of_another_content_are_refused():
 def test_more_than_a_session_can_have_is_not_fetched():
     server = Handed(RECORDS)
     (first, *_) = server.read.segments
-    huge = first.model_copy(update={"raw_bytes": 300 << 20})
+    huge = replace(first, raw_bytes=300 << 20)
 
     with pytest.raises(SmartForkError, match="more than the limit"):
         download(server, server.read.model_copy(update={"segments": (huge,)}))

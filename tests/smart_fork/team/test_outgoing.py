@@ -16,7 +16,7 @@ from smart_fork.sharing.digest import NOTHING
 from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.outgoing import IMAGES, NotSent, prepare
 from smart_fork.team.parent import parent_of
-from smart_fork.team.settings import Sharing, settings
+from smart_fork.team.settings import settings
 from smart_fork.team.tracking import Alias
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
@@ -80,7 +80,7 @@ def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_par
 
     alias, since = parent_of(project, {"main": tracked}, fork)
     assert (tracked, 2) == (alias, since.count)
-    assert parent_of(project, {"main": replace(tracked, local_count=1)}, fork) is None
+    assert parent_of(project, {"main": tracked.model_copy(update={"local_count": 1})}, fork) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):
@@ -104,7 +104,8 @@ def test_nothing_goes_from_a_directory_that_never_shares(home, root):
 
     with pytest.raises(NotSent, match="shop"):
         prepare(log, "claude", root)
-    prepare(log, "claude", root, chosen=Sharing(never=(home / "shop-2",)))
+    configure(home, '[team]\nnever = ["~/shop-2"]')
+    prepare(log, "claude", root)
 
 
 def test_a_log_that_is_gone_or_holds_no_conversation_is_said(home, root):

@@ -124,7 +124,7 @@ def _paths(name: str, value: Any) -> Any:
 
 
 def _counts(name: str, value: Any) -> Any:
-    return value + 7 if type(value) is int and name not in ("protocol", "position") else value
+    return value + 7 if type(value) is int and name != "protocol" else value
 
 
 def _digests(_: str, value: Any) -> Any:

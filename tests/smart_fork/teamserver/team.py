@@ -12,13 +12,11 @@ import psycopg
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, digest_of
 from smart_fork.sharing.segments import pack, unpack
-from smart_fork.sharing.wire import Branch, Push
+from smart_fork.sharing.wire import Branch, Push, Pushed
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.limits import Bounds
-from smart_fork.teamserver.push import Outcome, check_bodies, push
-from smart_fork.teamserver.sessions import travelling
+from smart_fork.teamserver.push import check_bodies, push
 
 _numbers = itertools.count()
 
@@ -36,7 +34,7 @@ def push_of(
     """What a client sends that has these records, and saw the first of them there."""
     packed = list(pack([*old, *new]))
     stays = sum(1 for one in packed if one.place.end <= len(old) and one.place.full)
-    places = travelling(one.place for one in packed)[stays:]
+    places = tuple(one.place for one in packed)[stays:]
     sent = packed[stays:] if bodies else []
     return Push.model_validate(
         {
@@ -46,6 +44,7 @@ def push_of(
             "base_digest": digest_of(old) if old else NOTHING,
             "count": len(old) + len(new),
             "digest": digest_of([*old, *new]),
+            "position": stays,
             "segments": places,
             "bodies": [{"digest": one.place.digest, "body": one.body} for one in sent],
             **options,
@@ -63,7 +62,6 @@ class Team:
         self.key = f"example.org/team/{self.mark}"
         self.people: dict[str, auth.Person] = {}
         self.tokens: dict[str, str] = {}
-        self.bounds = Bounds()
 
     def add(self, name: str, role: auth.Role | None = "writer", *, admin: bool = False) -> auth.Person:
         full = f"{name}-{self.mark}"
@@ -84,12 +82,12 @@ class Team:
         with self.pool.asked_by(self.people[name].id) as db:
             return auth.project(db, self.people[name], self.key)
 
-    def push(self, name: str, wanted: Push) -> Outcome:
-        return push(self.pool, self.project(name), self.people[name], check_bodies(wanted, self.bounds), self.bounds)
+    def push(self, name: str, wanted: Push) -> Pushed:
+        return push(self.pool, self.project(name), self.people[name], check_bodies(wanted))
 
-    def branch(self, name: str, source: str, **options: object) -> Outcome:
+    def branch(self, name: str, source: str, **options: object) -> Pushed:
         wanted = Branch.model_validate({"verb": "branch", "id": new_id(), "source_id": source, **options}, strict=False)
-        return branch(self.pool, self.project(name), self.people[name], wanted, self.bounds)
+        return branch(self.pool, self.project(name), self.people[name], wanted)
 
     def stored(self, session: str) -> list[bytes]:
         """The records of a session as they are in the database, whoever may read them."""
@@ -104,3 +102,13 @@ class Team:
 
 def new_id() -> str:
     return str(uuid.uuid4())
+
+
+def handed_over(options: Sequence[str]) -> dict[str, object]:
+    """What `team serve` hands to the server of these options."""
+    said: dict[str, object] = {}
+    words = [part for word in options for part in word.split("=", 1 if word.startswith("--") else 0)]
+    for word, value in zip(words, [*words[1:], "--"], strict=False):
+        if word.startswith("--"):
+            said[word.removeprefix("--").replace("-", "_")] = True if value.startswith("--") else value
+    return said

@@ -13,11 +13,10 @@ from starlette.testclient import TestClient
 
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.limits import Limits
 from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth, guard
 from smart_fork.teamserver.app import Server, application
-from smart_fork.teamserver.limits import Bounds
+from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 RECORDS = [record(number) for number in range(10)]
@@ -362,12 +361,12 @@ def test_a_body_that_is_too_large_is_refused(ask, below):
     assert (413, "too_large") == (answer.status_code, answer.json()["error"])
 
 
+@limited(requests_a_minute=3, bytes_an_hour=20)
 def test_requests_and_bytes_of_a_token_are_counted(team):
     team.add("owner")
-    bounds = Bounds(Limits(requests_a_minute=3, bytes_an_hour=20))
     bearer = {"Authorization": f"Bearer {team.tokens['owner']}"}
     path = f"/v1/projects/{team.key}"
-    with TestClient(application(Server(team.pool, bounds))) as client:
+    with TestClient(application(Server(team.pool))) as client:
         large = client.post(f"{path}/have", content=b"x" * 21, headers=bearer)
         few = [client.get(f"{path}/sessions", headers=bearer).status_code for _ in range(3)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.errors import Usage
 from smart_fork.teamserver import audit, rewrite
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
@@ -21,7 +20,7 @@ def busy(team):
     team.public, team.private = new_id(), new_id()
     team.push("alice", push_of(team.public, [], RECORDS, visibility="public"))
     team.push("alice", push_of(team.private, [], RECORDS))
-    team.fork = str(team.branch("bob", team.public, verb="fork").row["id"])
+    team.fork = team.branch("bob", team.public, verb="fork").session.id
     return team
 
 
@@ -45,7 +44,7 @@ def test_a_maintainer_sees_his_project_and_an_admin_everything(busy):
     everything = [("bob", "fork", busy.public), ("alice", "push", busy.private), ("alice", "push", busy.public)]
 
     assert everything == seen(busy, "max") == seen(busy, "root")
-    assert everything[1:2] == seen(busy, "max", session_id=busy.private)
+    assert everything[1:2] == seen(busy, "max", session=busy.private)
 
 
 def test_a_withdrawal_stands_in_it_with_figures_and_no_words(busy):
@@ -60,7 +59,5 @@ def test_it_is_read_in_pages(busy, monkeypatch):
     monkeypatch.setattr(audit, "PAGE", 2)
     with busy.pool.asked_by(busy.people["alice"].id) as db:
         first = audit.seen(db, busy.people["alice"], audit.Question())
-        rest = audit.seen(db, busy.people["alice"], audit.Question(before=first.next_page))
-        with pytest.raises(Usage):
-            audit.seen(db, busy.people["alice"], audit.Question(before="x"))
+        rest = audit.seen(db, busy.people["alice"], audit.Question(page=first.next_page))
     assert (2, 1, None) == (len(first.lines), len(rest.lines), rest.next_page)

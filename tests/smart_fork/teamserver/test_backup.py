@@ -81,7 +81,7 @@ def saved(database, installed, tmp_path_factory):
         team.add("bob")
         kept.source = new_id()
         team.push("alice", push_of(kept.source, [], RECORDS, visibility="public"))
-        kept.fork = str(team.branch("bob", kept.source, verb="fork").row["id"])
+        kept.fork = team.branch("bob", kept.source, verb="fork").session.id
         team.push("bob", push_of(kept.fork, RECORDS, [record(50)]))
     kept.backup = backup(kept.place, kept.folder, now=NOW)
     with kept as again:

@@ -15,7 +15,6 @@ from smart_fork.sharing.digest import digest_of
 from smart_fork.sharing.segments import unpack
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.limits import Bounds
 from smart_fork.teamserver.push import check_bodies, push
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.team import new_id, push_of, record
@@ -89,7 +88,7 @@ class Clients(RuleBasedStateMachine):
     def branch(self, machine, which, at):
         source = self.pick(which)
         count = 1 + at % len(self.model[source])
-        child = str(self.team.branch("alice", source, count=count).row["id"])
+        child = self.team.branch("alice", source, count=count).session.id
         self.model[child] = self.seen[machine][child] = self.model[source][:count]
 
     @invariant()
@@ -117,11 +116,11 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
         base = [record(0)]
         for step in range(ROUNDS):
             mine = record(step, f"of {number}")
-            wanted = check_bodies(push_of(session, base, [mine]), Bounds())
+            wanted = check_bodies(push_of(session, base, [mine]))
             barrier.wait(60)
             won = False
             with contextlib.suppress(Conflict):
-                won = not push(pool, project, person, wanted, Bounds()).up_to_date
+                won = not push(pool, project, person, wanted).up_to_date
             answers.put((step, number, won))
             barrier.wait(60)
             with pool.asked_by(person.id) as db:

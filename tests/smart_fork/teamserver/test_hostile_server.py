@@ -28,7 +28,7 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.
 KEPT = (".lock", "tokens.json", "tracking.json", "exclude", "weights-checked")
 #: What in the database of a machine's state says that there are copies.
-COPIES = "SELECT id, path FROM pulled UNION ALL SELECT * FROM foreign_ids UNION ALL SELECT session_id, agent FROM unfinished_copies"
+COPIES = "SELECT id, written FROM pulled UNION ALL SELECT * FROM foreign_ids UNION ALL SELECT session_id, agent FROM unfinished_copies"
 
 
 @pytest.fixture

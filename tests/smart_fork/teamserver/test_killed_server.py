@@ -69,7 +69,7 @@ def test_a_push_is_there_as_a_whole_or_not_at_all_and_once_when_it_is_sent_again
             assert team.stored(session) in (old, [*old, *new])
             again = team.push("alice", wanted)
             assert [*old, *new] == team.stored(session)
-            assert len(old) + len(new) == again.row["record_count"]
+            assert len(old) + len(new) == again.session.record_count
         if ended:
             break
     assert moment > 8
@@ -83,7 +83,7 @@ def test_a_branch_is_there_as_a_whole_or_not_at_all_and_once_when_it_is_asked_fo
         ended = killer.at(moment, lambda child=child: team.branch("alice", source, id=child, count=3))
         assert team.stored(child) in ([], OLD[:3])
         again = team.branch("alice", source, id=child, count=3)
-        assert (OLD[:3], 3) == (team.stored(child), again.row["record_count"])
+        assert (OLD[:3], 3) == (team.stored(child), again.session.record_count)
         if ended:
             break
     assert moment > 8
@@ -95,7 +95,7 @@ def test_a_withdrawal_goes_on_where_it_was_killed_when_it_is_sent_again(team, al
         session = new_id()
         team.owned.execute("DELETE FROM tombstones WHERE digest = %s", (bytes.fromhex(gone),))
         team.push("alice", push_of(session, [], OLD))
-        child = str(team.branch("alice", session).row["id"])
+        child = team.branch("alice", session).session.id
         wanted = wire.Rewrite(kind="cut", revision=1, edits=(wire.Edit(old=gone),))
         ended = killer.at(
             moment, lambda wanted=wanted, session=session: rewrite.rewrite(team.pool, team.key, alice, session, wanted)

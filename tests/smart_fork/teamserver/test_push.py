@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
 from smart_fork.sharing.digest import digest_of, state_after, state_of, written
-from smart_fork.sharing.limits import Limits
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import segments, sessions
-from smart_fork.teamserver.limits import Bounds, OverQuota
+from smart_fork.teamserver.limits import OverQuota
+from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 SHORT = [record(number) for number in range(10)]
@@ -40,7 +41,7 @@ def test_what_is_pushed_is_what_is_stored(alice, records):
 
     assert (True, False) == (outcome.created, outcome.up_to_date)
     assert records == alice.stored(session)
-    told = sessions.told(outcome.row)
+    told = outcome.session
     assert (session, None, 0, digest_of([]), digest_of(records)) == (
         told.root_id, told.parent_id, told.base_count, told.base_digest, told.head_digest,
     )  # fmt: skip
@@ -131,7 +132,7 @@ def test_where_maintainers_alone_publish_a_writer_does_not(alice):
 
     with pytest.raises(WrongVerb, match="You are not a maintainer of"):
         alice.push("alice", push_of(new_id(), [], SHORT, visibility="public"))
-    assert 1 == alice.push("max", push_of(new_id(), [], SHORT, visibility="public")).row["visibility"]
+    assert "public" == alice.push("max", push_of(new_id(), [], SHORT, visibility="public")).session.visibility
 
 
 FORGED = {
@@ -139,11 +140,11 @@ FORGED = {
     "the count": lambda push: {"count": push.count + 1},
     "the base": lambda push: {"base_digest": "sf1:" + "0" * 64},
     "the base's count": lambda push: {"base_count": push.base_count - 1},
-    "a segment's records": lambda push: {"segments": (push.segments[0].model_copy(update={"records": 1}),)},
-    "a segment's bytes": lambda push: {"segments": (push.segments[0].model_copy(update={"raw_bytes": 1}),)},
-    "where it begins": lambda push: {"segments": (push.segments[0].model_copy(update={"chain_start": "sf1:" + "1" * 64}),)},
-    "its position": lambda push: {"segments": (push.segments[0].model_copy(update={"position": 1}),)},
-    "its first record": lambda push: {"segments": (push.segments[0].model_copy(update={"first_record": 10}),)},
+    "a segment's records": lambda push: {"segments": (replace(push.segments[0], records=1),)},
+    "a segment's bytes": lambda push: {"segments": (replace(push.segments[0], raw_bytes=1),)},
+    "where it begins": lambda push: {"segments": (replace(push.segments[0], chain_start=b"1" * 32),)},
+    "its position": lambda push: {"position": 1},
+    "its first record": lambda push: {"segments": (replace(push.segments[0], first_record=10),)},
     "no segments": lambda push: {"segments": (), "bodies": ()},
     "a segment that was not sent": lambda push: {"bodies": ()},
     "a segment too many": lambda push: {"segments": ()},
@@ -170,7 +171,7 @@ def test_segments_that_end_too_early_are_refused(alice):
     second = next(pack(SHORT[4:], 4, state_after(SHORT[:4])))
     wanted = push_of(new_id(), [], SHORT).model_copy(
         update={
-            "segments": sessions.travelling([first.place, second.place]),
+            "segments": (first.place, second.place),
             "bodies": tuple(
                 push_of(new_id(), [], SHORT).bodies[0].model_copy(update={"digest": one.place.digest, "body": one.body})
                 for one in (first, second)
@@ -206,16 +207,16 @@ def test_what_is_there_to_be_read_need_not_be_sent(alice):
 
 def test_limits_are_those_of_the_session_the_user_and_the_project(alice):
     for limits, wrong in (
-        (Limits(session_records=9), TooLarge),
-        (Limits(session_bytes=100), TooLarge),
-        (Limits(user_bytes=100), OverQuota),
-        (Limits(project_bytes=100), OverQuota),
-        (Limits(record_bytes=10), TooLarge),
+        ({"session_records": 9}, TooLarge),
+        ({"session_bytes": 100}, TooLarge),
+        ({"user_bytes": 100}, OverQuota),
+        ({"project_bytes": 100}, OverQuota),
+        ({"record_bytes": 10}, TooLarge),
     ):
-        alice.bounds = Bounds(limits)
         session = new_id()
-        with pytest.raises(wrong):
-            alice.push("alice", push_of(session, [], SHORT))
+        wanted = push_of(session, [], SHORT)
+        with limited(**limits), pytest.raises(wrong):
+            alice.push("alice", wanted)
         assert [] == alice.stored(session)
 
 
@@ -236,7 +237,7 @@ def test_a_branch_has_the_first_records_and_no_other_ones(alice, count):
     alice.push("alice", push_of(source, [], LONG))
     taken = LONG[: count or len(LONG)]
 
-    child = sessions.told(alice.branch("alice", source, count=count).row)
+    child = alice.branch("alice", source, count=count).session
     assert taken == alice.stored(child.id)
     assert (source, source) == (child.root_id, child.parent_id)
     assert (len(taken), digest_of(taken), digest_of(taken)) == (child.base_count, child.base_digest, child.head_digest)
@@ -249,9 +250,9 @@ def test_a_branch_of_a_branch_has_the_same_root(alice):
     """C-032."""
     source = new_id()
     alice.push("alice", push_of(source, [], SHORT))
-    child = str(alice.branch("alice", source, count=5).row["id"])
+    child = alice.branch("alice", source, count=5).session.id
 
-    grandchild = sessions.told(alice.branch("alice", child, count=3).row)
+    grandchild = alice.branch("alice", child, count=3).session
     assert (source, child, 3) == (grandchild.root_id, grandchild.parent_id, grandchild.base_count)
 
 
@@ -286,9 +287,9 @@ def test_whose_a_session_is_decides_between_branch_and_fork(alice):
     for verb in ("branch", "fork"):
         with pytest.raises(NotFound, match=f"Session not found: {private}"):
             alice.branch("bob", private, verb=verb)
-    forked = sessions.told(alice.branch("bob", public, verb="fork").row)
+    forked = alice.branch("bob", public, verb="fork").session
     assert (alice.people["bob"].name, "private", public) == (forked.owner, forked.visibility, forked.parent_id)
-    assert "private" == sessions.told(alice.branch("alice", private).row).visibility
+    assert "private" == alice.branch("alice", private).session.visibility
     assert alice.branch("alice", public, verb="fork", force=True).created
 
 
@@ -296,7 +297,7 @@ def test_lineage_stays_when_the_source_is_deleted_or_made_private(alice):
     """C-034."""
     source = new_id()
     alice.push("alice", push_of(source, [], SHORT, visibility="public"))
-    child = sessions.told(alice.branch("bob", source, verb="fork").row)
+    child = alice.branch("bob", source, verb="fork").session
     with alice.pool.asked_by(alice.people["alice"].id) as db:
         sessions.delete(db, alice.key, alice.people["alice"], source)
 
@@ -329,7 +330,7 @@ def test_sql_in_every_field_is_text(alice):
     session = new_id()
     alice.push("alice", push_of(session, [], [record(1, sql)], title=sql, tags=[sql, '{"a",b}'], summary=sql))
 
-    told = sessions.told(alice.push("alice", push_of(session, [record(1, sql)], SHORT)).row)
+    told = alice.push("alice", push_of(session, [record(1, sql)], SHORT)).session
     assert (sql, (sql, '{"a",b}'), sql) == (told.title, told.tags, told.summary)
 
 
@@ -346,8 +347,8 @@ def test_a_fork_from_somewhere_takes_no_bytes_but_those_of_its_own_records(alice
     session = new_id()
     alice.push("alice", push_of(session, [], NOISY, visibility="public"))
     before = bytes_of(alice)
-    forks = {count: str(alice.branch("bob", session, verb="fork", count=count).row["id"]) for count in (1, 40, 70, 100)}
-    of_fork = str(alice.branch("bob", forks[70], count=30).row["id"])
+    forks = {count: alice.branch("bob", session, verb="fork", count=count).session.id for count in (1, 40, 70, 100)}
+    of_fork = alice.branch("bob", forks[70], count=30).session.id
     assert before == bytes_of(alice)
 
     own = record(1_000, "own")
@@ -366,7 +367,7 @@ def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
     for count in range(10, 101, 10):
         old = NOISY[: count - 10]
         alice.push("alice", push_of(session, old, NOISY[count - 10 : count], visibility=None if old else "public"))
-        forks[count] = str(alice.branch("bob", session, verb="fork").row["id"])
+        forks[count] = alice.branch("bob", session, verb="fork").session.id
         sizes.append(bytes_of(alice))
     assert sizes[-1] < 1.1 * 10 * sizes[0]
     for count, fork in forks.items():
@@ -391,11 +392,12 @@ def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
 def test_a_push_that_names_all_segments_again_leaves_each_as_it_is(alice):
     session = new_id()
     alice.push("alice", push_of(session, [], NOISY, visibility="public"))
-    fork = str(alice.branch("bob", session, verb="fork").row["id"])
+    fork = alice.branch("bob", session, verb="fork").session.id
     new = [record(2_000)]
     whole = list(pack([*NOISY, *new]))
     given = {
-        "segments": sessions.travelling(one.place for one in whole),
+        "position": 0,
+        "segments": tuple(one.place for one in whole),
         "bodies": [{"digest": one.place.digest, "body": one.body} for one in whole],
     }
     alice.push("alice", push_of(session, NOISY, new, **given))
@@ -419,7 +421,7 @@ def goes_on(team, who, session, new):
     given = {
         "id": session, "agent": "claude", "base_count": info.record_count, "base_digest": info.head_digest,
         "count": info.record_count + len(new), "digest": written(state_after(new, state_of(info.head_digest))),
-        "segments": [one.model_copy(update={"position": position + n}) for n, one in enumerate(sessions.travelling(p.place for p in packed))],
+        "position": position, "segments": tuple(one.place for one in packed),
         "bodies": [{"digest": one.place.digest, "body": one.body} for one in packed],
     }  # fmt: skip
     return team.push(who, Push.model_validate(given, strict=False))

@@ -156,7 +156,7 @@ def test_strangers_are_told_the_same_as_of_a_project_that_is_not_there(people):
 
 def test_a_family_is_found_once_and_what_the_asker_leaves_out_is_not(people):
     session = share(people, "alice", UPLOADER)
-    child = str(people.branch("bob", session, verb="fork", visibility="public").row["id"])
+    child = people.branch("bob", session, verb="fork", visibility="public").session.id
     index_all(people)
     other = share(people, "alice", INVOICES)
 
@@ -167,7 +167,7 @@ def test_a_family_is_found_once_and_what_the_asker_leaves_out_is_not(people):
 def test_what_two_sessions_share_is_stored_once_until_the_last_of_them_goes(people):
     session = share(people, "alice", UPLOADER)
     before = rows(people)
-    child = str(people.branch("bob", session, verb="fork", visibility="public").row["id"])
+    child = people.branch("bob", session, verb="fork", visibility="public").session.id
     index_all(people)
     assert (before["chunks"], before["vectors"]) == (rows(people)["chunks"], rows(people)["vectors"])
 
@@ -186,7 +186,7 @@ GIRAFFES = ("Now the giraffes", "They are long.")
 def test_a_fork_is_found_by_what_is_its_own_and_its_parent_by_the_rest(people, visibility):
     session = share(people, "alice", UPLOADER)
     before = rows(people)
-    child = str(people.branch("bob", session, verb="fork", visibility=visibility).row["id"])
+    child = people.branch("bob", session, verb="fork", visibility=visibility).session.id
     share(people, "bob", (*UPLOADER, *GIRAFFES), session=child, old=records_of(*UPLOADER))
 
     assert [child] == found(people, "bob", "giraffes")
@@ -202,9 +202,9 @@ def test_a_fork_is_found_by_what_is_its_own_and_its_parent_by_the_rest(people, v
 
 def test_a_fork_is_found_by_everything_when_its_parent_is_hidden(people):
     session = share(people, "alice", UPLOADER)
-    child = str(people.branch("bob", session, verb="fork", visibility="public").row["id"])
+    child = people.branch("bob", session, verb="fork", visibility="public").session.id
     share(people, "bob", (*UPLOADER, *GIRAFFES), session=child, old=records_of(*UPLOADER))
-    grandchild = str(people.branch("alice", child, verb="fork", visibility="public").row["id"])
+    grandchild = people.branch("alice", child, verb="fork", visibility="public").session.id
     index_all(people)
 
     with people.pool.asked_by(people.people["alice"].id) as db:

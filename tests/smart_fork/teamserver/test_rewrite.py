@@ -11,12 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.rows import dict_row
+from pydantic import ValidationError
 
 from smart_fork.errors import Conflict, NotFound, Unshareable, Usage, Withdrawn, WrongVerb
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
 from smart_fork.sharing.wire import Rewrite
 from smart_fork.teamserver import rewrite, sessions, withdrawn
+from smart_fork.teamserver.app import AskedChanges
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 SECRET = "hunter2-correct-horse"
@@ -83,10 +85,10 @@ def team(team):
 def test_a_record_goes_from_the_session_and_from_forks_of_others(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork", count=8).row["id"])
+    fork = team.branch("bob", source, verb="fork", count=8).session.id
     own = [record(number, "bob's") for number in range(3)]
     team.push("bob", push_of(fork, SHORT[:8], own))
-    of_fork = str(team.branch("bob", fork, count=9).row["id"])
+    of_fork = team.branch("bob", fork, count=9).session.id
 
     outcome = withdraw(team, "alice", source, {SHORT[4]: None, SHORT[9]: None})
 
@@ -105,7 +107,7 @@ def test_a_record_goes_from_the_session_and_from_forks_of_others(team):
 def test_a_record_is_replaced_where_another_is_given(team):
     source, new = new_id(), record(4, "[REDACTED]")
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
 
     withdraw(team, "alice", source, {SHORT[4]: new})
 
@@ -116,7 +118,7 @@ def test_a_record_is_replaced_where_another_is_given(team):
 def test_who_forked_a_session_cannot_withdraw_it_from_its_author(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(fork, SHORT, [record(99)]))
 
     with pytest.raises(Unshareable, match=r"belong to a parent session"):
@@ -134,7 +136,7 @@ def test_the_same_record_in_what_it_was_made_of_stays(team):
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
     team.branch("bob", source, verb="fork", id=fork)
     team.push("bob", push_of(fork, SHORT, [record(50), SHORT[4]]))
-    early = str(team.branch("bob", fork, count=3).row["id"])
+    early = team.branch("bob", fork, count=3).session.id
     team.push("bob", push_of(early, SHORT[:3], [record(51), SHORT[4]]))
 
     withdraw(team, "bob", fork, {SHORT[4]: None})
@@ -149,7 +151,7 @@ def test_a_maintainer_withdraws_what_he_may_read_and_nothing_else(team):
     public, private = new_id(), new_id()
     team.push("alice", push_of(public, [], SHORT, visibility="public"))
     team.push("alice", push_of(private, [], SHORT))
-    fork = str(team.branch("bob", public, verb="fork").row["id"])
+    fork = team.branch("bob", public, verb="fork").session.id
 
     withdraw(team, "max", public, {SHORT[4]: None})
     with pytest.raises(NotFound):
@@ -163,7 +165,7 @@ def test_nothing_of_it_is_left_in_any_table(team):
     secret = [record(number, f"{SECRET}-{number}" * 9) for number in range(4)]
     team.push("alice", push_of(source, [], [*SHORT, *secret[:2]], visibility="public", title=SECRET, summary=SECRET))
     team.push("alice", push_of(source, [*SHORT, *secret[:2]], secret[2:]))  # the open segment is left behind
-    fork = str(team.branch("bob", source, verb="fork", count=12).row["id"])
+    fork = team.branch("bob", source, verb="fork", count=12).session.id
     team.push("bob", push_of(fork, [*SHORT, *secret[:2]], [record(50)]))
     assert 5 <= dump(team).count(SECRET)
 
@@ -194,7 +196,7 @@ def test_who_withdraws_a_copy_of_others_records_takes_nothing_from_their_author(
     source, copy = new_id(), new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
     team.push("bob", push_of(copy, [], [record(90), *SHORT], visibility="public"))
-    reader = str(team.branch("carol", source, verb="fork").row["id"])
+    reader = team.branch("carol", source, verb="fork").session.id
     withdraw(team, "bob", copy, dict.fromkeys(SHORT))
 
     for who, records in (("alice", SHORT), ("carol", SHORT[:4]), ("alice", [record(91), SHORT[2]])):
@@ -210,7 +212,7 @@ def test_what_its_author_withdraws_comes_back_through_nobody_though_a_fork_has_i
     """What was made of a session and is not changed yet is no reason to take a record again."""
     source, copy = new_id(), new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(copy, [], [record(90), SHORT[3]]))
     withdraw(team, "bob", copy, {SHORT[3]: None})
     with pytest.MonkeyPatch.context() as patched:
@@ -231,7 +233,7 @@ def test_the_same_withdrawal_once_more_changes_nothing(team):
     first = rewrite.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
     again = rewrite.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
 
-    assert 2 == first.row["revision"] == again.row["revision"] == revision_of(team, source)
+    assert 2 == first.session.revision == again.session.revision == revision_of(team, source)
     with pytest.raises(Conflict, match="changed after the plan"):
         rewrite.rewrite(team.pool, team.key, team.people["alice"], source, edits_of({SHORT[5]: None}, 1))
 
@@ -259,7 +261,7 @@ def test_edits_that_contradict_each_other_are_refused(team, wrong):
 def test_deleting_everywhere_leaves_others_what_is_theirs(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public", title="Mine"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(fork, SHORT, [record(50), record(51)]))
 
     outcome = rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source)
@@ -288,7 +290,7 @@ def test_a_session_of_which_all_was_withdrawn_can_be_pushed_to(team):
 def test_what_is_hidden_is_withdrawn_afterwards_all_the_same(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     with team.pool.asked_by(team.people["alice"].id) as db:
         sessions.delete(db, team.key, team.people["alice"], source)
     assert SHORT == team.stored(fork)
@@ -300,33 +302,33 @@ def test_what_is_hidden_is_withdrawn_afterwards_all_the_same(team):
 def test_who_has_a_copy_is_told_and_nobody_else(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     withdraw(team, "alice", source, {SHORT[4]: None, SHORT[5]: record(5, "x")})
 
     told = {}
     for name, person in team.people.items():
         with team.pool.asked_by(person.id) as db:
-            told[name] = withdrawn.changes(db, person, None)
+            told[name] = withdrawn.changes(db, person, 0)
     edits = {(known(SHORT[4]), None), (known(SHORT[5]), known(record(5, "x")))}
     assert [source] == [one.session_id for one in told["alice"].changes]
     assert [source, fork] == [one.session_id for one in told["bob"].changes]
     assert {frozenset(edits)} == {frozenset((e.old, e.new) for e in one.edits) for one in told["bob"].changes}
     assert () == told["carol"].changes
     with team.pool.asked_by(team.people["bob"].id) as db:
-        again = withdrawn.changes(db, team.people["bob"], told["bob"].next_page)
+        again = withdrawn.changes(db, team.people["bob"], int(told["bob"].next_page))
     assert ((), told["bob"].next_page) == (again.changes, again.next_page)
 
 
 @pytest.mark.parametrize("since", ["x", "-1", "1.5", "9" * 40])
-def test_a_bookmark_of_nobody_is_refused(team, since):
-    with team.pool.asked_by(team.people["bob"].id) as db, pytest.raises(Usage):
-        withdrawn.changes(db, team.people["bob"], since)
+def test_a_bookmark_of_nobody_is_refused(since):
+    with pytest.raises(ValidationError):
+        AskedChanges(since=since)
 
 
 def test_what_a_crash_left_over_is_done_by_the_job(team):
     source, replaced = new_id(), record(5, "[REDACTED]")
     team.push("alice", push_of(source, [], SHORT, visibility="public"))
-    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(fork, SHORT, [record(60)]))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rewrite, "_below", _killed)
@@ -418,7 +420,7 @@ def test_a_family_is_what_lists_would_be(team, steps, data):
             model.records[one] = [*there, *more]
         elif verb == "branch" and there:
             count = 1 + argument % len(there)
-            ids.append(str(team.branch("alice", ids[one], count=count).row["id"]))
+            ids.append(team.branch("alice", ids[one], count=count).session.id)
             model.records.append(there[:count])
             model.base.append(count)
             model.parent.append(one)

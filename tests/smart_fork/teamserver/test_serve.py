@@ -25,20 +25,21 @@ import pytest
 from typer.testing import CliRunner
 
 from smart_fork.cli.team.group import app
+from smart_fork.cli.team.server import DSN, READ_DSN
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
 from smart_fork.teamserver import address, tables
-from smart_fork.teamserver.__main__ import Options, serve
-from smart_fork.teamserver.address import Transport
+from smart_fork.teamserver.__main__ import serve
+from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.installed import how_to_install
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
-from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
+from tests.smart_fork.teamserver.team import Team, handed_over, new_id, push_of, record
 from tests.smart_fork.teamserver.test_cluster import until
 
 
@@ -48,12 +49,13 @@ class Running:
     def __init__(
         self, folder, installed, *options: str, start=warm.Popen, python=sys.executable, stderr=subprocess.PIPE
     ) -> None:
-        run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
-        programs = ["--programs", str(installed.folder)]
+        said = {"listen": "127.0.0.1:0", "data": str(folder), "programs": str(installed.folder), "as_json": True}
+        said |= ({"run_as": "nobody"} if os.geteuid() == 0 else {}) | handed_over(options)
+        given = {variable: said.pop(name, None) for name, variable in (("dsn", DSN), ("read_dsn", READ_DSN))}
         self.process = start(
-            [python, "-P", "-m", "smart_fork.teamserver", "--json", "--data", str(folder),
-             "--listen", "127.0.0.1:0", *run_as, *programs, *options],
+            [python, "-P", "-m", "smart_fork.teamserver", json.dumps(said)],
             stdout=subprocess.PIPE, stderr=stderr, text=True,
+            env={**os.environ, **{name: value for name, value in given.items() if value}},
         )  # fmt: skip
         line = self.process.stdout.readline()
         assert line, self.process.stderr and self.process.stderr.read()
@@ -419,26 +421,26 @@ def test_a_database_that_does_not_answer_is_said_without_its_password(dsn):
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
 def test_plain_http_on_another_address_than_loopback_is_refused(listen):
     with pytest.raises(Usage, match="unencrypted"):
-        address.listening(listen, Transport())
+        address.listening(Options(listen))
     if listen.startswith("["):
         try:
             socket.socket(socket.AF_INET6).close()
         except OSError:
             pytest.skip("this machine, or the place of this test, has no IPv6")
-    for transport in (Transport("c", "k"), Transport(behind_proxy=True)):
-        for one in address.listening(listen, transport):
+    for more in ({"tls_cert": "c", "tls_key": "k"}, {"behind_proxy": True}):
+        for one in address.listening(Options(listen, **more)):
             one.close()
 
 
 @pytest.mark.parametrize("listen", ["", "8770", "127.0.0.1", "127.0.0.1:99999", "a b:1:2", "[::1", "-x"])
 def test_an_address_that_is_none_is_refused(listen):
     with pytest.raises((Usage, ProgramFailed)):
-        address.listening(listen, Transport())
+        address.listening(Options(listen))
 
 
 def test_a_certificate_needs_its_key():
     with pytest.raises(Usage, match="needs its key"):
-        address.listening("127.0.0.1:0", Transport("c"))
+        address.listening(Options("127.0.0.1:0", tls_cert="c"))
 
 
 def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database, base, tmp_path, open_folder):
@@ -447,7 +449,7 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
     run_as = "nobody" if os.geteuid() == 0 else None
     options = Options(
         "127.0.0.1:0", open_folder / "certified", dsn=database.conninfo(OWNER, base),
-        certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "k.pem"), run_as=run_as,
+        tls_cert=str(tmp_path / "c.pem"), tls_key=str(tmp_path / "k.pem"), run_as=run_as,
     )  # fmt: skip
     with pytest.raises(ProgramFailed, match="cannot be used"):
         serve(options, lambda told: None)

@@ -14,7 +14,8 @@ from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
 from smart_fork.teamserver import database as databases
 from smart_fork.teamserver import schema, tables
-from smart_fork.teamserver.__main__ import Options, serve
+from smart_fork.teamserver.__main__ import serve
+from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import APP, OWNER, Cluster
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.schema import FORM, create, make_database

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from smart_fork.cli.team.group import app
 from smart_fork.errors import Usage
-from smart_fork.teamserver.__main__ import main
+from smart_fork.teamserver.__main__ import serve
+from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import Account, Cluster, Programs
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.test_cluster import until
@@ -104,19 +105,19 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
 
 
 @AS_ANOTHER
-@pytest.mark.parametrize("dsn", [(), ("--dsn", "host=/nonexistent")])
-def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, capsys, monkeypatch):
+@pytest.mark.parametrize("dsn", [None, "host=/nonexistent"])
+def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, monkeypatch):
     monkeypatch.setattr("smart_fork.teamserver.tables.with_tables", lambda conninfo: [])
     data = tmp_path / "closed" / "team"
     tmp_path.chmod(0o755)
     data.parent.mkdir(mode=0o700)
 
-    options = ("--run-as", "nobody", "--listen", "127.0.0.1:0", "--programs", str(installed.folder))
-    assert 2 == main([*options, *dsn, "--data", str(data)])
+    options = Options("127.0.0.1:0", data, dsn=dsn, run_as="nobody", programs=installed.folder)
+    with pytest.raises(Usage) as refused:
+        serve(options, print)
     assert not data.exists()
-    said = capsys.readouterr().err
-    assert f"error: nobody may not enter {closed_one(data)}, and {data} is in there." in said
-    assert "--data /" in said.replace("with --data, such as", "--data")
+    assert f"nobody may not enter {closed_one(data)}, and {data} is in there." == refused.value.message
+    assert "--data, such as /" in refused.value.hint
 
 
 def closed_one(path):

@@ -10,7 +10,8 @@ import pytest
 
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.sharing.wire import Administer
-from smart_fork.teamserver.__main__ import Options, serve
+from smart_fork.teamserver.__main__ import serve
+from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import OWNER
 from smart_fork.teamserver.schema import make_database
