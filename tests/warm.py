@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,6 +50,9 @@ class _Parent:
     def __init__(self, began: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(began)
+        # That of a test would go with the test, and so would whatever runs there.
+        self._home = tempfile.TemporaryDirectory()
+        env["HOME"] = self._home.name
         self._line, theirs = socket.socketpair()
         command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
         self._process = subprocess.Popen(
@@ -60,6 +64,7 @@ class _Parent:
     def _end(self) -> None:
         self._line.close()
         self._process.wait()
+        self._home.cleanup()
 
     def begin(self, words: list[str], env: Mapping[str, str], descriptors: list[int]) -> int:
         """Return the number of a process that runs that program."""
