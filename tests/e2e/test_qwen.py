@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -298,7 +299,8 @@ def status_of(machine: Machine, worker: Json) -> str:
 
 
 @pytest.mark.thorough  # as of other agents
-def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine):
+def test_a_cut_session_is_resumed_and_knows_only_what_stayed(qwen: Machine, monkeypatch: pytest.MonkeyPatch):
+    """By our command, without a terminal."""
     names = ("zebra", "walrus", "heron")
     session = str(uuid.uuid4())
     for name in names:
@@ -315,11 +317,16 @@ def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine)
     cuts = [word for turn in gone if turn["role"] != "system" for word in ("--id", turn["id"])]
     qwen.smart_fork("excise", "cut", session, *cuts, "-y", "--json")
     left = log.path.read_text()
-    asked(qwen, last, "--resume", session)
+    os.utime(log.path, (0, log.path.stat().st_mtime - 60))  # who has just written to it may still be there
+    monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
+    resumed = ours(qwen, "resume", session, "--in", "process", "--", last)
 
     request = heard(qwen, last)
+    assert (resumed["kind"], resumed["session_id"], resumed["warnings"]) == ("resume", session, [])
     assert [message.text for message in request.said] == ["step zebra", "done zebra", "step heron", "done heron", last]
     assert "walrus" not in json.dumps(request.body) + left
+    assert log.path == answered(qwen, session, last).path
+    ended(qwen, last)
     assert qwen.model.refused == []
 
 
