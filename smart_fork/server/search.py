@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio.from_thread
 from mcp.server.mcpserver import Context
@@ -18,7 +18,6 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
-from indexer.embedder import Embedder
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import ALL
 from smart_fork.budget.wanted import BudgetAsked
@@ -31,8 +30,6 @@ from smart_fork.retrieval.answer import Exchanges, Found, Hit, Recents, Unsearch
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.shared import Shared
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import project_for, sent
 from smart_fork.server.progress import Progress, progress_of
@@ -40,6 +37,11 @@ from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.team.beside import beside
+
+if TYPE_CHECKING:
+    from indexer.embedder import Embedder
+    from smart_fork.retrieval.shared import Shared
+    from smart_fork.retrieval.upkeep import Engine
 
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
@@ -20,14 +20,16 @@ from smart_fork.caller import Caller
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.families.told import Branched, Family
-from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.calls import project_for
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.system.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.upkeep import Engine
 
 
 def _worker_schema() -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_of_a_secret_the_hash_alone_is_stored(db, name):
 
     assert 32 == len(random)
     stored = [row["hash"] for row in db.execute("SELECT hash FROM tokens")]
-    assert sha256(random).digest() in stored
+    assert sha256(token.encode()).digest() in stored
     for secret in (token, invitation, str(random), random.hex()):
         assert not any(secret in table for table in tables)
 
