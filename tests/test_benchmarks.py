@@ -259,6 +259,7 @@ def test_labels_of_exchanges_are_numbers_alone_and_no_query_has_two():
         assert all(type(number) is int and number >= 0 for number in label["exchanges"])
 
 
+@pytest.mark.thorough  # drills/test_kills.py and excise/test_crashes.py kill as well
 def test_processes_that_are_killed_while_they_cut_or_forget_leave_nothing_of_it(benchmark, tmp_path):
     """A few of the two hundred of `benchmarks/erasing.py`."""
     figures = benchmark("erasing").measure(tmp_path, kills=6)

@@ -50,6 +50,7 @@ def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, recall: Servi
     assert 0 == lines(first_request(told, agent, unlike_any_other("What is the capital of Mongolia?")))
 
 
+@pytest.mark.thorough  # the hook without an agent: service/test_recall.py
 def test_without_the_service_there_is_none(told: Machine, recall: Service):
     with recall.killed():
         assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]

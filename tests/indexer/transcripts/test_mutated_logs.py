@@ -34,6 +34,8 @@ from tests.smart_fork.agents.opencode import database
 RECORDS = drilled(60_000, 2_000)
 #: The bytes of a large log.
 LARGE = 5 << 18
+#: Of each shape of log one: lines, and a document that is written again. The others are thorough.
+ALWAYS = ("claude", "gemini")
 #: A document is parsed as a whole: the parser alone takes twelve times its size, and again if it has to be repaired.
 DOCUMENT_TIMES = 30
 HERE = HomePlace("/home/ada/shop", "/home/ada")
@@ -331,7 +333,9 @@ def peak_of(read: Callable[[], Any]) -> int:
         gc.unfreeze()
 
 
-@pytest.mark.parametrize("agent", READERS.names)
+@pytest.mark.parametrize(
+    "agent", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.thorough) for name in READERS.names]
+)
 def test_a_large_mutated_log_takes_at_most_three_times_its_size(home, agent):
     path, size = large(agent, home)
     most = (DOCUMENT_TIMES if agent in DOCUMENTS else 3) * size

@@ -212,6 +212,7 @@ def test_resume_with_an_agent_passes_the_id_on(run, scripted, shop):
     assert ["exec", "-C", str(shop), "resume", NEW, "--", "go on with it"] == scripted.call(worker["worker_id"])[1]
 
 
+@pytest.mark.usefixtures("no_waiting")
 @pytest.mark.parametrize("name", [NEW[:8], "retry-the-uploader"])
 def test_resume_with_an_agent_passes_a_name_on_as_it_is(run, scripted, shop, name):
     worker = json.loads(run("resume", name, "go on with it", "--adapter", "codex", *HEADLESS, "--json").out)

@@ -19,6 +19,7 @@ from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.server.catalogue import catalogue
 from smart_fork.system.rpc import refusal
+from tests.cases import first
 from tests.mcp_process import McpProcess
 from tests.smart_fork.front.messages import INITIALIZE, call, request, told
 from tests.smart_fork.odd_lines import ODD, UNANSWERED
@@ -49,7 +50,7 @@ def test_the_catalogue_is_what_the_server_answers():
     assert catalogue() == WRITTEN
 
 
-@pytest.mark.parametrize("version", WRITTEN["versions"])
+@first("version", sorted(WRITTEN["versions"], reverse=True))
 def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypatch, version):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     program = [sys.executable, "-m", "smart_fork"]

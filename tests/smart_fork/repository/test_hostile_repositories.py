@@ -23,6 +23,7 @@ from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees
+from tests.cases import first
 
 PROCESSES = SystemProcesses()
 LONG_AGO = "1970-01-01T00:00:00Z"
@@ -106,7 +107,7 @@ def test_the_planted_programs_would_run(repo, canary, home):
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("when", ["before", "after"])
+@first("when", ["after", "before"])
 def test_nothing_that_the_repository_configures_runs(repo, canary, when):
     if when == "before":
         plant(repo / ".git", canary)
@@ -123,7 +124,7 @@ def test_nothing_that_the_repository_configures_runs(repo, canary, when):
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
+@first("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
 def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo, canary, home, condition):
     (home / "more").write_text(settings(canary))
     (repo / ".gitattributes").write_text(ATTRIBUTES)

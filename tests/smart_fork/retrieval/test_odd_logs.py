@@ -18,6 +18,7 @@ from smart_fork.agents import READERS
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.system import permission
+from tests.cases import first
 from tests.indexer.transcripts.records import codex_path, id_of, meta
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import WordsModel
@@ -198,7 +199,7 @@ def test_who_may_not_ask_everything_is_told_no_paths(home, shop):
         permission._allowed.reset(token)
 
 
-@odd
+@first("kind", ODD)
 def test_commands_name_what_is_no_log(home, run, kind):
     path, why = odd_log(home, "claude", kind)
     why = why.replace("64", "256")

@@ -18,6 +18,7 @@ from tests.drilled import drilled
 EVERY = drilled(6, 18)
 
 
+@pytest.mark.thorough  # the same of sessions that were written for it: test_segments.py
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(agent, real_home, monkeypatch):
     monkeypatch.setenv("HOME", str(real_home))

@@ -37,6 +37,7 @@ from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.installed import how_to_install
 from tests import warm
+from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.team import Team, handed_over, new_id, push_of, record
@@ -316,6 +317,7 @@ def parts(shared, cluster):
     return {"app": answers, "worker": works, "postmaster": [cluster.postmaster()]}
 
 
+@pytest.mark.thorough  # waits a minute for the next worker; test_killed_server.py kills in the middle of each
 @pytest.mark.parametrize("verb", drilled(["push", "branch", "rewrite"], ["push"]))
 def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_once_when_asked_again(
     shared, asker, verb
@@ -337,7 +339,7 @@ def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_
     shared.family += psutil.Process(shared.process.pid).children(recursive=True)
 
 
-@pytest.mark.parametrize(("victim", "name"), [("worker", "The background process"), ("postmaster", "PostgreSQL")])
+@first(("victim", "name"), [("postmaster", "PostgreSQL"), ("worker", "The background process")])
 def test_without_its_database_or_its_background_a_server_ends_and_the_next_one_leaves_nothing_half(
     made, installed, open_folder, victim, name
 ):
