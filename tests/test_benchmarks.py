@@ -17,6 +17,8 @@ import pytest
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import save, session_of, vector_of
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 RATES = {"queries": 4, "hit@1": 0.5, "hit@5": 0.75, "mrr": 0.6}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 CONVERSATIONS = Path(__file__).resolve().parent.parent / "benchmarks/conversations"
 SAMPLE = CONVERSATIONS / "sample"
 

@@ -38,6 +38,8 @@ from tests.drills.drill import (
     write_logs,
 )
 
+pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
+
 PAGE = 4096
 PLACES = drilled(40, 12)
 

@@ -33,6 +33,8 @@ from tests.drills.drill import (
     write_logs,
 )
 
+pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
+
 STEP = "Make room on the disk of"
 
 

@@ -31,6 +31,8 @@ from tests.drills.drill import (
 )
 from tests.living import arguments, lives
 
+pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
+
 #: Read by Python at its start: counts the files of this home that are opened or renamed, and kills itself at one of them.
 KILLER = """
 import os, signal, sys

@@ -20,6 +20,8 @@ from smart_fork.agents.claude.home import claude_home
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
 
+pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
+
 MANY = 100_000
 
 

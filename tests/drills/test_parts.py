@@ -21,6 +21,8 @@ from smart_fork.retrieval.shared import AGAIN_SECONDS, Shared
 from smart_fork.retrieval.status import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
+pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
+
 MODEL = Path(find_spec("smart_fork_minilm").origin).parent
 
 

@@ -178,7 +178,8 @@ def test_one_of_two_calls_of_one_answer_goes_with_its_result_and_the_other_stays
     assert [] == machine.model.refused
 
 
-@each_agent(thorough="claude")
+@pytest.mark.thorough
+@each_agent()
 def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol):
     """And a fork of before the cut goes on without what was cut where it reads that from its parent.
 

@@ -90,6 +90,7 @@ class TestInstalled:
         assert "smart-fork:past-sessions" in body
         assert agent == "codex" or re.search(r"smart-fork: \d past sessions? of this repository", body)
 
+    @pytest.mark.thorough
     @claude
     def test_the_command_asks_for_a_fork_and_may_search_unasked(self, plain: Machine, agent: Protocol):
         found = Call("plugin_smart-fork_smart-fork", "find_sessions", {"intent": INTENT}, Say("That is all."))

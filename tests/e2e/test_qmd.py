@@ -33,6 +33,7 @@ def smart_fork(cwd: Path, *words: str) -> tuple[int, dict, str]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.thorough  # starts it eleven times
 def test_the_real_qmd_finds_by_words_where_it_has_no_models_and_keeps_nothing_of_what_has_been_forgotten(world):
     shop, elsewhere = world.repository("shop"), world.repository("elsewhere")
     knows = world.claude(shop, "paint the logo", "It is blue", RETRY, DONE, "now the docs", "Written")

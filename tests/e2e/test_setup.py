@@ -63,6 +63,7 @@ class TestSetUp:
         assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
         assert "past-sessions" in json.dumps(first.body)
 
+    @pytest.mark.thorough
     def test_claude_code_may_write_its_settings_meanwhile_and_removing_takes_only_ours(
         self, bare: Machine, set_up: Json
     ):

@@ -166,9 +166,8 @@ def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, a
     assert {pushed["session_id"]: 0, back["session_id"]: 1} == seen
 
 
-@pytest.mark.parametrize(
-    ("agent", "other"), [pytest.param("claude", "codex", marks=pytest.mark.thorough), ("codex", "claude")]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
 def test_forks_of_which_something_was_withdrawn_are_gone_on_with(people, agent: Protocol, other: Protocol):
     """The model gets what is left, and nothing of what went: in the agent whose session it was, and in another one."""
     alice, bob = people

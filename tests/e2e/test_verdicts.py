@@ -30,6 +30,7 @@ def worked(machine: Machine, project: Path, session_id: str, name: str) -> dict[
     return fork
 
 
+@pytest.mark.thorough  # without an agent: test_notes.py
 def test_a_merged_a_thrown_away_and_a_given_up_fork_are_known_as_such_wherever_they_are_found(
     equipped: Machine, project: Path
 ):

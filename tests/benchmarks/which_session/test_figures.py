@@ -7,6 +7,8 @@ import pytest
 from benchmarks.which_session import figures
 from benchmarks.which_session.labels import Question
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 
 def question(number: int = 1, kind: str = "typed", **answers: float) -> Question:
     return Question(

@@ -8,6 +8,8 @@ from benchmarks.which_session.labels import questions
 from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import Repository, edited, lines, session_id, typed, with_five_before
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 ASKS = "Mend how cranes lift heavy cargo"
 
 

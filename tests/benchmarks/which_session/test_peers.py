@@ -17,6 +17,8 @@ from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import lines, with_five_before
 from tests.indexer.written import HashEmbedder
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 NAMES_ALL = """
 import os, pathlib, sys
 home = pathlib.Path(os.environ["HOME"])

@@ -25,6 +25,8 @@ from tests.benchmarks.which_session.repository import (
 )
 from tests.indexer.written import HashEmbedder
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 ASKS = "Mend how a2.py lifts heavy cargo"
 
 

@@ -10,6 +10,8 @@ from benchmarks.which_session.transcripts import log_of, transcripts
 from smart_fork.agents import READERS
 from tests.benchmarks.which_session.repository import ROOT, Repository, at, session_id, time_of, typed
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 CODEX = [
     {"timestamp": time_of(0), "type": "session_meta", "payload": {"id": session_id(1), "cwd": ROOT, "timestamp": time_of(0)}},
     {"timestamp": time_of(0), "type": "response_item", "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context>\n<cwd>x</cwd>"}]}},

@@ -13,6 +13,8 @@ from smart_fork.agents import READERS
 from tests.benchmarks.which_session.repository import edited, lines, session_id, succeeded, typed, with_five_before
 from tests.indexer.written import HashEmbedder
 
+pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
+
 
 @pytest.fixture
 def moment(tmp_path):
