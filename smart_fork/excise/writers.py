@@ -85,13 +85,21 @@ def _holder_of_file(session: Transcript) -> str:
     for pid in (one.name for one in processes if one.name.isdigit()):
         if int(pid) == os.getpid():
             continue
-        with suppress(OSError):
-            for link in [*os.scandir(f"/proc/{pid}/fd")]:  # thousands in all: without a `Path` of each
+        for link in _opened_by(pid):
+            with suppress(OSError):  # closed meanwhile
                 info = link.stat()
                 same = (info.st_dev, info.st_ino) == (wanted.st_dev, wanted.st_ino)
                 if same and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
                     return f"process {pid} has its file open"
     return ""
+
+
+def _opened_by(pid: str) -> list[os.DirEntry[str]]:
+    """What a process has open: thousands of files in all, so without a `Path` of each."""
+    try:
+        return [*os.scandir(f"/proc/{pid}/fd")]
+    except OSError:  # it has ended, or is somebody else's
+        return []
 
 
 def _writes(info: Path) -> bool:

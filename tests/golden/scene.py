@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from shutil import which
 from types import SimpleNamespace
@@ -25,7 +24,7 @@ from mcp import Client
 from smart_fork.agents.claude.log import slug
 from smart_fork.cli import main
 from smart_fork.demo import DemoHome, write_demo_home
-from smart_fork.server import Server, create_server
+from smart_fork.server import create_server
 from smart_fork.system.processes import SystemProcesses
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
@@ -83,16 +82,11 @@ class Scene:
         assert done.out, done.err
         return json.loads(done.out)
 
-    @cached_property
-    def _server(self) -> Server:
-        """One for all that is asked: to describe its tools takes longer than to answer."""
-        return create_server(self.model, everything=True)
-
     def tool(self, name: str, **arguments: Any) -> Any:
         """What one tool answers."""
 
         async def talk() -> Any:
-            async with Client(self._server, mode="legacy") as client:
+            async with Client(create_server(self.model, everything=True), mode="legacy") as client:
                 return await client.call_tool(name, arguments)
 
         told = anyio.run(talk)

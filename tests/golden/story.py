@@ -124,7 +124,6 @@ def asked(scene: Scene) -> Iterator[tuple[str, Any]]:
     yield "smart_fork-unfit", ask("smart_fork", intent=INTENT, auto_fork=True, min_score=1.0)
     yield "list_sessions", ask("list_sessions", limit=2)
     yield "read_session", ask("read_session", session_id=codex, at=1)
-    scene.run("index", "run")  # what the worker has said is read by then, however busy the machine is
     yield "index_status", ask("index_status")
     yield "session_lineage", ask("session_lineage", session_id=claude)
     yield "branch_session", ask("branch_session", session_id=claude, title="Retries once more")
