@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from indexer import state
+from smart_fork.team import pulled
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_rewrite import dump
 from tests.smart_fork.teamserver.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
@@ -220,6 +221,8 @@ def test_a_copy_that_is_a_file_follows(request, alice):
 
     assert [file] == second.team("sync")["changed"]
     assert [] == having(second)
+    with second.here():
+        assert [] == pulled.owing()
 
 
 @pytest.mark.parametrize(
