@@ -30,10 +30,13 @@ _TOLD_BEFORE = late(
     r"(?i)(?:(?<![a-z])(?:use|using|with|to|is|was|as|mit|avec|con|com|usa|nutze|nimm|utilise)[ ]|=)[\"'`]?"
     rf"([^\s\"'`,;<>()\[\]{{}}=|{HIDDEN}]{{8,128}}+)[\"'`]?(?=[\s,)])"
 )
-_PIECE = late(
+_LETTER = (
     rf"[^\s\"'`,;<>()\[\]{{}}=|"
-    rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]{{8,{_LONGEST}}}+"
+    rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]"
 )
+_PIECE = late(rf"{_LETTER}{{8,{_LONGEST}}}+")
+#: What is left of a longer word, and too short to be a piece.
+_REST = late(rf"{_LETTER}{{1,7}}+(?!{_LETTER})")
 _DIGIT = late(rb"[0-9]")
 #: What says right before a value that it is the one, and how far away what is called so may be.
 _SAID = late(
@@ -129,7 +132,10 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> It
             and not monotone(value)
             and not _ABOUT.search(_line(text, position))
         ):
-            yield Span(piece.start(), NEAR, piece.start() + len(value), "secret")
+            rest = _REST.match(text, piece.end()) if len(value) == _LONGEST else None
+            yield Span(
+                piece.start(), NEAR, piece.start() + len(value + (rest[0].rstrip(".:") if rest else "")), "secret"
+            )
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:

@@ -3,6 +3,8 @@
 Of each pair the first is one and the second just is not.
 """
 
+import random
+import string
 from collections.abc import Callable
 
 import pytest
@@ -148,3 +150,13 @@ def test_of_a_private_key_without_its_beginning_a_part_of_a_known_length_is_mask
 def test_a_secret_is_masked_from_a_length_or_a_distance_on(text_with, secret, least):
     assert secret not in mask(text_with(least))
     assert secret[:-1] in mask(text_with(least - 1))
+
+
+def test_of_a_strange_word_of_any_length_no_end_is_left():
+    letters = random.Random(3).choices(string.ascii_letters + string.digits, k=140)  # noqa: S311 - the same each time
+    for length in (127, 128, 129, 131, 135, 136, 140):
+        word = "".join(letters[:length])
+        for behind in ("", " and more"):
+            assert f"my key [REDACTED:secret]{behind}" == mask(f"my key {word}{behind}").replace(
+                "password", "secret"
+            ), length
