@@ -35,8 +35,8 @@ _LETTER = (
     rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]"
 )
 _PIECE = late(rf"{_LETTER}{{8,{_LONGEST}}}+")
-#: What is left of a longer word, and too short to be a piece.
-_REST = late(rf"{_LETTER}{{1,7}}+(?!{_LETTER})")
+#: What is left of a longer word: nothing strange by itself, where it is short.
+_REST = late(rf"{_LETTER}{{1,{_LONGEST}}}+")
 _DIGIT = late(rb"[0-9]")
 #: What says right before a value that it is the one, and how far away what is called so may be.
 _SAID = late(

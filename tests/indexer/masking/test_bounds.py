@@ -153,7 +153,7 @@ def test_a_secret_is_masked_from_a_length_or_a_distance_on(text_with, secret, le
 
 
 def test_of_a_strange_word_of_any_length_no_end_is_left():
-    letters = random.Random(3).choices(string.ascii_letters + string.digits + "@%", k=140)  # noqa: S311 - the same each time
+    letters = random.Random(4).choices(string.ascii_letters + string.digits + "@%", k=140)  # noqa: S311 - the same each time
     for length in (127, 128, 129, 131, 135, 136, 140):
         word = "".join(letters[:length])
         assert mask(f"my password {word} and more").endswith("] and more"), length
