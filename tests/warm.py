@@ -9,6 +9,7 @@ begin anew: that they begin as such is tried where one is started as `subprocess
 from __future__ import annotations
 
 import atexit
+import logging
 import multiprocessing.context
 import os
 import runpy
@@ -256,6 +257,7 @@ def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
 
     status = 0
     try:
+        logging.getLogger().handlers.clear()  # what a library has set up in the process that has imported everything
         if _TEAM_SERVER in fields:
             _fork_processes()
         server._take_over(server._Asked(fields, descriptors))
