@@ -32,29 +32,14 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def code_lines(source: str) -> int:
     """Return the number of lines with code."""
-    lines = {number for number, line in enumerate(source.split("\n"), 1) if (said := line.strip()) and said[0] != "#"}
-    documented, texts = set[int](), set[int]()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            documented.update(_lines_of(node.body[0]))
-        elif isinstance(node, ast.Constant | ast.JoinedStr):
-            texts.update(_lines_of(node))
-    if texts - documented - lines:  # parts of a text, or between two texts that are one
-        lines = _tokenized(source)
-    return len(lines - documented)
-
-
-def _lines_of(node: ast.stmt | ast.expr) -> range:
-    return range(node.lineno, (node.end_lineno or 0) + 1)
-
-
-def _tokenized(source: str) -> set[int]:
-    """The lines that are neither blank nor a comment. It takes three times as long."""
     lines = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    return lines
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
 
 
 @cache
