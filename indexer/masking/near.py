@@ -132,10 +132,9 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> It
             and not monotone(value)
             and not _ABOUT.search(_line(text, position))
         ):
-            rest = _REST.match(text, piece.end()) if len(value) == _LONGEST else None
-            yield Span(
-                piece.start(), NEAR, piece.start() + len(value + (rest[0].rstrip(".:") if rest else "")), "secret"
-            )
+            rest = _REST.match(text, piece.end()) if len(piece[0]) == _LONGEST else None
+            whole = piece[0] + rest[0] if rest else piece[0]
+            yield Span(piece.start(), NEAR, piece.start() + len(whole.rstrip(".:")), "secret")
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
