@@ -29,7 +29,7 @@ from indexer.project import resolve
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
-from smart_fork.sharing.wire import Count, SessionId
+from smart_fork.sharing.wire import Count, SessionId, refused
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.team import login
 from smart_fork.text.snippets import quoted
@@ -221,9 +221,7 @@ class Tracking:
         try:
             return Tracked.model_validate_json(data)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            raise SmartForkError(f"{self.path} is damaged: {why}", _MEND) from error
+            raise SmartForkError(f"{self.path} is damaged: {refused(error).message}", _MEND) from error
         except Usage as error:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
