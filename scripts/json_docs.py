@@ -21,7 +21,7 @@ from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
 from smart_fork.retrieval import answer, index_answers
-from smart_fork.service.token_change import Rotated
+from smart_fork.service.token import Rotated
 from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import setup_answer as setting_up
 from smart_fork.sync import run as sync_run

@@ -16,9 +16,8 @@ from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
-from smart_fork.service.client import find_service
+from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
-from smart_fork.service.service_status import ServiceStatus
 from smart_fork.workers.roster import list_workers
 
 

@@ -19,8 +19,7 @@ from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import marker, plain, title
-from smart_fork.budget.units import Step, Unit
+from smart_fork.budget.units import Step, Unit, marker, plain, title
 
 #: An answer to a question of this length says by itself what it decides.
 SAYS_IT = 240

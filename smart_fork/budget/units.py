@@ -8,11 +8,13 @@ from functools import cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 
+from indexer.masking import Masked, mask, shorten
 from indexer.patterns import late
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.twice import EVENT, ITEM
 from smart_fork.budget.costs import Costs
+from smart_fork.text.snippets import printable
 
 #: What is asked in so few characters says nothing without what was said before it.
 SHORT_CHARACTERS = 16
@@ -204,3 +206,39 @@ def _same(one: str, other: str) -> bool:
 
 def _turns(steps: object) -> frozenset[int]:
     return frozenset(i for step in steps for i in step.turns)  # type: ignore[attr-defined]
+
+
+#: Of an exchange's title, by which people choose.
+TITLE_CHARACTERS = 70
+#: Marks that could end the marker's element, or pass for something else in it.
+_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a", ";": ",", "`": "'", "\\": "/"})
+_SPACES = late(r"\s+")
+_LEADING = late(r"^[\W_]+")
+
+
+def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
+    """The text in the place of so many exchanges and steps of a `session`, from turn `first` on.
+
+    It says how much that is and how to read it, and quotes nothing: a cut in the original has nothing to follow here.
+    """
+    counted = [
+        f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number
+    ]
+    return (
+        f"… {' and '.join(counted)} dropped here.\n"
+        f"They are in session {session}, from message {first}: smart-fork shows them."
+    )
+
+
+def title(unit: Unit) -> Masked:
+    """The title of an exchange: its prompt, and where that says little, its answer as well."""
+    asked = plain(unit.prompt)
+    if unit.is_short and (answer := plain(unit.answer)):
+        return shorten(mask(f"{asked or '(nothing asked)'}: {answer}"), TITLE_CHARACTERS)
+    return shorten(asked or mask("(nothing asked)"), TITLE_CHARACTERS)
+
+
+def plain(text: str) -> Masked:
+    """A text on one line, without marks, secrets and invisible characters."""
+    flat = _SPACES.sub(" ", printable(mask(text[:2000]))).translate(_MARKS)
+    return mask(_LEADING.sub("", flat).strip())

@@ -24,7 +24,7 @@ from smart_fork.system.processes import Machine, SystemProcesses
 from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
-    from smart_fork.copies.parts import Part
+    from smart_fork.copies.told import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def write_copy(
         copy: Copy = agent.up_to(session, end, becomes)
         if excerpt:
             from smart_fork.agents.copier import Merged
-            from smart_fork.copies.parts import Part, distilled
+            from smart_fork.copies.told import Part, distilled
 
             parts = [Part(session, excerpt), *others]
             copy = Merged(stack.enter_context(distilled(parts, session.agent, becomes)))

@@ -1,26 +1,58 @@
-"""A handed-over session: its messages and actions as text, written as another agent's own log."""
+"""A handed-over session: its messages and actions as text, written as another agent's own log; and several sessions
+written as one.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 
+from indexer.files import remove
+from indexer.locks import held
 from indexer.masking import mask, shorten
+from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copier import NewSession, aside
+from smart_fork.agents.copier import Distilled, Excerpt, NewSession, aside
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
-from smart_fork.sharing.neutral import Message, Neutral
+from smart_fork.sharing.neutral import Message, Neutral, read
 from smart_fork.text.snippets import printable
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """Clean the private folder for temporary logs, and yield it under the shared lock.
+
+    Writers share a lock. Cleaning takes it exclusively, so that it deletes files of dead processes only.
+    """
+    clear_leftovers()
+    with held(private_dir(_temporary()), fcntl.LOCK_SH):
+        yield _temporary()
+
+
+def clear_leftovers() -> None:
+    """Delete leftover logs, unless a process is writing."""
+    if not any(_temporary().glob("*")):
+        return
+    with suppress(BlockingIOError), held(_temporary(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for path in _temporary().glob("*"):
+            remove(path)
+
+
+def _temporary() -> Path:
+    return state_home() / "told"
+
 
 #: The most characters of a directory or a branch in a line.
 SAID_CHARACTERS = 100
@@ -104,7 +136,7 @@ def as_session(
 def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
     """Yield a temporary private log with these records, in `folder` or in the folder for temporary logs."""
     with (
-        nullcontext(folder) if folder else leftovers.folder() as where,
+        nullcontext(folder) if folder else _temporary_folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,
     ):
         name = copier(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
@@ -112,3 +144,65 @@ def written(agent: AgentName, session_id: str, records: Iterable[Record], folder
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in records)
         yield log
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The kept turns of one of a copy's sessions."""
+
+    session: Session
+    excerpt: Excerpt
+
+
+def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
+    """Return the excerpt with a line at its beginning."""
+    if not excerpt.kept:
+        return excerpt
+    first = min(excerpt.kept)
+    told = "\n".join(filter(None, (text, excerpt.told.get(first, ""))))
+    return replace(excerpt, told={**excerpt.told, first: told})
+
+
+def without_shared(part: Part, others: Sequence[Session]) -> Part:
+    """Return the part without the turns that its session shares with the beginning of one of `others`."""
+    shared = max((_shared(part.session, other) for other in others), default=0)
+    kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
+    told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
+    return replace(part, excerpt=replace(part.excerpt, kept=kept, told=told))
+
+
+@contextmanager
+def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Distilled]]:
+    """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
+
+    Raises:
+        Usage: Sessions of one agent cannot be handed over to the other.
+        ForkRefused: A log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
+    """
+    with ExitStack() as stack:
+        own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
+        made = [copier(agent).distilled(part.session, part.excerpt, new) for part in own]
+        yield [one for one in made if isinstance(one, Distilled)]
+
+
+@contextmanager
+def _told(part: Part, agent: AgentName) -> Iterator[Part]:
+    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
+    session, excerpt = part.session, part.excerpt
+    said = utterances(session, read(session, excerpt.end, excerpt.kept).messages, excerpt.told)
+    place = HomePlace(session.cwd, str(Path.home()))
+    with as_session(agent, said, place, source_id=session.session_id) as told:
+        sizes = tuple(turn.token_est for turn in told.turns)
+        yield Part(told, Excerpt(frozenset(range(len(told.turns))), len(told.turns) - 1, {}, sizes))
+
+
+def _shared(one: Session, other: Session) -> int:
+    """Return how many turns at the beginning are the same in both."""
+    if one.agent != other.agent or one.root_id != other.root_id:
+        return 0
+    count = 0
+    for mine, theirs in zip(one.turns, other.turns, strict=False):
+        if (mine.id, mine.role, mine.text, mine.timestamp) != (theirs.id, theirs.role, theirs.text, theirs.timestamp):
+            break
+        count += 1
+    return count

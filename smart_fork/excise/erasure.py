@@ -28,7 +28,7 @@ from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
 from smart_fork import notes
-from smart_fork.copies import leftovers
+from smart_fork.copies.told import clear_leftovers
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.engines.configured import erased_by_engines
@@ -142,7 +142,7 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
     if (agent, session_id) not in forgotten():
         return True  # it did not come to that
     snapshots.forget(session_id)
-    leftovers.clear()
+    clear_leftovers()
     with only_writer(PATIENCE):
         _remove_older_indexes()
     return forget_workers(session_id)
@@ -159,7 +159,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
         with only_writer(PATIENCE):
             sweep_staged()
             sweep_reading()
-            leftovers.clear()
+            clear_leftovers()
             _remove_older_indexes()
             for copy in (kept_logs.find(agent, one) for one in session_ids) if agent else ():
                 _leave_out(copy, wanted)

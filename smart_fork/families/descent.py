@@ -14,8 +14,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, OWN, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
-from smart_fork.families.crossing import Crossings, crossings, relatives
-from smart_fork.families.tree import parents
+from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 

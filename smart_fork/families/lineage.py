@@ -24,9 +24,8 @@ from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branch import command_to_resume
-from smart_fork.families.crossing import Crossings, crossings, relatives
+from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
-from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord

@@ -15,9 +15,8 @@ from smart_fork.agents.selection import named
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
 from smart_fork.budget.within import Selected
-from smart_fork.copies.parts import Part, beginning_with, without_shared
 from smart_fork.copies.session_copy import Point, last_branch_point
-from smart_fork.copies.told import whence
+from smart_fork.copies.told import Part, beginning_with, whence, without_shared
 from smart_fork.errors import Usage
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back

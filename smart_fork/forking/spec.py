@@ -15,7 +15,7 @@ from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry.workers import Kind
 
 if TYPE_CHECKING:
-    from smart_fork.copies.parts import Part
+    from smart_fork.copies.told import Part
     from smart_fork.forking.handover import Handover
 
 

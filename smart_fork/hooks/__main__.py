@@ -75,7 +75,7 @@ def _note(agent: str, body: bytes) -> None:
 
 def _hear(agent: str, body: bytes) -> None:
     if _may_be_a_worker(agent):
-        from smart_fork.hooks.command import hear
+        from smart_fork.hooks.receive import hear
 
         hear(agent, body, PATIENCE_MILLISECONDS)
 

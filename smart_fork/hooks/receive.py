@@ -12,17 +12,110 @@ Anything else is a session of a person, and none of our business.
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
-from smart_fork.hooks.ancestry import Ancestor
-from smart_fork.hooks.event import HookEvent
+from smart_fork.registry.file import registry_file
 from smart_fork.registry.workers import OVER, Registry, Status, WorkerRecord
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
+#: A hook, a shell, the agent, and what started the agent.
+_FAR_ENOUGH = 6
+_PS_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A process further up, and the words of its command as far as the system tells them."""
+
+    pid: int
+    words: tuple[str, ...]
+
+    @property
+    def is_shell(self) -> bool:
+        """Whether it only hands a command on."""
+        return bool(self.words) and self.words[0].rpartition("/")[2].lstrip("-") in SHELLS
+
+
+def ancestors() -> tuple[Ancestor, ...] | None:
+    """Those of this process, the nearest first; `None` where the system does not tell."""
+    look = _proc if Path("/proc/self/stat").exists() else _ps
+    found: list[Ancestor] = []
+    pid = os.getppid()
+    try:
+        while pid > 1 and len(found) < _FAR_ENOUGH:
+            above, words = look(pid)
+            found.append(Ancestor(pid, words))
+            pid = above
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        pass  # it has ended meanwhile, or is nobody's business
+    return tuple(found) or None
+
+
+def _proc(pid: int) -> tuple[int, tuple[str, ...]]:
+    # Behind the name, which may contain anything, stand the state and the parent.
+    above = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return above, tuple(os.fsdecode(word) for word in words if word)
+
+
+def _ps(pid: int) -> tuple[int, tuple[str, ...]]:
+    done = subprocess.run(
+        ["ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, timeout=_PS_SECONDS, check=True
+    )
+    above, *words = os.fsdecode(done.stdout).split()
+    return int(above), tuple(words)
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """One event, with Claude Code's names. What was not said is empty; `asks` is what a permission is asked for.
+
+    It is read by hand and not by pydantic, whose import takes longer than all else that a hook does while its agent
+    waits. Nothing is refused, either: each version of an agent says more than the one before, and a hook that failed
+    would stop the agent or have it complain. A key that is not known is passed over; a value of another type was not
+    said.
+    """
+
+    session_id: str = ""
+    hook_event_name: str = ""
+    prompt: str = ""
+    source: str = ""
+    reason: str = ""
+    tool_name: str = ""
+    notification_type: str = ""
+    message: str = ""
+    asks: str = ""
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> HookEvent:
+        """The event in an object that an agent, or whoever has the service's token, has written."""
+        told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
+        call = said.get("tool_input")
+        asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
+        return cls(**told | {"asks": asks})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _command(value: object) -> str:
+    """A command, which may be said as the list of its words."""
+    return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+
 
 #: Of Claude Code's notifications, those that stop it until somebody answers.
 _QUESTIONS = ("permission_prompt", "elicitation_dialog")
@@ -138,3 +231,17 @@ def _status(event: HookEvent) -> tuple[Status, str] | None:
         if kind in _QUESTIONS or (not kind and "permission" in message):
             return "waiting", message
     return None
+
+
+def hear(agent: str, body: bytes, patience: int) -> None:
+    """Receive the event in `body` as the process that the agent has started for it.
+
+    Raises:
+        Exception: of many kinds; nobody is there to tell.
+    """
+    event: Any = json.loads(body)
+    database = registry_file()
+    if AGENTS[agent].hooks is None or not isinstance(event, dict) or not database.is_file():
+        return
+    with Registry(database, patience=patience) as registry:
+        receive(registry, agent, event, os.environ, ancestors())

@@ -42,11 +42,44 @@ from smart_fork.preload.client import (
     packed,
     unpacked,
 )
-from smart_fork.preload.peer import may_ask
 from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
 from smart_fork.service.upgrade import load_all
 from smart_fork.system import processes
 from smart_fork.system.peers import credentials
+
+_NAMESPACES = ("mnt", "net", "pid", "user")
+#: Of ``/proc/PID/status``: what a process has given up, which it never gets back.
+_GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
+
+
+def may_ask(line: socket.socket) -> bool:
+    """Return whether the other side is the same user, in the same namespaces, with the same restrictions.
+
+    A command runs with the variables and the directory of whoever asks: a process in a sandbox, or in another
+    container, must not get out of it that way.
+    """
+    pid, user = credentials(line)
+    try:
+        return user == os.geteuid() and _confined(str(pid)) == _confined("self")
+    except OSError:  # it has ended
+        return False
+
+
+def _confined(process: str) -> list[str]:
+    of = Path("/proc", process)
+    spaces = [str((of / "ns" / name).readlink()) for name in _NAMESPACES]
+    status = (of / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    given_up = [line for line in status if line.partition(":")[0] in _GIVEN_UP]
+    return [*spaces, str((of / "root").readlink()), *given_up, _label(of)]
+
+
+def _label(of: Path) -> str:
+    """Return what a security module calls the process; empty without one."""
+    try:
+        return (of / "attr" / "current").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
 
 #: Processes that wait: a second one for whoever asks while the first is being replaced.
 WAITING = 2

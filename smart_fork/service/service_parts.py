@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from indexer.freshener import Freshener
 from indexer.models import configured_embedder
@@ -20,7 +23,11 @@ from smart_fork.cuts import snapshots
 from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
+from smart_fork.page.entry import Entries
+from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
+from smart_fork.page.renderer import stranger
+from smart_fork.page.visits import Visits
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside
 from smart_fork.retrieval.finder import find
@@ -31,9 +38,40 @@ from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import create_server, wants_everything
 from smart_fork.service import app
-from smart_fork.service.entrance import Entrance
-from smart_fork.service.guard import Doors
+from smart_fork.service.guard import Doors, Guard
+from smart_fork.service.token import Token
 from smart_fork.workers.recovery import recover
+
+
+class Entrance:
+    """Authentication of the service at `host`, a name with a port: the token, and the cookies, codes and forms derived
+    from it. A new token invalidates all of them. It keeps its files in `folder`.
+    """
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self.token = Token(self._changed)
+        # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
+        self.visits = Visits(f"smart-fork-{host.rpartition(':')[2]}", folder / "visits.json", self.token)
+        self.entries = Entries(folder, f"http://{host}/")
+        self.forms: PageForms[Any] = PageForms(self.token, folder / "forms")
+        self._guards: list[Guard] = []
+
+    def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
+        """Return `app` behind a guard that accepts these host names."""
+        made = Guard(app, token=self.token, hosts=names, doors=doors, cookies=self.visits, stranger=stranger)
+        self._guards.append(made)
+        return made
+
+    def hang_up(self) -> None:
+        """Close all streams."""
+        for guard in self._guards:
+            guard.hang_up()
+
+    def _changed(self) -> None:
+        self.visits.end()
+        self.hang_up()
+        self.entries.end()
+
 
 #: What is asked to see whether questions are answered.
 QUESTION = FindRequest("is anybody there", agent_type="all", all_projects=True, limit=1)

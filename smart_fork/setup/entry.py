@@ -9,8 +9,7 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration, UnsuitableError
 from smart_fork.agents.registration.base import NAME, is_ours
 from smart_fork.errors import SmartForkError
-from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, LedgerLine
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 from smart_fork.system import foreign_files
 

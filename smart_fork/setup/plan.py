@@ -21,7 +21,7 @@ from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
 from smart_fork.retrieval.index_access import opened
-from smart_fork.service.units.search_path import own_program
+from smart_fork.service.units.unit_settings import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.setup_answer import AgentToSetUp, SetUp

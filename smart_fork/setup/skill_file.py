@@ -8,8 +8,7 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import Registration
-from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, LedgerLine
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 from smart_fork.system import foreign_files
 

@@ -13,8 +13,7 @@ from smart_fork.agents.registration import Registration, UnsuitableError
 from smart_fork.agents.registration.base import Allowing
 from smart_fork.agents.registration.permissions import Added, missing, put, restore
 from smart_fork.errors import SmartForkError
-from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, LedgerLine
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 from smart_fork.system import foreign_files
 

@@ -14,8 +14,7 @@ from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import opened, opened_worktree
-from smart_fork.repository.unsaved import what_would_be_lost
-from smart_fork.repository.worktree import remove_if_saved
+from smart_fork.repository.worktree import remove_if_saved, what_would_be_lost
 from smart_fork.system.processes import Processes
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes

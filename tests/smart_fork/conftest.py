@@ -140,4 +140,4 @@ def marked():
 @pytest.fixture(autouse=True)
 def _at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The home of a test is also the one where it has logged in."""
-    monkeypatch.setattr("smart_fork.service.units.names.login_home", lambda: home)
+    monkeypatch.setattr("smart_fork.service.units.unit_settings.login_home", lambda: home)

@@ -79,7 +79,7 @@ def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     settle('engine = "builtin"\n[service]\nprojects = ["~/shop"]\n[team]\nnever = ["~/x"]\n')
     script = (
         "import sys\nfrom smart_fork import config\nimport smart_fork.cli.search, smart_fork.retrieval.finder\n"
-        "import smart_fork.hooks.command, smart_fork.hooks.recall\n"
+        "import smart_fork.hooks.receive, smart_fork.hooks.recall\n"
         "config.engine(), config.allowed_projects(), config.team()\n"
         "print(*[one for one in sys.modules if one.startswith('pydantic')])"
     )

@@ -20,11 +20,10 @@ from smart_fork.service import crashes
 from smart_fork.service.address import PORT, keep_port
 from smart_fork.service.client import find_service
 from smart_fork.service.listener import LOOPBACKS
-from smart_fork.service.shutdown import stop
-from smart_fork.service.units.base import State
+from smart_fork.service.lock import stop
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.systemd import Systemd
-from smart_fork.service.units.unit_settings import INTERVAL, Settings, keep, kept, new_settings
+from smart_fork.service.units.unit_settings import INTERVAL, Settings, State, keep, kept, new_settings
 from smart_fork.system.processes import Processes, SystemProcesses
 
 Kind = Literal["launchd", "systemd"]

@@ -14,9 +14,7 @@ from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed
-from smart_fork.service.units.base import State
-from smart_fork.service.units.names import mark
-from smart_fork.service.units.unit_settings import Settings, state_of
+from smart_fork.service.units.unit_settings import Settings, State, mark, state_of
 from smart_fork.system.processes import Completed, Processes
 
 LABEL = "org.smart-fork.serve"

@@ -10,9 +10,7 @@ from pathlib import Path
 from indexer.files import remove, replace_file
 from indexer.paths import config_home, private_dir
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.service.units.base import State
-from smart_fork.service.units.names import mark
-from smart_fork.service.units.unit_settings import Settings
+from smart_fork.service.units.unit_settings import Settings, State, mark
 from smart_fork.system.processes import Completed, Processes
 
 UNIT = "smart-fork.service"

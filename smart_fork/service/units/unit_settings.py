@@ -1,9 +1,13 @@
-"""The program, port and variables of the service. The next installation keeps them."""
+"""The name, program, port and variables of a home's own service. The next installation keeps them."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pwd
 import re
+import shutil
+import sys
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,11 +19,40 @@ from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.schedule import DEFAULT_INTERVAL, VARIABLE, parsed
 from indexer.shapes import dataclass
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import home_variables, overrides
-from smart_fork.errors import Usage
+from smart_fork.agents.programs import USUAL_FOLDERS
+from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 from smart_fork.service.address import PORT, wanted_port
-from smart_fork.service.units.names import is_usual
-from smart_fork.service.units.search_path import own_program, search_path
+
+
+def login_home() -> Path:
+    """Return the home of the login, whatever HOME says: launchd and systemd know no other."""
+    return Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def is_usual(state: Path) -> bool:
+    """Return whether this is the default state folder."""
+    return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
+
+
+def mark() -> str:
+    """Return the suffix of the unit's name: empty for the default state folder."""
+    if is_usual(state_home()):
+        return ""
+    state = os.path.realpath(state_home())
+    return "-" + hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state, as launchd or systemd sees it. `ended` says how the service failed last; empty if that is unknown."""
+
+    loaded: bool = False
+    running: bool = False
+    pid: int | None = None
+    ended: str = ""
+
 
 INTERVAL = VARIABLE
 #: Folders: the service runs in another directory, so they are written as absolute paths.
@@ -163,3 +196,53 @@ def _unwritable(character: str) -> bool:
     """Whether launchd or systemd would not read `character` back: controls, halves of surrogates, non-characters."""
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+
+
+#: What the service and the agents that it starts run: a job of the system is started with a bare PATH. Those from npm
+#: need node.
+PROGRAMS = ("uv", "python3", *(agent.command.name for agent in AGENTS if agent.command), "tmux", "git", "node", "qmd")
+BASE = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+#: Folders of environments that `uvx` and `pipx run` make for one call and throw away.
+_FLEETING = {".cache", "archive-v0", "environments-v2", "builds-v0"}
+#: Folders that a version manager makes for one shell: links to where the programs really are.
+_OF_ONE_SHELL = "fnm_multishells"
+
+
+def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
+    """The absolute path of the `smart-fork` command that belongs to the Python that runs, else of that on PATH.
+
+    Raises:
+        ProgramMissing: there is none.
+        SmartForkError: it lies where it will not stay.
+    """
+    folders = [str(Path(python).parent), *_folders(env)]
+    found = shutil.which("smart-fork", path=os.pathsep.join(folders))
+    install = "Install it: `uv tool install smart-fork` or `pipx install smart-fork`."
+    if found is None:
+        raise ProgramMissing("No installed smart-fork command was found", install)
+    if _FLEETING & set(Path(found).parts):
+        raise SmartForkError(f"{found} is in a temporary environment", install)
+    return found
+
+
+def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
+    """PATH for the service: the folders of `PROGRAMS` as they are found now, then those of `before` that still exist.
+
+    An installer that is run with a bare PATH itself, so, takes nothing away. Our own environment is left out: what
+    agents run would find our Python there.
+    """
+    own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
+    folders = [one for one in _folders(env) if str(Path(one)) != own]
+    path = os.pathsep.join(folders)
+    found = {str(Path(one).parent) for name in PROGRAMS if (one := shutil.which(name, path=path))}
+    folders = [one for one in folders if str(Path(one)) in found]  # their order decides which program is meant
+    folders = [os.path.realpath(one) if _OF_ONE_SHELL in one else str(Path(one)) for one in folders]
+    folders += [one for one in before.split(os.pathsep) if Path(one).is_absolute() and Path(one).is_dir()]
+    return os.pathsep.join(dict.fromkeys((*folders, *BASE)))
+
+
+def _folders(env: Mapping[str, str]) -> list[str]:
+    """Where programs are looked for. Relative entries would let the current directory choose them."""
+    home = env.get("HOME") or str(Path.home())
+    folders = [*env.get("PATH", os.defpath).split(os.pathsep), *(one.replace("~", home, 1) for one in USUAL_FOLDERS)]
+    return [one for one in folders if Path(one).is_absolute()]

@@ -404,10 +404,10 @@ def test_an_agent_whose_sessions_are_one_file_is_refused(long_session, monkeypat
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
-    from smart_fork.budget import left_out
+    from smart_fork.budget import units
 
-    told, plainly = [], left_out.plain
-    monkeypatch.setattr(left_out, "plain", lambda text: told.append(text) or plainly(text))
+    told, plainly = [], units.plain
+    monkeypatch.setattr(units, "plain", lambda text: told.append(text) or plainly(text))
 
     distil(long_session, Wanted(900), speaking(1))
 

@@ -12,8 +12,7 @@ from indexer.paths import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.copies import leftovers
-from smart_fork.copies.told import as_session, lost_of, utterances, whence
+from smart_fork.copies.told import as_session, clear_leftovers, lost_of, utterances, whence
 from smart_fork.sharing.neutral import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
@@ -129,6 +128,6 @@ def test_what_a_killed_process_has_left_is_in_our_private_folder_and_gone_with_t
 
     with told(session, "claude") as there:
         assert [there.source_path.parent] == list(folder.glob("told-*"))
-        leftovers.clear()
+        clear_leftovers()
         assert there.source_path.is_file(), "somebody reads it"
     assert not list(folder.glob("told-*"))

@@ -12,8 +12,8 @@ import pytest
 from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents.ancestry import Copied, Kin
+from smart_fork.families.crossing import parents
 from smart_fork.families.descent import Descent, descent
-from smart_fork.families.tree import parents
 from smart_fork.registry.workers import Registry
 from tests.cases import first, mostly_first
 from tests.smart_fork.relatives import branch

@@ -17,7 +17,7 @@ from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.files import stage_transcript
 from smart_fork.errors import NotFound
-from smart_fork.families.tree import parents
+from smart_fork.families.crossing import parents
 from smart_fork.registry.workers import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

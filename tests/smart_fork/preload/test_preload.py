@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from smart_fork.preload import place
-from smart_fork.preload.peer import may_ask
+from smart_fork.preload.server import may_ask
 from smart_fork.preload.start import begin
 from tests.conftest import move_into
 from tests.drilled import drilled

@@ -18,8 +18,13 @@ from smart_fork.registry.workers import Registry
 from smart_fork.repository.changes import difference
 from smart_fork.repository.drift import drifts
 from smart_fork.repository.git import opened_to_look_back
-from smart_fork.repository.unsaved import what_would_be_lost
-from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
+from smart_fork.repository.worktree import (
+    Worktree,
+    create_worktree,
+    remove_if_saved,
+    remove_worktree,
+    what_would_be_lost,
+)
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees

@@ -441,7 +441,7 @@ class TestTwoHomes:
         assert units[0] not in str(fakes[1].ran)
 
     def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
-        monkeypatch.setattr("smart_fork.service.units.names.login_home", lambda: home / "login")
+        monkeypatch.setattr("smart_fork.service.units.unit_settings.login_home", lambda: home / "login")
         keeper = Systemd(FakeSystemd())
 
         assert UNIT != keeper.path.name

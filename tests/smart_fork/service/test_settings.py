@@ -10,9 +10,15 @@ import pytest
 
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 from smart_fork.service.address import keep_port
-from smart_fork.service.units import search_path as places
-from smart_fork.service.units.search_path import BASE, own_program, search_path
-from smart_fork.service.units.unit_settings import Settings, checked_interval, new_settings
+from smart_fork.service.units import unit_settings as places
+from smart_fork.service.units.unit_settings import (
+    BASE,
+    Settings,
+    checked_interval,
+    new_settings,
+    own_program,
+    search_path,
+)
 
 
 def program(folder: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import lock, shutdown
+from smart_fork.service import lock
 from smart_fork.service.address import Address, announced, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -54,10 +54,10 @@ def test_the_service_that_runs_is_ended(run, serving):  # noqa: F811
 
 def test_one_that_does_not_listen_is_ended_by_the_system(serving, monkeypatch):
     """R-070."""
-    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(lock, "GRACE_SECONDS", 0.1)
     service = serving(STUBBORN)
 
-    assert shutdown.stop()
+    assert lock.stop()
     assert -9 == service.wait(120)
 
 
@@ -68,7 +68,7 @@ def test_what_one_that_died_has_left_is_cleared_away(serving):
     service.kill()
     service.wait()
 
-    assert not shutdown.stop()
+    assert not lock.stop()
     assert announced() is None
     assert ["service.lock"] == [path.name for path in state_home().iterdir()]
 
@@ -77,7 +77,7 @@ def test_a_process_that_only_has_its_number_goes_on(serving):
     """X-003."""
     other = serving("import signal; print('ready', flush=True); signal.pause()")
 
-    assert not shutdown.stop()
+    assert not lock.stop()
     assert other.poll() is None
     assert announced() is None
 
@@ -91,18 +91,18 @@ def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(serv
     other = serving()
     monkeypatch.delenv("SMART_FORK_HOME")
 
-    assert shutdown.stop()
+    assert lock.stop()
     assert -15 == own.wait(120)
-    assert not shutdown.stop()
+    assert not lock.stop()
     assert other.poll() is None
 
 
 def test_one_that_only_another_container_sees_is_not_ended(home, monkeypatch):
     """The system gives no number for its process."""
-    monkeypatch.setattr(shutdown, "holder", lambda: 0)
+    monkeypatch.setattr(lock, "holder", lambda: 0)
 
     with pytest.raises(ProgramFailed, match="another container"):
-        shutdown.stop()
+        lock.stop()
 
 
 def test_a_home_has_one_service_at_a_time(serving):
@@ -136,6 +136,6 @@ lifetime.serve()
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        assert shutdown.stop()
+        assert lock.stop()
         assert 0 == process.wait(60)
     assert not (state_home() / "service-starts.json").exists()

@@ -14,7 +14,7 @@ from smart_fork.agents.copilot.tail import TAIL
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import ForkRequest
-from smart_fork.hooks.event import HookEvent
+from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,

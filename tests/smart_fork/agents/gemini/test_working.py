@@ -20,7 +20,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import activity, output_tokens
-from smart_fork.hooks.event import HookEvent
+from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture
 
