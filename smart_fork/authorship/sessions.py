@@ -1,6 +1,4 @@
-"""The sessions of the index that wrote lines of code, the one that wrote most first; and those that commits name in their
-messages.
-"""
+"""The sessions of the index that wrote lines of code, the one that wrote most first; and those that commits name."""
 
 from __future__ import annotations
 
