@@ -37,7 +37,6 @@ _LETTER = (
 _PIECE = late(rf"{_LETTER}{{8,{_LONGEST}}}+")
 #: What is left of a longer word: nothing strange by itself, where it is short.
 _REST = late(rf"{_LETTER}{{1,{_LONGEST}}}+")
-_DIGIT = late(rb"[0-9]")
 #: What says right before a value that it is the one, and how far away what is called so may be.
 _SAID = late(
     r"(?i)(?:[:=\u2192\uff1a]|->|=>|[ ](?:is|was|are|to|ist|lautet|est|es|\u00e9|\u00e8|er|\u00e4r|je|on|je|to))"
@@ -112,8 +111,6 @@ def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
 def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> Iterator[Span]:
     """Strange words in the line behind a position."""
     stop = position + _REACH
-    if not _DIGIT.search(lower, position, stop + _LONGEST):
-        return
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
         if piece.start() > stop or number >= _PIECES:

@@ -21,13 +21,13 @@ def loaded(name: str, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(other, marks=pytest.mark.thorough) for other in (2, 3))])
-def test_what_people_paste_is_masked_but_for_two_of_a_hundred(monkeypatch, seed):
+def test_what_people_paste_is_masked(monkeypatch, seed):
     pasted = loaded("_pasted", monkeypatch)
     samples = list(pasted.samples(seed))
     missed = [sample.shape for sample in samples if pasted.shows(sample.secret, mask(sample.text))]
 
     assert (80, 400) == (len(pasted.SHAPES), len(samples))
-    assert len(missed) <= 8, missed
+    assert missed == []
 
 
 def test_every_vendors_token_is_masked_by_its_shape_alone(monkeypatch):

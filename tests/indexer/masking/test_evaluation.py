@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.masking import mask
+from tests.cases import mostly_first
 from tests.indexer.masking.evaluation.expand import Sample, samples
 
 SETS = Path(__file__).with_name("evaluation")
@@ -19,22 +20,26 @@ def all_of(files: list[Path], seed: int) -> list[Sample]:
     return [sample for file in files for sample in samples(file, seed)]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(other, marks=pytest.mark.thorough) for other in (2, 3))])
-def test_of_a_hundred_secrets_ninety_seven_are_masked(seed):
+#: By seed, how many of the samples keep a secret: whoever finds more of them writes a smaller number.
+MISSED = {1: 5, 2: 6, 3: 6}
+
+
+@pytest.mark.parametrize("seed", mostly_first(MISSED))
+def test_no_secret_is_left_that_was_masked_before(seed):
     found = all_of(SECRETS, seed)
     missed = [sample for sample in found if any(secret in mask(sample.text) for secret in sample.secrets)]
 
-    assert len(found) >= 400
-    assert len(missed) <= 0.03 * len(found), [sample.text for sample in missed]
+    assert len(found) >= 1600
+    assert MISSED[seed] == len(missed), [sample.text for sample in missed]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(other, marks=pytest.mark.thorough) for other in (2, 3))])
-def test_of_what_only_looks_like_a_secret_one_is_masked_at_most(seed):
+@pytest.mark.parametrize("seed", mostly_first(MISSED))
+def test_what_only_looks_like_a_secret_is_not_masked(seed):
     found = all_of(LOOKALIKES, seed)
     masked = [(sample.text, mask(sample.text)) for sample in found if mask(sample.text) != sample.text]
 
-    assert len(found) >= 300
-    assert len(masked) <= 1, masked
+    assert len(found) >= 600
+    assert masked == []
 
 
 def test_a_sample_has_each_of_its_secrets_and_other_values_with_another_seed():

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from indexer.disk import Disk
-from smart_fork.excise import Request, cut, load_auto, rollback
+from smart_fork.cuts import snapshots
+from smart_fork.excise import Request, cut, following, load_auto, rollback
 from smart_fork.excise.plan import plan
 from smart_fork.excise.replacement import write_lines
 from tests import warm
@@ -96,6 +97,7 @@ from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.excise.test_crashes import Breaking
 from indexer.disk import Disk
+from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, cut
 for number in range(1, 20, int(sys.argv[2])):
     child = os.fork()
@@ -147,6 +149,17 @@ def test_a_rollback_that_fails_leaves_what_was_there(claude_session):
             break
     else:
         pytest.fail("it never succeeded")
+
+
+def test_the_notes_of_a_session_say_what_became_of_each_cut(claude_session, monkeypatch):
+    """Other versions read these notes, so the words stay."""
+    rollback(cut(Request(str(claude_session), ids=("a3",)))["snapshot"])
+    monkeypatch.setattr(following, "write_lines", lambda *_, **__: no_space())
+    with pytest.raises(OSError, match="No space"):
+        cut(Request(str(claude_session), ids=("a3",)))
+
+    assert ["cut", "rollback", "cut", "failed"] == [one.command for one in snapshots.logged()]
+    assert [] == snapshots.cuts(claude_session)
 
 
 def test_a_cut_of_a_rollout_is_as_safe(codex_session):

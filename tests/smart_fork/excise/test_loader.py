@@ -18,6 +18,7 @@ from smart_fork import excise
 from smart_fork.agents import READERS
 from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.facets import cutter
+from smart_fork.cuts import lines as reading
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (
     ClaudeLoader,
@@ -190,6 +191,18 @@ def test_what_is_no_range(words, says):
     with pytest.raises(Usage) as error:
         pieces(words, 10)
     assert says in error.value.message
+    assert "Ranges look like 5-7,9" in error.value.hint
+
+
+def test_a_record_is_found_by_its_key_wherever_a_piece_of_the_file_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_PIECE", 600)
+    log, record = tmp_path / "log.jsonl", b'{"uuid": "record-1", "id" : "other-2"}'
+    for before in range(600 - len(record), 601):
+        log.write_bytes(b" " * before + record + b" " * 700)
+        assert reading.names_one_of(log, {"x", "record-1"})
+        assert reading.names_one_of(log, {"other-2"}, "id")
+        assert not reading.names_one_of(log, {"other-2", "record"})
+    assert not reading.names_one_of(tmp_path / "no.jsonl", {"record-1"})
 
 
 def test_sorting_is_stable_and_keeps_lines_without_a_time_where_they_are():

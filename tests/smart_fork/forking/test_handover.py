@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.model import estimate_tokens
+from indexer.transcripts.retold import Action
 from smart_fork import foreign_sessions, handovers, sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.options import Options
@@ -15,7 +17,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.loader import located
 from smart_fork.families.branch import branch
-from smart_fork.forking.handover import handover
+from smart_fork.forking.handover import _shortened, handover
 from smart_fork.forking.launch import fork, fork_session
 from smart_fork.forking.others import is_others
 from smart_fork.forking.request import ForkRequest
@@ -24,6 +26,7 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned
 from smart_fork.registry.workers import Registry
+from smart_fork.sharing.neutral import Message
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -252,6 +255,15 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
         assert words(copy)[0].endswith(first)
         assert words(copy)[-1].endswith(last)
         assert forked.handed.tokens < 4_000
+
+
+def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
+    done = tuple(Action(f"Bash: step {number}", "done") for number in range(4))
+    for message in (Message("assistant", 1, "word " * 100, done), Message("user", 0, "word " * 100)):
+        size = estimate_tokens(message.rendered())
+        assert message == _shortened(message, size) == _shortened(message, size + 1)
+        assert message.rendered().endswith(_shortened(message, size - 1).rendered()[-100:])
+        assert len(_shortened(message, size - 1).text) < len(message.text)
 
 
 @pytest.mark.usefixtures("played")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.limit import AlreadyRuns
 from smart_fork.forking.occupation import FRESH_SECONDS, looks_occupied
-from smart_fork.forking.resume import newest_session, session_to_resume
+from smart_fork.forking.resume import check_free, newest_session, session_to_resume
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.world import world_of
@@ -52,7 +53,8 @@ def running(home, marked):
 
     def start_one(session_id: str | None, **more) -> str:
         with Registry() as registry:
-            worker = registry.add("codex", source_session_id="", place="process", cwd=home, **more)
+            more = {"source_session_id": ""} | more
+            worker = registry.add("codex", place="process", cwd=home, **more)
             if session_id:
                 registry.set_session_id(worker.id, session_id)
             return registry.set_started(worker.id, command=["x"], pid=marked(worker.id), attach="see it").id
@@ -91,6 +93,23 @@ def test_a_session_that_a_worker_is_in_is_where_to_go(agent, old, home, running)
             session_to_resume(reference, force=True)
         assert worker == caught.value.worker.id
         assert "see it" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["fork", "resume", "continue"])
+def test_the_newest_session_is_free_until_a_worker_is_in_it(codex_session, repo, running, kind):
+    """R-065: also one that was only told to go on in it, and whatever `force` says of others."""
+    os.utime(codex_session, (0, 0))
+    newest = newest_session(repo, "codex")
+    check_free(newest)
+
+    own, told = (SESSION, "") if kind == "fork" else (None, SESSION)
+    worker = running(own, kind=kind, source_session_id=told)
+
+    for force in (False, True):
+        with pytest.raises(AlreadyRuns) as caught:
+            check_free(newest, force=force)
+        assert worker == caught.value.worker.id
+    check_free(replace(newest, session_id=NEW))
 
 
 def test_a_worker_whose_session_is_not_known_yet_is_where_to_go(home, running):
