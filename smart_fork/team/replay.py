@@ -28,7 +28,6 @@ from smart_fork.sharing.secrets import LOOSE, MaskedSecrets
 from smart_fork.team.outgoing import Outgoing
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
-_ANYWHERE: Record = {"cwd": ""}
 #: All that a message says whose images were left out: without them it may have said nothing.
 _NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
@@ -73,8 +72,6 @@ def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) ->
 
 def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
     for number, record, before in zip(outgoing.numbers, records, outgoing.here, strict=True):
-        if record | _ANYWHERE == before | _ANYWHERE:  # nearly all are sent as they are
-            continue
         here = _tied(before, forms)
         if not all(tie in here for tie in _tied(record, forms)):  # in this order: what was passed is gone
             raise Unshareable(f"Record {number} would have another id or signature than here.", _NOT_SENT)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from indexer.masking import mask
 from smart_fork.agents import AGENTS
 from tests.golden import fixtures, story
 from tests.golden.scene import Scene, scene
+from tests.indexer.masking.evaluation.expand import samples
+from tests.indexer.masking.test_evaluation import SECRETS
 from tests.indexer.transcripts.records import FIXTURES
 
 HERE = Path(__file__).parent
+MASK = re.compile(r"\[REDACTED:([\w-]+)\]")
 SAY = "If that is meant, `make golden` writes the files anew; look at what has changed before you commit it."
 
 
@@ -68,6 +73,23 @@ def test_the_help_pages_are_what_they_were(demo):
 
 def test_what_is_read_of_the_fixtures_is_what_it_was(home):
     compare("agents", ".txt", fixtures.said())
+
+
+def test_what_is_masked_in_each_sample_is_what_it_was():
+    compare("masking", ".txt", masked())
+
+
+def masked() -> Iterable[tuple[str, str]]:
+    """The kinds of what is masked in each sample with a secret, and how much is left of the rest; no file keeps a value."""
+    for file in SECRETS:
+        texts = [mask(sample.text) for sample in samples(file, seed=1)]
+        yield (
+            file.stem,
+            "".join(
+                f"{number}: {' '.join(MASK.findall(text)) or 'nothing'}, {len(MASK.sub('', text))} characters left\n"
+                for number, text in enumerate(texts, start=1)
+            ),
+        )
 
 
 def test_each_folder_of_fixtures_has_a_readme_with_the_version_and_all_of_them():
