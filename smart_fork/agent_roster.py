@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from indexer.paths import index_db
 from indexer.store.base import Understood
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, record, value
@@ -16,8 +15,8 @@ from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import look_at
 from smart_fork.agents.verbs import abilities_of
-from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.retrieval.index_access import opened
+from smart_fork.errors import SmartForkError
+from smart_fork.retrieval.index_access import known_index
 from smart_fork.system.processes import Processes, SystemProcesses
 
 #: How long a program may take to say its version.
@@ -72,13 +71,9 @@ def compared(version: str, seen: str) -> str:
 
 def understood() -> Mapping[AgentName, Understood]:
     """Return how much of each agent's logs was understood, as far as they are in the index."""
-    if not index_db().exists():
-        return {}
-    try:
-        with opened() as store:
-            return store.understood()
-    except IndexUnavailable:
-        return {}
+    with known_index() as store:
+        return store.understood() if store else {}
+    return {}
 
 
 def roster(processes: Processes | None = None, env: Mapping[str, str] | None = None) -> AgentsAtAGlance:

@@ -13,7 +13,6 @@ from indexer import kept_logs
 from indexer.failures import what_failed
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
-from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import READERS, checkpoints
@@ -22,7 +21,7 @@ from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted
-from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, SmartForkError, Usage, joined
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, joined
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system import permission
@@ -338,15 +337,10 @@ def _may_be_told(located: Located) -> bool:
 
 
 def _indexed(located: Located) -> SessionRow | None:
-    if not index_db().exists():
-        return None
-    from smart_fork.retrieval.index_access import opened
+    from smart_fork.retrieval.index_access import known_index
 
-    try:
-        with opened() as store:
-            return store.session(located.agent, located.session_id)
-    except IndexUnavailable:
-        return None
+    with known_index() as store:
+        return store.session(located.agent, located.session_id) if store else None
 
 
 def message(number: int, turn: Turn, characters: int | None) -> Message:
@@ -381,17 +375,12 @@ def _in_logs(wanted: str) -> list[Located]:
 
 
 def _in_index(wanted: str) -> list[Located]:
-    if not index_db().exists():
-        return []
-    from smart_fork.retrieval.index_access import opened
+    from smart_fork.retrieval.index_access import known_index
 
-    try:
-        with opened() as store:
-            rows = store.find_sessions(wanted)
-    except IndexUnavailable:
-        return []
-    # These were not among the logs: whatever path the index remembers, nothing is there.
-    return [Located(row.agent, row.session_id, None) for row in rows]
+    with known_index() as store:
+        # These were not among the logs: whatever path the index remembers, nothing is there.
+        return [Located(row.agent, row.session_id, None) for row in (store.find_sessions(wanted) if store else ())]
+    return []
 
 
 def _in_copies(wanted: str) -> list[Located]:

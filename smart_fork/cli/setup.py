@@ -232,8 +232,8 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
+    from smart_fork.setup.parts import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.setup.setup_answer import TakenOut
-    from smart_fork.setup.undoing import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.system.processes import SystemProcesses
 
     lines = lines_of(ledger, options.agents, what)
@@ -249,11 +249,11 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
 
 def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
     from indexer.paths import index_db, state_home
-    from smart_fork.setup.undoing import NAMES
+    from smart_fork.setup.parts import PARTS
 
     for one in undone:
         verb = "failed" if one.error else "remove" if dry_run else "removed"
-        out.print(plain(f"  {verb:<8}{NAMES[one.step]:<24}  {_at_home(one.where)}"))
+        out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {_at_home(one.where)}"))
         for note in (one.error, one.hint, *one.notes):
             if note:
                 _say_below(note)

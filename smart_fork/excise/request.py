@@ -28,8 +28,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import remaining
 from smart_fork.excise.traces import related, words_in
 from smart_fork.families.descent import Descendant
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
+from smart_fork.registry.workers import known_workers
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
 
@@ -172,11 +171,7 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
 def _named_after(planned: Plan) -> Iterator[str]:
     """The worktrees of workers, with their git branches, that are named after a prompt which goes."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
-    if not words or not has_registry():
-        return
-    with Registry() as registry:
-        workers = registry.workers()
-    for worker in workers:
+    for worker in known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""
         if related(worker, {planned.session.session_id}) and words & words_in(name):
             yield f"worktree {worker.worktree} and git branch {worker.branch}, named after the cut text"

@@ -23,8 +23,8 @@ from indexer.shapes import dataclass
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
-from smart_fork.registry.file import has_registry, registry_file
-from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.registry.file import registry_file
+from smart_fork.registry.workers import WorkerRecord, known_workers
 
 #: Shorter words are in anything that is packed, by chance.
 _WORD = re.compile(r"[^\W_]{5,64}")
@@ -125,7 +125,7 @@ class _Search:
         self.session_ids, self.wanted = session_ids, wanted
         self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
         self._copies = {file_name(one) for one in session_ids}
-        self._workers = _workers()
+        self._workers = known_workers()
 
     def kind_of(self, path: Path) -> str:
         """What it is; empty where it is none of these sessions' business."""
@@ -193,13 +193,6 @@ class _Search:
                 texts.append(said_by(worker))
             texts += [str(getattr(worker, name)) for name in worker.__slots__ if name not in _SAID]
         return "\n".join(texts).lower()
-
-
-def _workers() -> list[WorkerRecord]:
-    if not has_registry():
-        return []
-    with Registry() as registry:
-        return registry.workers()
 
 
 def _schema(path: Path) -> list[str]:

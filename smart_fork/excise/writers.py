@@ -17,8 +17,7 @@ from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused
 from smart_fork.places.liveness import lives
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
+from smart_fork.registry.workers import known_workers
 from smart_fork.system.processes import SystemProcesses
 
 
@@ -56,13 +55,9 @@ def writer_of(session: Transcript) -> str:
 
 
 def _worker(session: Transcript) -> str:
-    if not has_registry():
-        return ""
-    with Registry() as registry:
-        for worker in registry.workers(states=("starting", "running")):
-            if worker.session_id == session.session_id and lives(worker, SystemProcesses(), os.environ, time.time()):
-                return f"worker {worker.id}"
-    return ""
+    own = (worker for worker in known_workers() if worker.session_id == session.session_id)
+    living = (worker.id for worker in own if lives(worker, SystemProcesses(), os.environ, time.time()))
+    return next((f"worker {one}" for one in living), "")
 
 
 def _holder_of_lock(agent: Cutter, session: Transcript) -> str:

@@ -157,13 +157,17 @@ def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
 
 def _below(session_id: str, children: Mapping[str, Sequence[str]]) -> set[str]:
     """The known forks of a session, and theirs: none of them is its parent, however early its log seems to begin."""
-    found: set[str] = set()
-    waiting = [session_id]
+    return reached({session_id}, children) - {session_id}
+
+
+def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
+    """These sessions, and those that links lead to from them."""
+    found, waiting = set(first), list(first)
     while waiting:
-        new = set(children.get(waiting.pop(), ())) - found
+        new = set(links.get(waiting.pop(), ())) - found
         found |= new
         waiting += new
-    return found - {session_id}
+    return found
 
 
 class _Shared:

@@ -14,9 +14,8 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, OWN, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
-from smart_fork.families.crossing import Crossings, crossings, parents, relatives
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.families.crossing import Crossings, crossings, parents, reached, relatives
+from smart_fork.registry.workers import known_workers
 
 #: Each session with those that it was made of.
 Links = Mapping[str, set[str]]
@@ -67,7 +66,7 @@ def descent(
     if not AGENTS[agent].heads:
         return Descent()
     asked = Session(agent, session_id, path, ())
-    found = crossings(asked, _workers())
+    found = crossings(asked, known_workers())
     for child in known.below if known else ():
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
@@ -84,10 +83,10 @@ def descent(
     made = _inverted(links)
     agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
     _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
-    below, above = _reached({session_id}, made), _reached({session_id}, links) - {session_id}
-    tied = (_reached({session_id}, _uncertain(guessed, links)) - below - above) | (below & above)
+    below, above = reached({session_id}, made), reached({session_id}, links) - {session_id}
+    tied = (reached({session_id}, _uncertain(guessed, links)) - below - above) | (below & above)
     below -= tied
-    beside = _reached({session_id, *above}, made) - below - _reached(tied, made)
+    beside = reached({session_id, *above}, made) - below - reached(tied, made)
     strangers = {one.session_id for one in holders} - below - beside - tied
     # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
     orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
@@ -114,7 +113,7 @@ class _Logs:
 
     def of(self, sessions: set[str]) -> list[Descendant]:
         """Those logs, of these sessions as well."""
-        below, direct = _reached(sessions, self._made), _reached(sessions, self._direct)
+        below, direct = reached(sessions, self._made), reached(sessions, self._direct)
         return [
             Descendant(kin.agent, kin.session_id, kin.path, told=kin.session_id not in direct)
             for kin in self._family
@@ -131,17 +130,10 @@ class _Logs:
         """The relatives of these sessions that have no log."""
         there = {kin.session_id for kin in self._family}
         ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
-        for one in sorted(_reached(sessions, ties) - sessions - there):
+        for one in sorted(reached(sessions, ties) - sessions - there):
             agent = self._agents.get(one, self._agent)
             if not READERS[agent].locate(one):
                 yield agent, one
-
-
-def _workers() -> list[WorkerRecord]:
-    if not has_registry():
-        return []
-    with Registry() as registry:
-        return registry.workers()
 
 
 def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, cut: str) -> defaultdict[str, set[str]]:
@@ -183,7 +175,7 @@ def _add_copies_of_told(
 
     Which of the two was first does not matter: nothing is cut there, it is searched.
     """
-    told = _reached({session_id}, made) - _reached({session_id}, direct)
+    told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
     for kin in family:
         if kin.session_id not in told and not links.get(kin.session_id):
@@ -197,15 +189,6 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
         for parent in above:
             made[parent].add(child)
     return made
-
-
-def _reached(first: set[str], links: Links) -> set[str]:
-    reached, waiting = set(first), list(first)
-    while waiting:
-        new = links.get(waiting.pop(), set()) - reached
-        reached |= new
-        waiting += new
-    return reached
 
 
 def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collection[Path]) -> Iterator[Descendant]:

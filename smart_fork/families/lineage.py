@@ -6,12 +6,10 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import shorten
-from indexer.paths import index_db
 from indexer.project import Project, project_of, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
@@ -22,7 +20,6 @@ from smart_fork.agents import READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import originals_first
-from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branch import command_to_resume
 from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
@@ -30,7 +27,7 @@ from smart_fork.places.liveness import note_ends
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.retrieval.commits_made import commits_made
-from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.index_access import known_index
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system import permission
@@ -85,11 +82,16 @@ def _lineage(asked: Session) -> Family:
     workers = _workers()
     found = crossings(asked, workers)
     family = relatives(asked, _project(asked).root, found)
-    with ExitStack() as stack:
-        telling = _Telling(_index(stack), found)
+
+    def told(store: SqliteStore | None) -> Family:
+        telling, known = _Telling(store, found), family
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
-            family = [kin for kin in family if telling.facts(kin).may_be_told]
-        return _told(asked, family, found, workers, telling)
+            known = [kin for kin in family if telling.facts(kin).may_be_told]
+        return _told(asked, known, found, workers, telling)
+
+    with known_index() as store:
+        return told(store)
+    return told(None)
 
 
 def _told(
@@ -126,13 +128,6 @@ def _told(
         return_command=back,
         sessions=told,
     )
-
-
-def _index(stack: ExitStack) -> SqliteStore | None:
-    try:
-        return stack.enter_context(opened()) if index_db().exists() else None
-    except IndexUnavailable:
-        return None
 
 
 def _workers() -> list[WorkerRecord]:

@@ -14,8 +14,7 @@ from smart_fork.errors import ForkRefused, joined
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import OVER, Registry, WorkerRecord
+from smart_fork.registry.workers import OVER, WorkerRecord, known_workers
 from smart_fork.text.advice import advice
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
@@ -96,10 +95,7 @@ def _started(pid: int | None) -> str:
 
 def _workers_of(session: Session) -> Sequence[WorkerRecord]:
     """Those that have it now, ended ones too: one that wrote last makes a log look as if somebody were there."""
-    if not has_registry():
-        return ()
-    with Registry() as registry:
-        return [worker for worker in registry.workers() if worker.session_id == session.session_id]
+    return [worker for worker in known_workers() if worker.session_id == session.session_id]
 
 
 def _lives(worker: WorkerRecord, world: World) -> bool:

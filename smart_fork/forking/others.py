@@ -5,8 +5,7 @@ from __future__ import annotations
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions, sessions
 from smart_fork.errors import Ambiguous, NotFound, Usage
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import ASKED, Registry, WorkerRecord
+from smart_fork.registry.workers import ASKED, known_worker
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.
 _DEPTH = 100
@@ -24,7 +23,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
             session = session or _read(session_id)
         except Ambiguous:
             return True
-        worker = _worker(session_id)
+        worker = known_worker(session_id)
         messages = (turn.id for turn in session.turns) if session else ()
         if foreign_sessions.among((session_id, *messages)) or (worker and worker.permission_mode == ASKED):
             return True
@@ -43,10 +42,3 @@ def _read(session_id: str) -> Session | None:
         raise
     except (NotFound, Usage):
         return None
-
-
-def _worker(session_id: str) -> WorkerRecord | None:
-    if not has_registry():
-        return None
-    with Registry() as registry:
-        return registry.of_session(session_id)

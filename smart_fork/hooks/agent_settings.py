@@ -12,8 +12,10 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
-from smart_fork.hooks import MODULE, entries, own_file, switch
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import MODULE, entries, switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
+from smart_fork.system import foreign_files
 
 _IN_SILENCE = "2>/dev/null || :"
 
@@ -63,7 +65,7 @@ def install(agent: AgentName) -> Change:
     hooks = hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
     if content is not None:
-        changed, text = own_file.install(path, content), content
+        changed, text = _written(path, content), content
     else:
         changed, text = entries.install(path, _groups(hooks))
     return Change(agent, path, changed, installed=True, notes=tuple(hooks.notes(text)))
@@ -88,7 +90,7 @@ def remove(agent: AgentName) -> Change:
     """
     hooks = hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
-    changed = own_file.remove(path, content) if content is not None else entries.remove(path)
+    changed = _deleted(path, content) if content is not None else entries.remove(path)
     return Change(agent, path, changed, installed=False)
 
 
@@ -100,7 +102,7 @@ def is_installed(agent: AgentName) -> bool:
     """
     hooks = hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
-    return own_file.is_there(path, content) if content is not None else entries.are_in(path, _groups(hooks))
+    return _own_file(path, content) == content if content is not None else entries.are_in(path, _groups(hooks))
 
 
 def _words(agent: AgentName) -> list[str]:
@@ -119,3 +121,38 @@ def _groups(hooks: Hooks) -> entries.Groups:
         if matcher and switch.is_on(hooks.agent):  # each such call waits for it
             groups[event] = {"matcher": matcher, "hooks": ours}
     return groups
+
+
+# A file that is ours alone in an agent's folder is known by its first line.
+
+
+def _written(path: Path, content: str) -> bool:
+    """Write our file, in the place of an older one. Whether that changed anything."""
+    before = _own_file(path, content)
+    if before != content:
+        foreign_files.write(path, before, content)
+    return before != content
+
+
+def _deleted(path: Path, content: str) -> bool:
+    """Delete our file. Whether it was there; what is there instead and not ours stays."""
+    before = foreign_files.read(path, _by_hand(path))
+    if before is None or not _is_ours(before, content):
+        return False
+    foreign_files.write(path, before, None)
+    return True
+
+
+def _own_file(path: Path, content: str) -> str | None:
+    text = foreign_files.read(path, _by_hand(path))
+    if text is None or _is_ours(text, content):
+        return text
+    raise SmartForkError(f"{path} is not smart-fork's, and was not changed", _by_hand(path))
+
+
+def _is_ours(text: str, content: str) -> bool:
+    return text.splitlines()[:1] == content.splitlines()[:1]
+
+
+def _by_hand(path: Path) -> str:
+    return f"Move {path} away, or add by hand what `smart-fork setup hooks --print` prints."

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from indexer.shapes import dataclass
@@ -33,7 +32,6 @@ from smart_fork.registry.workers import OVER, Registry, Status, WorkerRecord
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
 #: A hook, a shell, the agent, and what started the agent.
 _FAR_ENOUGH = 6
-_PS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +48,17 @@ class Ancestor:
 
 
 def ancestors() -> tuple[Ancestor, ...] | None:
-    """Those of this process, the nearest first; `None` where the system does not tell."""
-    look = _proc if Path("/proc/self/stat").exists() else _ps
+    """Those of this process, the nearest first; `None` where the system does not tell.
+
+    They are the only thing about a process that it cannot have inherited from another one.
+    """
+    import psutil
+
     found: list[Ancestor] = []
-    pid = os.getppid()
-    try:
-        while pid > 1 and len(found) < _FAR_ENOUGH:
-            above, words = look(pid)
-            found.append(Ancestor(pid, words))
-            pid = above
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        pass  # it has ended meanwhile, or is nobody's business
+    with suppress(psutil.Error, OSError):  # it has ended meanwhile, or is nobody's business
+        above = (one for one in psutil.Process().parents()[:_FAR_ENOUGH] if one.pid > 1)
+        found.extend(Ancestor(one.pid, tuple(filter(None, one.cmdline()))) for one in above)
     return tuple(found) or None
-
-
-def _proc(pid: int) -> tuple[int, tuple[str, ...]]:
-    # Behind the name, which may contain anything, stand the state and the parent.
-    above = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return above, tuple(os.fsdecode(word) for word in words if word)
-
-
-def _ps(pid: int) -> tuple[int, tuple[str, ...]]:
-    done = subprocess.run(
-        ["ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, timeout=_PS_SECONDS, check=True
-    )
-    above, *words = os.fsdecode(done.stdout).split()
-    return int(above), tuple(words)
 
 
 @dataclass(frozen=True, slots=True)

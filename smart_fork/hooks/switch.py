@@ -74,18 +74,18 @@ def turn_off(agent: AgentName) -> None:
 
 def asked() -> AskedLately:
     """What came of it."""
-    sizes = _sizes()
-    return AskedLately(len(sizes), sum(size > len(LATE) for size in sizes))
+    notes = list(map(_content, _notes(ASKED)))
+    return AskedLately(len(notes), sum(len(note) > len(LATE) for note in notes))
 
 
 def late() -> int:
     """In how many of them the answer came too late."""
-    return _sizes().count(len(LATE))
+    return sum(_content(path) == LATE for path in _notes(ASKED))
 
 
 def said(folder: str) -> Said:
     """What was said at the point of action that has its notes in this folder."""
-    lines = [line for path in _notes(folder) for line in _lines(path)]
+    lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return Said(len(lines) - late - followed, late, followed)
 
@@ -93,7 +93,7 @@ def said(folder: str) -> Said:
 def follow(session_id: str | None, given: str) -> None:
     """Note which of the sessions that a session was told of it names in what it gives to a tool or a command."""
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
-        lines = _lines(path)
+        lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
         new = [one for one in told if one.decode() in given and FOLLOWED + one not in lines]
         with suppress(OSError), path.open("ab") as file:
@@ -108,10 +108,6 @@ def forget() -> None:
                 path.unlink()
 
 
-def _sizes() -> list[int]:
-    return [size for path in _notes(ASKED) if (size := _size(path)) is not None]
-
-
 def _notes(folder: str) -> list[Path]:
     try:
         return list((state_home() / RECALL / folder).iterdir())
@@ -119,15 +115,8 @@ def _notes(folder: str) -> list[Path]:
         return []
 
 
-def _size(path: Path) -> int | None:
+def _content(path: Path) -> bytes:
     try:
-        return path.stat().st_size
+        return path.read_bytes()
     except OSError:
-        return None
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        return path.read_bytes().splitlines()
-    except OSError:
-        return []
+        return b""

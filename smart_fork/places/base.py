@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import orjson
 
@@ -37,36 +37,23 @@ class Started:
     worker_id: str = ""
 
 
-class WorkerPlace(Protocol):
+class WorkerPlace:
     """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
 
-    @property
-    def name(self) -> str:
-        """What a person calls it."""
-        ...
-
-    @property
-    def headless(self) -> bool:
-        """Whether the agent runs without a terminal there."""
-        ...
-
-    @property
-    def delivers(self) -> frozenset[Delivery]:
-        """How a prompt can be given to an agent there."""
-        ...
-
-    @property
-    def replaces(self) -> bool:
-        """Whether starting ends this program."""
-        ...
+    #: What a person calls it.
+    name: ClassVar[str]
+    #: How a prompt can be given to an agent there.
+    delivers: ClassVar[frozenset[Delivery]]
+    #: Whether the agent runs without a terminal there, and whether starting ends this program.
+    headless = replaces = False
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Whether it can be used on this machine."""
-        ...
+        return True
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
         """Which variables a program has there that it is not given; of their values only that they are set counts."""
-        ...
+        return {}
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """Start the plan's command, with exactly `env` as far as the place allows.
@@ -74,19 +61,19 @@ class WorkerPlace(Protocol):
         Raises:
             SmartForkError: it could not be started.
         """
-        ...
+        raise NotImplementedError
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """`None` while it runs; then what it said last."""
-        ...
+        raise NotImplementedError
 
     def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
         """How one that has ended did so, negative for a signal; `None` where nobody tells."""
-        ...
+        return None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """What is on its screen now; `None` where it has none."""
-        ...
+        return None
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
         """Put `text` into its terminal as one paste: nothing in it is a key, and nothing is sent off.
@@ -94,7 +81,7 @@ class WorkerPlace(Protocol):
         Raises:
             ForkRefused: it takes no input, has ended, or cannot be shown to be ours.
         """
-        ...
+        raise NotImplementedError
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """Press one of `KEYS`.
@@ -102,7 +89,7 @@ class WorkerPlace(Protocol):
         Raises:
             ForkRefused: see `paste`.
         """
-        ...
+        raise NotImplementedError
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """Have it end, and its window with it; it may still be ending when this returns. Nothing else is touched.
@@ -110,7 +97,7 @@ class WorkerPlace(Protocol):
         Raises:
             ForkRefused: it cannot be shown to be ours.
         """
-        ...
+        raise NotImplementedError
 
 
 #: What can be pressed: the number of an option, and what sends off.

@@ -9,55 +9,38 @@ from indexer.masking import Masked, mask
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
-from smart_fork.places.base import Started, runs
+from smart_fork.places.base import Started, WorkerPlace, runs
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import Processes
 
 
-class HerePlace:
+class HerePlace(WorkerPlace):
     """Becomes the agent. It is a person's terminal: what happens there is that person's to do."""
 
     name = "here"
-    headless = False
-    delivers: frozenset[Delivery] = frozenset({"argument"})
+    delivers = frozenset[Delivery]({"argument"})
     replaces = True
 
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Everywhere that a person types."""
-        return True
-
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `Place.inherited`: none."""
-        return {}
-
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `Place.start`. Does not return."""
+        """See `WorkerPlace.start`. Does not return."""
         sys.stdout.flush()
         sys.stderr.flush()
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `Place.ended`."""
+        """See `WorkerPlace.ended`."""
         return None if started.pid is None or runs(started, processes) else mask("It ended.")
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `Place.exit_status`."""
-        return None
-
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `Place.screen`."""
-        return None
-
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.paste`."""
+        """See `WorkerPlace.paste`."""
         raise _of_a_person()
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.press`."""
+        """See `WorkerPlace.press`."""
         raise _of_a_person()
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.close`."""
+        """See `WorkerPlace.close`."""
         raise _of_a_person()
 
 

@@ -17,7 +17,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan, plain_name
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.places.base import KEYS, Started, hand_over, require_ours, seems_gone
+from smart_fork.places.base import KEYS, Started, WorkerPlace, hand_over, require_ours, seems_gone
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import Processes
 
@@ -41,24 +41,18 @@ def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Ta
     return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
 
 
-class ITerm2Place:
+class ITerm2Place(WorkerPlace):
     """Runs the agent as a person would, in a tab of the window that is in front."""
 
     name = "iterm2"
-    headless = False
-    delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
-    replaces = False
+    delivers = frozenset[Delivery]({"argument", "typed"})
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """On macOS with the extra installed."""
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `Place.inherited`: none."""
-        return {}
-
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `Place.start`."""
+        """See `WorkerPlace.start`."""
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")
         tab = plan_tab(plan, worker, env)
@@ -80,15 +74,11 @@ class ITerm2Place:
         return Started(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `Place.ended`. The tab closes with what runs in it."""
+        """See `WorkerPlace.ended`. The tab closes with what runs in it."""
         return mask("Its tab was closed.") if seems_gone(started, processes) else None
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `Place.exit_status`."""
-        return None
-
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `Place.screen`."""
+        """See `WorkerPlace.screen`."""
 
         async def read(app: Any, _connection: Any) -> str | None:
             session = app.get_session_by_id(started.terminal_id)
@@ -100,19 +90,19 @@ class ITerm2Place:
         return _in_iterm2(read)
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.paste`."""
+        """See `WorkerPlace.paste`."""
         require_ours(started, processes)
         self._send(started, f"{PASTE_BEGINS}{text}{PASTE_ENDS}")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.press`."""
+        """See `WorkerPlace.press`."""
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         require_ours(started, processes)
         self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.close`."""
+        """See `WorkerPlace.close`."""
         require_ours(started, processes)
 
         async def close_tab(app: Any, _connection: Any) -> None:

@@ -11,7 +11,7 @@ from indexer.transcripts.lines import open_regular
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
-from smart_fork.places.base import Started, require_ours, runs, worker_file
+from smart_fork.places.base import Started, WorkerPlace, require_ours, runs, worker_file
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import Processes
 
@@ -20,31 +20,22 @@ _READ_BYTES, _LAST_CHARACTERS = 64_000, 2_000
 _FIRST_WORD = re.compile(r"\A\S*")
 
 
-class ProcessPlace:
+class ProcessPlace(WorkerPlace):
     """Runs the agent to the end of its answer, detached from whoever started it."""
 
     name = "process"
     headless = True
-    delivers: frozenset[Delivery] = frozenset({"argument", "input"})
-    replaces = False
-
-    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Everywhere."""
-        return True
-
-    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `Place.inherited`: none."""
-        return {}
+    delivers = frozenset[Delivery]({"argument", "input"})
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `Place.start`."""
+        """See `WorkerPlace.start`."""
         log = worker_file(worker, ".log")
         said = plan.said.encode() if plan.delivery == "input" else b""
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
         return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `Place.ended`."""
+        """See `WorkerPlace.ended`."""
         if started.pid is None or started.log is None or runs(started, processes):
             return None
         try:
@@ -58,21 +49,17 @@ class ProcessPlace:
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
     def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `Place.exit_status`."""
+        """See `WorkerPlace.exit_status`."""
         return None if started.pid is None else processes.exit_status(started.pid)
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `Place.screen`."""
-        return None
-
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.paste`."""
+        """See `WorkerPlace.paste`."""
         raise ForkRefused("It has no terminal and takes no message before it ends", "Wait for it.")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.press`."""
+        """See `WorkerPlace.press`."""
         raise ForkRefused("It has no terminal and takes no keys")
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.close`."""
+        """See `WorkerPlace.close`."""
         processes.end(require_ours(started, processes), force=False)

@@ -28,7 +28,7 @@ from smart_fork.agents.facets import home_variables, login_of, login_variables, 
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
-from smart_fork.places.base import KEYS, Started, hand_over, not_taken, require_ours, runs
+from smart_fork.places.base import KEYS, Started, WorkerPlace, hand_over, not_taken, require_ours, runs
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.snippets import quoted
@@ -64,25 +64,23 @@ class Window:
     name: str
 
 
-class TmuxPlace:
+class TmuxPlace(WorkerPlace):
     """Runs the agent as a person would. The window stays when it has ended, so that its last words can be read."""
 
     name = "tmux"
-    headless = False
-    delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
-    replaces = False
+    delivers = frozenset[Delivery]({"argument", "typed"})
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Where tmux is installed."""
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `Place.inherited`: those of the server, which may be a person's own."""
+        """See `WorkerPlace.inherited`: those of the server, which may be a person's own."""
         told = _run(processes, env, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `Place.start`."""
+        """See `WorkerPlace.start`."""
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
             raise NotFound(f"No such directory: {plan.cwd}")
         session = session_name(plan.cwd)
@@ -109,7 +107,7 @@ class TmuxPlace:
         return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `Place.ended`."""
+        """See `WorkerPlace.ended`."""
         dead, status = self._pane(started, processes, env)
         if dead is None:  # or it is a window of another tmux server, which this one does not know
             return None if runs(started, processes) else mask("Its window was closed.")
@@ -123,7 +121,7 @@ class TmuxPlace:
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `Place.exit_status`. tmux may learn of it later than of the end, and of some it never does (3.3)."""
+        """See `WorkerPlace.exit_status`. tmux may learn of it after the end, and of some it never does (3.3)."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, processes, env)
             if not dead or status:
@@ -132,14 +130,14 @@ class TmuxPlace:
         return int(status) if dead and status.lstrip("-").isdigit() else None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `Place.screen`."""
+        """See `WorkerPlace.screen`."""
         if self._pane(started, processes, env)[0] is None:
             return None
         seen = _run(processes, env, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
         return seen.stdout.decode("utf-8", "replace")
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.paste`."""
+        """See `WorkerPlace.paste`."""
         pane = self._require(started, processes, env)
         buffer = f"smart-fork-{secrets.token_hex(8)}"
         pasting = ("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", pane)
@@ -148,7 +146,7 @@ class TmuxPlace:
             raise ProgramFailed(f"tmux could not paste: {done.complaint}")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.press`."""
+        """See `WorkerPlace.press`."""
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         pane = self._require(started, processes, env)
@@ -157,7 +155,7 @@ class TmuxPlace:
             raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `Place.close`. The window of one that has ended is closed as well."""
+        """See `WorkerPlace.close`. The window of one that has ended is closed as well."""
         dead, _ = self._pane(started, processes, env)
         if dead is None:
             return

@@ -18,7 +18,7 @@ from indexer.store.erasure import compact
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in, list_in
 from smart_fork.errors import NotFound, Usage
-from smart_fork.registry.file import registry_file
+from smart_fork.registry.file import has_registry, registry_file
 from smart_fork.registry.schema import Writing, opened, unusable
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
@@ -418,6 +418,22 @@ class Registry:
         columns = [_SESSION if name == "session_id" else name for name in names]
         rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(columns)} FROM workers {where}", values)  # noqa: S608
         return [_worker(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def known_workers() -> list[WorkerRecord]:
+    """All workers, newest first. Where nothing was ever started there are none, and no register is made by looking."""
+    if not has_registry():
+        return []
+    with Registry() as registry:
+        return registry.workers()
+
+
+def known_worker(session_id: str) -> WorkerRecord | None:
+    """The worker whose session that is, or once was."""
+    if not has_registry():
+        return None
+    with Registry() as registry:
+        return registry.of_session(session_id)
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import apsw
 
@@ -33,6 +33,17 @@ def opened() -> Iterator[SqliteStore]:
             yield store
     except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error
+
+
+@contextmanager
+def known_index() -> Iterator[SqliteStore | None]:
+    """The index, if there is one that can be used; for whoever does without. None is made by looking."""
+    with suppress(IndexUnavailable), ExitStack() as stack:
+        try:
+            store = stack.enter_context(opened()) if index_db().exists() else None
+        except IndexUnavailable:
+            store = None
+        yield store
 
 
 def unavailable(error: Exception) -> IndexUnavailable:

@@ -8,10 +8,10 @@ from functools import partial
 from smart_fork.errors import SmartForkError
 from smart_fork.service.units import installation
 from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, take_away
 from smart_fork.system.processes import Processes
 
-_NAME = "service"
+NAME = "service"
 #: Without a service a question brings the index up to date first.
 _OTHERWISE = "each search updates the index"
 
@@ -19,7 +19,7 @@ _OTHERWISE = "each search updates the index"
 def planned(program: str, processes: Processes) -> Step:
     """The step that has the system run the service; left out where the system cannot."""
     kind = installation.native_kind()
-    step = partial(Step, "service", _NAME)
+    step = partial(Step, "service", NAME)
     if kind is None:
         return step("this system", "left", why=f"neither launchd nor systemd is here; {_OTHERWISE}")
     keeper = installation.supervisor(kind, processes)
@@ -37,11 +37,11 @@ def planned(program: str, processes: Processes) -> Step:
 
 def _written(keeper: installation.Supervisor, ledger: Ledger) -> list[str]:
     if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
-        ledger.write(LedgerLine(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
+        ledger.begin(LedgerLine(what="service", path=keeper.path))
     return installation.install(keeper, installation.settings_for(keeper))
 
 
-def undo(line: LedgerLine, processes: Processes) -> list[str]:
+def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
     """Stop and remove it.
 
     Raises:

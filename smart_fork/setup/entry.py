@@ -6,14 +6,14 @@ import os
 from functools import partial
 
 from smart_fork.agents.facets import registration_of
-from smart_fork.agents.registration import Registration, UnsuitableError
-from smart_fork.agents.registration.base import NAME, is_ours
-from smart_fork.errors import SmartForkError
+from smart_fork.agents.registration import Registration
+from smart_fork.agents.registration.base import NAME as OURS
+from smart_fork.agents.registration.base import is_ours
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, take_away, understood
 from smart_fork.system import foreign_files
 
-_NAME = "MCP server"
+NAME = "MCP server"
 
 
 def planned(way: Registration, program: str) -> Step:
@@ -24,38 +24,35 @@ def planned(way: Registration, program: str) -> Step:
     """
     path = way.path()
     text = _read(way)
-    try:
+    with understood(path, _step(way)):
         before = way.value(text)
         if before is not None and not is_ours(way.argv(before)):
             why = "another server has this name; rename it, or keep it"
-            return Step("server", _NAME, str(path), "left", way.agent, why)
+            return Step("server", NAME, str(path), "left", way.agent, why)
         entry = way.wanted(program, os.environ, before)
         if entry == before:
-            return Step("server", _NAME, str(path), "there", way.agent)
+            return Step("server", NAME, str(path), "there", way.agent)
         way.put(text, entry)
-    except UnsuitableError as error:
-        raise _unsuitable(way, error) from error
     foreign_files.check_writable(path)
     act = partial(_written, way, program)
-    return Step("server", _NAME, str(path), "changed" if before else "new", way.agent, act=act)
+    return Step("server", NAME, str(path), "changed" if before else "new", way.agent, act=act)
 
 
 def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
     path = way.path()
     earlier = ledger.of("server", way.agent, path)
-    folders = [*(earlier.folders if earlier else ()), *missing_folders(path)]
     text = _read(way)
-    try:
-        original, line = _original(way, text, earlier)
+    counts = text is not None and earlier and earlier.edit and not earlier.edit.never_came(text)
+    line = earlier if counts else None
+    with understood(path, _step(way)):
+        original = _undone(way, text, line) if line and text is not None else text
         entry = way.wanted(program, os.environ, way.value(text))
         made = way.put(text, entry)
         former, had_servers = (line.former, line.had_servers) if line else (way.raw(text), way.has_servers(text))
-    except UnsuitableError as error:
-        raise _unsuitable(way, error) from error
-    ledger.write(
+    ledger.begin(
         LedgerLine(
             what="server", agent=way.agent, path=path, edit=Edit.of(original, made), value=entry, former=former,
-            had_servers=had_servers, made=_is_made(text, earlier), folders=folders,
+            had_servers=had_servers, made=_is_made(text, earlier),
         )
     )  # fmt: skip
     with way.lock():
@@ -68,13 +65,9 @@ def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
-def _original(way: Registration, text: str | None, line: LedgerLine | None) -> tuple[str | None, LedgerLine | None]:
-    """The settings without what an earlier set-up has done to them, and its line where it still counts."""
-    if line is None or line.edit is None or text is None or line.edit.never_came(text):
-        return text, None
-    if line.edit.is_in(text):
-        return line.edit.undone(text), line
-    return way.restore(text, line.former, had_servers=line.had_servers), line
+def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
+    """The settings without what an earlier set-up has done to them."""
+    return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
@@ -100,16 +93,14 @@ def undo(line: LedgerLine) -> list[str]:
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
     """The entry out of settings that others have changed since."""
-    try:
+    step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {OURS}."
+    with understood(line.path, step):
         value = way.value(text)
         if value is None:
             return [f"{line.path}: the entry was already removed"]
         if not is_ours(way.argv(value)):
             return [f"{line.path}: the entry now starts another program, and stays"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
-    except UnsuitableError as error:
-        step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {NAME}."
-        raise SmartForkError(f"{line.path} was not changed: {error}", step) from error
     empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")
     foreign_files.write(line.path, text, None if empty else rest)
     changed = "" if value == line.value else ", with its changes"
@@ -124,10 +115,8 @@ def standing(line: LedgerLine) -> str:
     """
     way = registration_of(line.agent)
     text = foreign_files.read(line.path, f"Make {line.path} readable.")
-    try:
+    with understood(way.path(), _step(way)):
         value = way.value(text)
-    except UnsuitableError as error:
-        raise _unsuitable(way, error) from error
     if value is None:
         return f"the entry of the MCP server is gone from {line.path}"
     starts = way.argv(value)[:1]
@@ -138,10 +127,6 @@ def standing(line: LedgerLine) -> str:
 
 def _read(way: Registration) -> str | None:
     return foreign_files.read(way.path(), _step(way))
-
-
-def _unsuitable(way: Registration, error: UnsuitableError) -> SmartForkError:
-    return SmartForkError(f"{way.path()} was not changed: {error}", _step(way))
 
 
 def _step(way: Registration) -> str:

@@ -8,8 +8,10 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import registration_of
 from smart_fork.hooks import agent_settings
 from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, take_away
 from smart_fork.system import foreign_files
+
+NAME = "hooks"
 
 
 def planned(agent: AgentName) -> Step:
@@ -19,7 +21,7 @@ def planned(agent: AgentName) -> Step:
         SmartForkError: its settings are not understood, or must not be written.
     """
     path = agent_settings.settings_file(agent)
-    step = partial(Step, "hooks", "hooks", str(path), agent=agent)
+    step = partial(Step, "hooks", NAME, str(path), agent=agent)
     if agent_settings.is_installed(agent):
         return step(state="there")
     foreign_files.check_writable(path)
@@ -27,10 +29,7 @@ def planned(agent: AgentName) -> Step:
 
 
 def _written(agent: AgentName, ledger: Ledger) -> list[str]:
-    path = agent_settings.settings_file(agent)
-    line = ledger.of("hooks", agent, path)
-    folders = [*(line.folders if line else ()), *missing_folders(path)]
-    ledger.write(LedgerLine(what="hooks", agent=agent, path=path, folders=folders))
+    ledger.begin(LedgerLine(what="hooks", agent=agent, path=agent_settings.settings_file(agent)))
     return list(agent_settings.install(agent).notes)
 
 

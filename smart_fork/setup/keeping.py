@@ -13,7 +13,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.deletions import Deletion, deletions, in_words, room
 from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, switching, take_away
+from smart_fork.setup.step import Step, switching, take_away
 
 NAME = "copies of logs"
 _STAYS = "Existing copies stay; `smart-fork forget ID` removes one."
@@ -42,7 +42,7 @@ def offered(agents: Collection[AgentName]) -> list[Deletion]:
 
 def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
     path = kept_logs.switch_of(deletion.agent)
-    ledger.write(LedgerLine(what="keep", agent=deletion.agent, path=path, folders=missing_folders(path)))
+    ledger.begin(LedgerLine(what="keep", agent=deletion.agent, path=path))
     with switching(path, "written"):
         private_dir(path.parent)
         replace_file(path, [b""])

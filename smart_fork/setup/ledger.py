@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -100,6 +100,12 @@ class LedgerLine(BaseModel):
         """What no two lines have in common."""
         return self.what, self.agent, self.path
 
+    def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
+        """`text` without what was put in: to the byte where nobody has changed it since, else as `restore` gives it."""
+        if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
+            return restore(text)
+        return self.edit.undone(text) if self.edit.is_in(text) else text
+
 
 class _Kept(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -132,6 +138,16 @@ class Ledger:
         at = next((at for at, one in enumerate(lines) if one.about == line.about), len(lines))
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
+    def begin(self, line: LedgerLine) -> None:
+        """Keep `line` before what it says is done, with the folders that have to be made for it.
+
+        Raises:
+            SmartForkError: it cannot be written.
+        """
+        earlier = self.of(*line.about)
+        folders = [*(earlier.folders if earlier else ()), *_missing_folders(line.path)]
+        self.write(line.model_copy(update={"folders": folders}))
+
     def strike(self, line: LedgerLine) -> None:
         """Forget what is undone. Without any line there is no ledger.
 
@@ -160,6 +176,16 @@ class Ledger:
         except (OSError, ValueError, ValidationError) as error:
             step = "It lists the installed parts. Restore it, or remove them by hand and delete it."
             raise SmartForkError(f"{self.path} cannot be read", step) from error
+
+
+def _missing_folders(path: Path) -> list[Path]:
+    """The folders that have to be made for `path`, the outermost first."""
+    missing: list[Path] = []
+    for folder in path.parents:
+        if folder.exists():
+            break
+        missing.insert(0, folder)
+    return missing
 
 
 @contextmanager

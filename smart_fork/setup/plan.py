@@ -8,7 +8,6 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 
 from indexer.paths import index_db
 from indexer.shapes import dataclass
@@ -19,14 +18,13 @@ from smart_fork.agents.facets import registrations
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
-from smart_fork.errors import IndexUnavailable, ProgramMissing, SmartForkError
-from smart_fork.retrieval.index_access import opened
+from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.retrieval.index_access import known_index
 from smart_fork.service.units.unit_settings import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.setup_answer import AgentToSetUp, SetUp
 from smart_fork.setup.step import Step
-from smart_fork.setup.undoing import NAMES
 from smart_fork.system.processes import Processes
 
 _NAME = "smart-fork"
@@ -183,7 +181,7 @@ def _failing(way: Registration, error: SmartForkError) -> Step:
     def fail(_: Ledger) -> list[str]:
         raise error
 
-    return Step("server", NAMES["server"], str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
+    return Step("server", entry.NAME, str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
 
 
 def _index(*, copies: bool) -> Step:
@@ -192,17 +190,13 @@ def _index(*, copies: bool) -> Step:
     where = str(index_db())
     if not logs:
         return Step("index", "first index", where, "left", why="there are no sessions yet")
-    if copies and _is_whole(index_db()):
+    if copies and _is_whole():
         return Step("index", f"copies, {logs:,} logs", where, "changed")
-    return Step("index", f"first index, {logs:,} logs", where, "there" if _is_whole(index_db()) else "new")
+    return Step("index", f"first index, {logs:,} logs", where, "there" if _is_whole() else "new")
 
 
-def _is_whole(database: Path) -> bool:
-    if not database.is_file():
-        return False
-    try:
-        with opened() as store:
-            counts = store.counts()
-    except IndexUnavailable:
-        return False
-    return counts.sessions > 0 and counts.embedded >= counts.chunks
+def _is_whole() -> bool:
+    with known_index() as store:
+        counts = store.counts() if store else None
+        return counts is not None and counts.sessions > 0 and counts.embedded >= counts.chunks
+    return False

@@ -9,10 +9,11 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import Registration
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, take_away
 from smart_fork.system import foreign_files
 
 SKILL = "past-sessions"
+NAME = f"skill {SKILL}"
 
 
 def content() -> str:
@@ -29,7 +30,7 @@ def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
     path = folder / SKILL / "SKILL.md"
     text = _read(path)
     line = ledger.of("skill", way.agent, path)
-    step = partial(Step, "skill", f"skill {SKILL}", str(path), agent=way.agent)
+    step = partial(Step, "skill", NAME, str(path), agent=way.agent)
     if text == content():
         return step(state="there")
     if text is not None and not (line and line.edit and line.edit.is_in(text)):
@@ -38,10 +39,8 @@ def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
 
 
 def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
-    text, line = _read(path), ledger.of("skill", agent, path)
-    folders = [*(line.folders if line else ()), *missing_folders(path)]
-    ledger.write(LedgerLine(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))
-    foreign_files.write(path, text, content())
+    ledger.begin(LedgerLine(what="skill", agent=agent, path=path, edit=Edit.of(None, content())))
+    foreign_files.write(path, _read(path), content())
     return []
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from indexer.files import sweep_beside
 from indexer.shapes import dataclass
+from smart_fork.agents.registration import UnsuitableError
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.setup_answer import StepTold
@@ -43,6 +44,19 @@ class Step:
 
 
 @contextlib.contextmanager
+def understood(path: Path, step: str) -> Iterator[None]:
+    """Leave settings that are not understood as they are, and name the next `step`.
+
+    Raises:
+        SmartForkError: they are not.
+    """
+    try:
+        yield
+    except UnsuitableError as error:
+        raise SmartForkError(f"{path} was not changed: {error}", step) from error
+
+
+@contextlib.contextmanager
 def switching(path: Path, how: str) -> Iterator[None]:
     """Name the file of a switch that cannot be "written" or "removed".
 
@@ -53,16 +67,6 @@ def switching(path: Path, how: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SmartForkError(f"{path} cannot be {how}: {error.strerror}", "Check the owner of the folder.") from error
-
-
-def missing_folders(path: Path) -> list[Path]:
-    """The folders that have to be made for `path`, the outermost first."""
-    missing: list[Path] = []
-    for folder in path.parents:
-        if folder.exists():
-            break
-        missing.insert(0, folder)
-    return missing
 
 
 def take_away(path: Path, folders: list[Path]) -> None:

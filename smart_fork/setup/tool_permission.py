@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from smart_fork.agents.registration import Registration, UnsuitableError
+from smart_fork.agents.registration import Registration
 from smart_fork.agents.registration.base import Allowing
 from smart_fork.agents.registration.permissions import Added, missing, put, restore
-from smart_fork.errors import SmartForkError
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, missing_folders, take_away
+from smart_fork.setup.step import Step, take_away, understood
 from smart_fork.system import foreign_files
 
 NAME = "reading without asking"
@@ -37,7 +34,7 @@ def planned(way: Registration) -> Step:
     step = partial(Step, "reading", NAME, agent=way.agent)
     if allowing is None:
         return step(str(way.path()), "there", why=f"{way.title} does not ask before read-only tools")
-    with _understood(allowing.path):
+    with understood(allowing.path, _step(allowing.path)):
         open_rules = missing(_read(allowing.path), allowing.rules)
     if not open_rules:
         return step(str(allowing.path), "there")
@@ -48,13 +45,12 @@ def planned(way: Registration) -> Step:
 def _written(way: Registration, allowing: Allowing, ledger: Ledger) -> list[str]:
     path = allowing.path
     earlier = ledger.of("reading", way.agent, path)
-    folders = [*(earlier.folders if earlier else ()), *missing_folders(path)]
     text = _read(path)
-    with _understood(path):
-        original = _without(text, earlier) if earlier and text is not None else text
+    with understood(path, _step(path)):
+        original = _undone(text, earlier) if earlier and text is not None else text
         made, added = put(original, allowing.rules)
-    line = LedgerLine(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made), folders=folders)
-    ledger.write(line.model_copy(update={"value": added._asdict()}))
+    line = LedgerLine(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made))
+    ledger.begin(line.model_copy(update={"value": added._asdict()}))
     foreign_files.write(path, text, made)
     return []
 
@@ -67,8 +63,8 @@ def undo(line: LedgerLine) -> list[str]:
     """
     text, notes = _read(line.path), []
     if text is not None and line.edit is not None and not line.edit.never_came(text):
-        with _understood(line.path):
-            rest = _without(text, line)
+        with understood(line.path, _step(line.path)):
+            rest = _undone(text, line)
         if not line.edit.is_in(text):
             notes = [f"{line.path} has changed since: only smart-fork's rules were removed"]
             if not line.edit.before and rest is not None and rest.strip() in ("", "{}"):
@@ -84,33 +80,19 @@ def standing(line: LedgerLine) -> str:
     Raises:
         SmartForkError: the settings are not understood.
     """
-    with _understood(line.path):
+    with understood(line.path, _step(line.path)):
         gone = missing(_read(line.path), _added(line).rules)
     return f"rules for read-only tools are missing in {line.path}" if gone else ""
 
 
-def _without(text: str, line: LedgerLine) -> str | None:
-    """The settings without what a line says was put in."""
-    if line.edit is not None and line.edit.is_in(text):
-        return line.edit.undone(text)
-    if line.edit is not None and line.edit.never_came(text):
-        return text
-    return restore(text, _added(line))
+def _undone(text: str, line: LedgerLine) -> str | None:
+    return line.undone(text, lambda changed: restore(changed, _added(line)))
 
 
 def _added(line: LedgerLine) -> Added:
     value = line.value or {}
     empty = tuple((tuple(map(str, way)), str(text)) for way, text in value.get("empty", ()))
     return Added(tuple(value.get("rules", ())), empty)
-
-
-@contextmanager
-def _understood(path: Path) -> Iterator[None]:
-    """What is not understood is left, and said."""
-    try:
-        yield
-    except UnsuitableError as error:
-        raise SmartForkError(f"{path} was not changed: {error}", _step(path)) from error
 
 
 def _read(path: Path) -> str | None:

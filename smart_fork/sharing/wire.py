@@ -243,13 +243,18 @@ class SessionRead(Message):
     segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
 
 
-class SessionChange(Message):
-    """``PATCH sessions/{id}``: fields without a value do not change."""
+class Words(Message):
+    """What a person says of a session, and may change. A field without a value changes nothing."""
 
-    visibility: Visibility | None = None
     title: Text | None = None
     tags: Tags | None = None
     summary: Summary | None = None
+
+
+class SessionChange(Words):
+    """``PATCH sessions/{id}``: fields without a value do not change."""
+
+    visibility: Visibility | None = None
 
 
 class SessionPage(Message):
@@ -292,7 +297,7 @@ class Vectors(Message):
     vectors: Annotated[tuple[Vector, ...], Field(max_length=VECTORS)]
 
 
-class Push(Message):
+class Push(SessionChange):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
     `segments` begin at `position`, with the first that is new or replaces the open last one. `agent` and the
@@ -309,10 +314,6 @@ class Push(Message):
     position: Position = 0
     segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
-    visibility: Visibility | None = None
-    title: Text | None = None
-    tags: Tags | None = None
-    summary: Summary | None = None
     meta: Meta = Meta()
     vectors: Vectors | None = None
 
@@ -337,7 +338,7 @@ class Pushed(Message):
     up_to_date: bool
 
 
-class Branch(Message):
+class Branch(SessionChange):
     """``POST projects/{p}/branches``: a new session of the caller with the first `count` records of another.
 
     ``branch`` takes one of the caller's own sessions, ``fork`` another person's public one.
@@ -347,10 +348,6 @@ class Branch(Message):
     id: SessionId
     source_id: SessionId
     count: Count | None = None
-    visibility: Visibility | None = None
-    title: Text | None = None
-    tags: Tags | None = None
-    summary: Summary | None = None
     force: bool = False
 
 
@@ -361,7 +358,7 @@ class Edit(Message):
     new: SegmentDigest | None = None
 
 
-class Rewrite(Message):
+class Rewrite(Words):
     """``POST sessions/{id}/rewrites``: the withdrawn records, and their replacements.
 
     A given title, summary or tags also replace equal ones in sessions made from this one.
@@ -371,9 +368,6 @@ class Rewrite(Message):
     revision: Count
     edits: Annotated[tuple[Edit, ...], Field(min_length=1, max_length=SEGMENTS)]
     records: tuple[Base64, ...] = ()
-    title: Text | None = None
-    tags: Tags | None = None
-    summary: Summary | None = None
 
 
 class Rewritten(Message):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
@@ -74,70 +74,6 @@ def how_it_ended(status: int | None) -> str:
         return f"killed by signal {-status}"
 
 
-class Processes(Protocol):
-    """Running other programs. Tests may give their own."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float,
-        input: bytes = b"",  # noqa: A002 - what subprocess calls it
-    ) -> Completed:
-        """Run to the end; `timeout` in seconds.
-
-        Raises:
-            ProgramMissing: there is no such program.
-            ProgramFailed: it cannot be started, or did not end in time.
-            NotFound: `cwd` does not exist.
-        """
-        ...
-
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        log: Path,
-        input: bytes = b"",  # noqa: A002
-    ) -> int:
-        """Start detached, in a session of its own, with this input; gives the process id.
-
-        Its output is appended to the private file `log`.
-        """
-        ...
-
-    def alive(self, pid: int) -> bool:
-        """Whether that process is still running."""
-        ...
-
-    def exit_status(self, pid: int) -> int | None:
-        """How a process that was started here has ended, negative for a signal; `None` where that is not known."""
-        ...
-
-    def environment(self, pid: int) -> Mapping[str, str] | None:
-        """What a running process was started with: its number may have been another's before. `None` if unknown."""
-        ...
-
-    def end(self, pid: int, *, force: bool) -> None:
-        """Tell the group that a process leads to end, or have the system end it."""
-        ...
-
-    def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Become that program."""
-        ...
-
-
-class Machine(NamedTuple):
-    """What programs are run with. Tests may give their own."""
-
-    processes: Processes
-    env: Mapping[str, str]
-
-
 class _CtrlC:
     """Keeps Ctrl-C until `counts`: while a program is being started nobody holds it yet, and could end it."""
 
@@ -166,7 +102,7 @@ class _CtrlC:
 
 
 class SystemProcesses:
-    """The real thing."""
+    """Running other programs."""
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
@@ -178,11 +114,17 @@ class SystemProcesses:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float,
-        input: bytes = b"",  # noqa: A002
+        input: bytes = b"",  # noqa: A002 - what subprocess calls it
     ) -> Completed:
-        """See `Processes.run`. A program that is late, or is waited for no more, is ended with everything it started.
+        """Run to the end; `timeout` in seconds.
 
-        One that may take minutes ends with us as well, however we end.
+        A program that is late, or is waited for no more, is ended with everything it started. One that may take minutes
+        ends with us as well, however we end.
+
+        Raises:
+            ProgramMissing: there is no such program.
+            ProgramFailed: it cannot be started, or did not end in time.
+            NotFound: `cwd` does not exist.
         """
         with _CtrlC() as ctrl_c:
             try:
@@ -220,7 +162,10 @@ class SystemProcesses:
         log: Path,
         input: bytes = b"",  # noqa: A002
     ) -> int:
-        """See `Processes.start`."""
+        """Start detached, in a session of its own, with this input; gives the process id.
+
+        Its output is appended to the private file `log`.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             output = os.open(log, flags, 0o600)
@@ -250,7 +195,7 @@ class SystemProcesses:
         """Start a program that is talked to, over its input and output. What it complains of goes nowhere.
 
         Raises:
-            ProgramMissing, ProgramFailed, NotFound: as `Processes.run`.
+            ProgramMissing, ProgramFailed, NotFound: as `run`.
         """
         try:
             pipe = subprocess.PIPE
@@ -259,7 +204,7 @@ class SystemProcesses:
             raise _not_started(argv, cwd, error) from error
 
     def alive(self, pid: int) -> bool:
-        """See `Processes.alive`."""
+        """Whether that process is still running."""
         import psutil  # takes a while, and most questions ask of no process
 
         try:
@@ -270,7 +215,10 @@ class SystemProcesses:
             return True
 
     def exit_status(self, pid: int) -> int | None:
-        """See `Processes.exit_status`. Whoever waits for it may learn of its end a moment later than others."""
+        """How a process that was started here has ended, negative for a signal; `None` where that is not known.
+
+        Whoever waits for it may learn of its end a moment later than others.
+        """
         process = self._started.get(pid)
         if process is None:
             return None
@@ -279,7 +227,7 @@ class SystemProcesses:
         return None
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
-        """See `Processes.environment`."""
+        """What a running process was started with: its number may have been another's before. `None` if unknown."""
         import psutil
 
         for _ in range(_LOOKS):
@@ -294,12 +242,15 @@ class SystemProcesses:
         return {}
 
     def end(self, pid: int, *, force: bool) -> None:
-        """See `Processes.end`. A group may outlive the process that it is named after."""
+        """Tell the group that a process leads to end, or have the system end it.
+
+        A group may outlive the process that it is named after.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """See `Processes.replace`."""
+        """Become that program."""
         try:
             if _caller is not None:
                 _caller.become(argv, cwd, env)
@@ -307,6 +258,17 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
+
+
+#: What is taken where programs are run. Tests give others with the same methods.
+Processes = SystemProcesses
+
+
+class Machine(NamedTuple):
+    """What programs are run with. Tests may give their own."""
+
+    processes: Processes
+    env: Mapping[str, str]
 
 
 class Caller(NamedTuple):

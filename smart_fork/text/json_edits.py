@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from indexer.transcripts.lines import as_read, is_long
+from smart_fork.text.json_text import items, skip
 
 _WHITE = " \t\r\n"
 #: Those that can only stand in a string, where they have to be escaped.
@@ -77,38 +78,26 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
     """Items that were changed one by one, or of which some were left out or added."""
-    items = list(_members(text))
+    there = list(_members(text))
     if len(before) == len(after):
-        each = zip(items, before, after, strict=True)
+        each = zip(there, before, after, strict=True)
         return f"[{','.join(f'{item.before}{_value(item.text, *values)}{item.behind}' for item, *values in each)}]"
     parts, start = [], 0
     for one in after:
         same = next((i for i in range(start, len(before)) if before[i] == one), None)
-        parts.append(_spelled(one) if same is None else items[same].text)
+        parts.append(_spelled(one) if same is None else there[same].text)
         start = start if same is None else same + 1
     return f"[{','.join(parts)}]"
 
 
 def _members(text: str) -> Iterator[_Member]:
     """What stands in an object or a list."""
-    end = 1
-    while text[at := _past_white(text, end)] not in "]}":
-        begin, name = end, ""
-        if text[0] == "{":
-            decoded, at = _DECODER.raw_decode(text, at)
-            name = decoded.encode("utf-8", "replace").decode()  # as it is decoded where it is read
-            at = _past_white(text, _past_white(text, at) + 1)
-        value = at
-        _, at = _DECODER.raw_decode(text, at)
-        end = _past_white(text, at)
-        yield _Member(name, text[begin:value], text[value:at], text[at:end])
-        end += text[end] == ","
-
-
-def _past_white(text: str, at: int) -> int:
-    while text[at] in _WHITE:
-        at += 1
-    return at
+    begin = 1
+    for one in items(text, 0, _DECODER.raw_decode):
+        name = one.key.encode("utf-8", "replace").decode()  # as it is decoded where it is read
+        end = skip(text, one.end)
+        yield _Member(name, text[begin : one.value], text[one.value : one.end], text[one.end : end])
+        begin = end + 1
 
 
 def _spelled(value: Any) -> str:

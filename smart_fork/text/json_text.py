@@ -13,7 +13,8 @@ from typing import Any
 from indexer.shapes import dataclass
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+Decode = Callable[[str, int], tuple[Any, int]]
+_decode: Decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +46,32 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def items(text: str, at: int) -> list[Item]:
+def items(text: str, at: int, decode: Decode = _decode) -> list[Item]:
     """What is in the object or array that begins at `at`."""
     named = text[at] == "{"
     found: list[Item] = []
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     while text[at] not in "]}":
         start, key = at, ""
         if named:
-            key, at = _decode(text, at)
-            at = _skip(text, _skip(text, at) + 1)
-        _, end = _decode(text, at)
+            key, at = decode(text, at)
+            at = skip(text, skip(text, at) + 1)
+        _, end = decode(text, at)
         found.append(Item(key, start, at, end))
-        at = _skip(text, end)
+        at = skip(text, end)
         if text[at] == ",":
-            at = _skip(text, at + 1)
+            at = skip(text, at + 1)
     return found
 
 
 def root(text: str) -> int:
     """Where the outermost value begins."""
-    return _skip(text, 0)
+    return skip(text, 0)
 
 
 def interior(text: str, at: int) -> str:
     """The white space in an empty object or array."""
-    return text[at + 1 : _skip(text, at + 1)]
+    return text[at + 1 : skip(text, at + 1)]
 
 
 def member(text: str, at: int, key: str) -> Item | None:
@@ -111,7 +112,7 @@ def remove(text: str, at: int, item: Item, empty: str = "") -> str:
         return text[: inside[index - 1].end] + text[item.end :]
     if len(inside) > 1:
         return text[: item.start] + text[inside[1].start :]
-    return text[: at + 1] + empty + text[_skip(text, item.end) :]
+    return text[: at + 1] + empty + text[skip(text, item.end) :]
 
 
 Way = tuple[str, ...]
@@ -181,6 +182,7 @@ def _indentation(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _skip(text: str, at: int) -> int:
+def skip(text: str, at: int) -> int:
+    """Where what is no white space is from `at` on."""
     found = _SPACE.match(text, at)
     return found.end() if found else at

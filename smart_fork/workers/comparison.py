@@ -26,6 +26,7 @@ from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
+from smart_fork.system.stages import duration
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
 from smart_fork.workers.compared import Compared
@@ -88,13 +89,6 @@ def facts(one: Compared) -> list[tuple[str, str]]:
         ("branch", one.branch or "none of its own"),
         ("outcome", "; ".join(one.noted.sentences) if one.noted and one.noted.verdict else "unknown"),
     ]
-
-
-def duration(seconds: float) -> str:
-    """A time for people."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def counted(file: FileChange) -> str:

@@ -13,8 +13,7 @@ from smart_fork import notes, sessions
 from smart_fork.conversation import Noted
 from smart_fork.errors import NotFound, ProgramFailed, SmartForkError
 from smart_fork.families.lineage import lineage
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.registry.workers import WorkerRecord, known_worker
 from smart_fork.repository.git import Repository, opened
 from smart_fork.retrieval.commits_made import works_of
 from smart_fork.retrieval.index_access import opened as index
@@ -52,7 +51,7 @@ def about(reference: str, processes: Processes) -> NotedSession:
         SmartForkError: there is no such session.
     """
     located = sessions.locate(reference)
-    if worker := _worker(located):
+    if worker := known_worker(located.session_id):
         note_outcomes([worker], processes)
     return _told(located)
 
@@ -64,7 +63,7 @@ def judge(reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSess
         SmartForkError: there is no such session, or it was forgotten.
     """
     located = sessions.locate(reference)
-    worker = _worker(located)
+    worker = known_worker(located.session_id)
     tried, source = (worker.started_at, worker.source_session_id) if worker else ("", "")
     try:
         tried = tried or sessions.look_into(located).last_activity
@@ -102,13 +101,6 @@ def mark(references: Sequence[str], marks: Collection[str], *, remove: bool = Fa
 
 def _told(located: sessions.Located) -> NotedSession:
     return NotedSession(located.session_id, located.agent, notes.noted_of(located.agent, located.session_id))
-
-
-def _worker(located: sessions.Located) -> WorkerRecord | None:
-    if not has_registry():
-        return None
-    with Registry() as registry:
-        return registry.of_session(located.session_id)
 
 
 def _note(worker: WorkerRecord, processes: Processes) -> None:

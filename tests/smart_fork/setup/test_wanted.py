@@ -15,7 +15,7 @@ from smart_fork.agents.registration.base import UnsuitableError
 from smart_fork.agents.registration.permissions import missing, put, restore
 from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
-from smart_fork.setup import bytecode, drift, tool_permission
+from smart_fork.setup import bytecode, parts, tool_permission
 from smart_fork.setup.ledger import Ledger
 from tests.drilled import drilled
 from tests.smart_fork.setup.homes import everything, full
@@ -134,7 +134,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     full(world.home)
     setup("--yes", "--recall")
 
-    _, recall = run_each({"set-up": drift.checks})
+    _, recall = run_each({"set-up": parts.checks})
 
     assert ("recall", True) == (recall.name, recall.optional)
     assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail

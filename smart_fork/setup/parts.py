@@ -1,11 +1,17 @@
-"""Undoing what the ledger lists, the last first; what somebody else has changed since stays theirs."""
+"""The parts of a set-up that the ledger lists: whether they are as they were left, and undoing them, the last first.
+
+What somebody else has changed since stays theirs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
 
-from smart_fork.agents.facets import registrations, title_of
+from smart_fork.agents.facets import registration_of, registrations, title_of
 from smart_fork.agents.registration.base import is_ours
+from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import agent_settings
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
@@ -13,24 +19,26 @@ from smart_fork.setup.ledger import Ledger, LedgerLine, What
 from smart_fork.setup.setup_answer import StepUndone
 from smart_fork.system.processes import Processes
 
-#: For people.
-NAMES: Mapping[str, str] = {
-    "server": "MCP server",
-    "skill": f"skill {skill_file.SKILL}",
-    "hooks": "hooks",
-    "recall": recall_step.NAME,
-    "reading": tool_permission.NAME,
-    "keep": keeping.NAME,
-    "service": "service",
+
+class Part(Protocol):
+    """The module of a part. `NAME` is for people."""
+
+    NAME: str
+
+    def undo(self, line: LedgerLine) -> list[str]: ...
+    def standing(self, line: LedgerLine) -> str: ...
+
+
+PARTS: Mapping[str, Part] = {
+    "server": entry,
+    "skill": skill_file,
+    "hooks": hook_entries,
+    "recall": recall_step,
+    "reading": tool_permission,
+    "keep": keeping,
+    "service": background,
 }
-_UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
-    "server": entry.undo,
-    "skill": skill_file.undo,
-    "hooks": hook_entries.undo,
-    "recall": recall_step.undo,
-    "reading": tool_permission.undo,
-    "keep": keeping.undo,
-}
+_AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
@@ -64,7 +72,7 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
             stays = f"{line.path} stays: {title_of(sharer.agent)} reads it, too"
             notes = [] if sharer.about in going else [stays]
         else:
-            notes = background.undo(line, processes) if line.what == "service" else _UNDO[line.what](line)
+            notes = background.undo(line, processes) if line.what == "service" else PARTS[line.what].undo(line)
         ledger.strike(line)
     except SmartForkError as error:
         return undone(line, error=error.message, hint=error.hint)
@@ -90,3 +98,41 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
                 yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` removes them"
         except (OSError, UnicodeDecodeError, SmartForkError):
             continue
+
+
+def checks() -> Iterator[Check]:
+    """One check of everything that the ledger lists; none where nothing was set up.
+
+    Raises:
+        SmartForkError: the ledger cannot be read.
+    """
+    ledger = Ledger()
+    lines = list(ledger)
+    if not lines:
+        step = "`smart-fork setup` connects your agents."
+        yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
+        return
+    wrong = [said for line in lines if (said := _standing(line))]
+    gone = [program for line in lines if (program := _missing_program(line))]
+    if gone:
+        detail = f"the agents start {gone[0]}, which no longer exists"
+        yield Check("set-up", ok=False, detail=detail, next_step="Run `smart-fork setup`: it writes the new path.")
+    elif wrong:
+        yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
+    else:
+        yield Check("set-up", ok=True, detail=f"{len(lines)} installed parts are unchanged")
+    yield from recall_step.checks(ledger)
+
+
+def _standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is."""
+    try:
+        return PARTS[line.what].standing(line)
+    except SmartForkError as error:
+        return error.message
+
+
+def _missing_program(line: LedgerLine) -> str:
+    starts = registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
+    program = "".join(starts[:1])
+    return program if program and not Path(program).exists() else ""
