@@ -67,7 +67,7 @@ _NEIGHBORS = (
     b"securestring",
     b'"sensitive',
     b'"secure',
-    b'"type": "secret',
+    b'"secret',
     b'"password"',
 )
 _COOKIE = late(

@@ -9,7 +9,7 @@ from indexer.masking.invisible import INVISIBLE
 from indexer.masking.view import View
 from smart_fork.text.snippets import printable
 from tests.cases import each
-from tests.indexer.masking.invented import made_up
+from tests.indexer.masking.invented import TOKENS, made_up
 
 TOKEN = "ghp" + "_" + made_up(36)
 #: Unicode's Default_Ignorable_Code_Point, as DerivedCoreProperties lists it.
@@ -104,3 +104,16 @@ def test_a_reading_knows_where_everything_stands():
 @each("text", ["⚠️ done ✅", "naïve café – “quoted” …", "密码管理：请参考文档", "a\u200bb", "10\u00a0000 tokens"])
 def test_ordinary_text_with_such_characters_stays_as_it_is(text):
     assert text == mask(text)
+
+
+@each("kind", ["github-token", "gitlab-token", "anthropic-key"])
+@each("broken", ["\\\n", "=\n", '"\n  "', "' +\r\n    '"])
+def test_a_token_that_goes_on_in_the_next_line_is_one_wherever_it_is_broken(kind, broken):
+    token = TOKENS[kind][0]
+    for place in range(6, len(token) - 8, 3):
+        assert f"the key [REDACTED:{kind}] ok" == mask(f"the key {token[:place]}{broken}{token[place:]} ok")
+
+
+def test_what_a_line_of_prose_ends_with_is_no_part_of_the_token_below():
+    for line in ("see the page", "set it=", "key", "x" * 60):
+        assert f"{line}\n[REDACTED:github-token]\nok" == mask(f"{line}\n{TOKEN}\nok")

@@ -1,0 +1,55 @@
+"""What stands around a name and its value decides whether that is a secret, and how far it goes."""
+
+from __future__ import annotations
+
+from indexer.masking import mask
+from tests.cases import each
+from tests.indexer.masking.invented import made_up
+
+VALUE = "Hunter22x!"
+KEY = made_up(20)
+
+
+@each(
+    "text, kind",
+    [
+        *((f"{name}{sign}{{}}\n", "password") for name in ("bindpw", "rootpw", "userpw") for sign in (" ", "=", ": ")),
+        *((f"{before}server.pw {{}}\n", "password") for before in ("", "\n", "x\n", "x" * 90 + "\n")),
+        ("requirepass {}\n", "password"),
+        ("echo ${{DB_PASS:-{}}}", "password"),
+        ("?pass={}&page=1", "password"),
+        ("a=1;pass={};b=2", "password"),
+        *(
+            (f'{who} = "x", secret: "{{}}"', "secret")
+            for who in ("user", "user_name", "login", "host", "server", "email")
+        ),
+        ('the "password" field is "{}"', "password"),
+    ],
+)
+def test_the_value_of_a_name_is_masked_and_nothing_else(text, kind):
+    assert text.format(f"[REDACTED:{kind}]") == mask(text.format(VALUE))
+
+
+@each("name", ["key", "app_key", "KEY"])
+def test_a_key_beside_an_account_is_that_of_the_account(name):
+    account = f'"account": "x"\n{name} = '
+
+    assert f'{account}"[REDACTED:api-key]"' == mask(f'{account}"{KEY}"')
+
+
+@each("text", ["x;token=get_token(user1)", "a=1;pass=read(12)", "token=abc}", "server pw rules\n", "${DB_PASS:-}"])
+def test_a_name_without_a_value_of_its_own_stays(text):
+    assert text == mask(text)
+
+
+@each(
+    "beside",
+    [
+        '"keyName": "x"', '"id": "/secrets/x"', '"httpOnly": true', '"type": "SecureString"', '"sensitive": true',
+        '"secure": true', '"type": "secret"', '"type":"secret"', '"secret": true',
+    ],
+)  # fmt: skip
+def test_a_value_is_secret_if_a_field_beside_it_says_so(beside):
+    for text in (f'{{{{{beside}, "value": "{{}}"}}}}', f'{{{{"value": "{{}}", {beside}}}}}'):
+        assert text.format("[REDACTED:secret]") == mask(text.format(made_up(12)))
+    assert '{"name": "x", "value": "k7Q2m9X4aB3d"}' == mask('{"name": "x", "value": "k7Q2m9X4aB3d"}')
