@@ -53,3 +53,36 @@ def test_a_value_is_secret_if_a_field_beside_it_says_so(beside):
     for text in (f'{{{{{beside}, "value": "{{}}"}}}}', f'{{{{"value": "{{}}", {beside}}}}}'):
         assert text.format("[REDACTED:secret]") == mask(text.format(made_up(12)))
     assert '{"name": "x", "value": "k7Q2m9X4aB3d"}' == mask('{"name": "x", "value": "k7Q2m9X4aB3d"}')
+
+
+#: Values, from what only might be a password to what is one wherever it is assigned.
+VALUES = ("harbor-light", "harborlight", "Passw0rd", "hunter22x")
+#: From which of these values on one is masked in these texts.
+PLACES = {
+    "harbor-light": (
+        'PASSWORD="{}"', "PASSWORD={}", "export DB_PASSWORD={}", "ENV PASSWORD {}", "setx PASSWORD {}", "--password={}",
+        '--password "{}"', "--password {}", "?password={}&x=1", "a;password={};b", "Server=x;Password={};",
+        "name: PASSWORD\nvalue: {}\n", 'name: PASSWORD, value: "{}"',
+    ),
+    "harborlight": (
+        'PASSWORD = "{}"', 'password = "{}"', 'password := "{}"', 'password => "{}"', 'f(password="{}")',
+        'user: "x", password: "{}"', 'host = "x", password: "{}"', "<password>{}</password>", "DB_PASSWORD: {}",
+    ),
+    "Passw0rd": (
+        'password: "{}"', "password: {}\n", "  password: {}", '{{"password": "{}"}}', '"DB_PASSWORD": "{}"',
+        "('DB_PASSWORD', '{}')", "password:\n  value: {}\n", '<add key="Password" value="{}" />', "| password | {} |",
+    ),
+    "hunter22x": (
+        "password={}", "password={}\n", "password={} ok", "x password={}, y", "f(password={})", "password {}\n",
+        'password "{}"', "set password {}", "user: x, password: {}", "password -> {}",
+    ),
+}  # fmt: skip
+
+
+@each("least, text", [(least, text) for least, texts in PLACES.items() for text in texts])
+def test_how_much_a_value_must_be_like_a_password_depends_on_how_it_is_assigned(least, text):
+    first = VALUES.index(least)
+    for value in VALUES[:first]:
+        assert text.format(value) == mask(text.format(value))
+    for value in VALUES[first:]:
+        assert text.format("[REDACTED:password]") == mask(text.format(value))
