@@ -18,6 +18,7 @@ from indexer.errors import IndexerError
 from indexer.files import replace_file
 from indexer.model_notice import loading
 from indexer.paths import private_dir, state_home
+from indexer.settings import DEVICE, MODEL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,7 +98,7 @@ class SentenceTransformerEmbedder:
 
     def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
         self._threads = threads
-        self._name = name or os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
+        self._name = name or MODEL.text() or DEFAULT_MODEL
         self._loaded: SentenceTransformer | None = None
         self._device = ""
         self._lock = threading.Lock()
@@ -341,7 +342,7 @@ PROCESSOR = "cpu"
 
 def best_device() -> str:
     """PyTorch's name of what computes fastest here; ``SMART_FORK_DEVICE`` may name another one."""
-    if chosen := os.environ.get("SMART_FORK_DEVICE", "").strip().lower():
+    if chosen := DEVICE.text().lower():
         return chosen
     import torch
 

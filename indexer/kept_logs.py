@@ -24,18 +24,16 @@ from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
 from indexer.locks import held
 from indexer.paths import file_name, private_dir, state_home
+from indexer.settings import KEEP_MEGABYTES, KEEP_TRANSCRIPTS
 from indexer.shapes import dataclass
-from indexer.switches import is_off, is_on
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 
 log = logging.getLogger(__name__)
 
-DEFAULT_MEGABYTES = 2000
 #: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
 _MEASURED_SHARE = 50
 _FACTS = "copy.json"
-_SWITCH = "SMART_FORK_KEEP_TRANSCRIPTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +72,12 @@ def wanted(reader: AgentAdapter) -> bool:
     """Whether copies of an agent's logs are kept: where ``SMART_FORK_KEEP_TRANSCRIPTS`` says so, and where a person has
     switched that on or the agent loses sessions, unless that says no. Those that there are are used in any case.
     """
-    return is_on(_SWITCH) or ((reader.loses or switch_of(reader.name).is_file()) and not refused())
+    return KEEP_TRANSCRIPTS.is_on() or ((reader.loses or switch_of(reader.name).is_file()) and not refused())
 
 
 def refused() -> bool:
     """Whether ``SMART_FORK_KEEP_TRANSCRIPTS`` says that none are kept."""
-    return is_off(_SWITCH)
+    return KEEP_TRANSCRIPTS.is_off()
 
 
 def switch_of(agent: AgentName) -> Path:
@@ -89,9 +87,8 @@ def switch_of(agent: AgentName) -> Path:
 
 def room() -> int:
     """How many bytes all copies together may take (``SMART_FORK_KEEP_MEGABYTES``)."""
-    text = os.environ.get("SMART_FORK_KEEP_MEGABYTES", "").strip()
-    megabytes = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else DEFAULT_MEGABYTES
-    return megabytes * 1_000_000
+    said = KEEP_MEGABYTES.number()
+    return (int(KEEP_MEGABYTES.default) if said is None else said) * 1_000_000
 
 
 def folder_of(agent: AgentName, session_id: str) -> Path:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder, has_frameworks
 from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.priority import processors
+from indexer.settings import MODEL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def configured_embedder(*, background: bool = False) -> Embedder:
     `background`: for a process that nobody waits for, or that stays: many texts get one core, and it does not keep what
     only they need.
     """
-    name = os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
+    name = MODEL.text() or DEFAULT_MODEL
     if name == DEFAULT_MODEL:
         return DefaultEmbedder(background=background)
     return SentenceTransformerEmbedder(name, threads=1 if background else None)

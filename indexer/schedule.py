@@ -8,14 +8,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from indexer.settings import INDEX_CRON
+
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
 
 log = logging.getLogger(__name__)
 
-DEFAULT_INTERVAL = "1h"
-#: The environment variable of the interval.
-VARIABLE = "SMART_FORK_INDEX_CRON"
 #: The longest interval that is one: a larger number is a mistake, and a date that far away cannot be computed.
 MAX_INTERVAL = timedelta(days=366)
 _INTERVAL = re.compile(r"\d+[mh]", re.ASCII)
@@ -72,10 +71,10 @@ class Schedule:
 def trigger_of(text: str | None) -> BaseTrigger:
     """What `parsed` understands; an hour, with a warning, for anything else."""
     try:
-        return parsed(text if text is not None else DEFAULT_INTERVAL)
+        return parsed(text if text is not None else INDEX_CRON.default)
     except ValueError as error:
-        log.warning("%s is not an interval: %r (%s); indexing every %s", VARIABLE, text, error, DEFAULT_INTERVAL)
-        return _interval(DEFAULT_INTERVAL)
+        log.warning("%s is not an interval: %r (%s); indexing every %s", INDEX_CRON, text, error, INDEX_CRON.default)
+        return _interval(INDEX_CRON.default)
 
 
 def parsed(text: str) -> BaseTrigger:

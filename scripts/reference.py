@@ -8,9 +8,11 @@ from typing import Any
 
 import orjson
 
+from indexer.settings import GIVEN, VARIABLES, Variable
+from smart_fork import config
 from smart_fork.cli import command_line
 from smart_fork.cli.help_pages import EXAMPLES
-from smart_fork.settings import GIVEN, KEYS, VARIABLES, Variable, agent_variables
+from smart_fork.settings import agent_variables
 from smart_fork.terminal.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,17 +160,17 @@ def _settings() -> str:
     text += _variables(agent_variables())
     text += "\n## Set for you\n\nsmart-fork sets these for the programs that it starts. Do not set them yourself.\n\n"
     text += "| Variable | Meaning |\n| --- | --- |\n"
-    text += "".join(f"| `{one.name}` | {_cell(one.meaning)} |\n" for one in GIVEN)
+    text += "".join(f"| `{one}` | {_cell(one.meaning)} |\n" for one in GIVEN)
     text += _FILE_INTRO
-    for one in KEYS:
-        key = f"{one.section}.{one.name}" if one.section else one.name
-        text += f"| `{key}` | {_cell(one.meaning)} |\n"
+    for section, one in config.all_keys():
+        key = f"{section}.{one.name}" if section else one.name
+        text += f"| `{key}` | {_cell(one.metadata['meaning'])} |\n"
     return _MADE + text
 
 
 def _variables(rows: tuple[Variable, ...]) -> str:
     head = "| Variable | Meaning | Default |\n| --- | --- | --- |\n"
-    return head + "".join(f"| `{one.name}` | {_cell(one.meaning)} | {_cell(one.default)} |\n" for one in rows)
+    return head + "".join(f"| `{one}` | {_cell(one.meaning)} | {_cell(one.default)} |\n" for one in rows)
 
 
 def _cell(text: str | None) -> str:

@@ -7,8 +7,8 @@ wherever it stands, since a misspelt setting that is passed over looks as if it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -26,85 +26,80 @@ _EXAMPLES = {
 }
 
 
+def _key(default: Any, meaning: str) -> Any:
+    """A key, and what it means to a person."""
+    return field(default=default, metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True)
+class TopLevel:
+    """The keys above the first section."""
+
+    engine: str = _key("", "Search engine: builtin or qmd.")
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceSection:
-    """``[service]``: the directories of projects that every client of the service may ask about."""
+    """``[service]``."""
 
-    projects: tuple[str, ...] = ()
+    projects: tuple[str, ...] = _key((), "Folders of projects that every client of the service may search.")
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
     """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
 
-    `never` are directories: no session that was in or below one is shared. `redact` are patterns, `allow` are texts.
-    `auto_fork` lets a tool fork what teammates have shared without asking. See `smart_fork.team.settings`.
+    See `smart_fork.team.settings`.
     """
 
-    never: tuple[str, ...] = ()
-    redact: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    auto_fork: bool = False
+    never: tuple[str, ...] = _key((), "Sessions in these folders are never pushed.")
+    redact: tuple[str, ...] = _key((), "Regular expressions of your own secrets, masked in every push.")
+    allow: tuple[str, ...] = _key((), "Harmless texts that look like secrets. They are not masked.")
+    auto_fork: bool = _key(default=False, meaning="Let agents fork sessions of teammates without asking.")
 
 
-@dataclass(frozen=True, slots=True)
-class TopLevel:
-    """The keys above the first section: the name of the search engine."""
-
-    engine: str = ""
-
-
-_SECTIONS: Mapping[str, type] = {"service": ServiceSection, "team": TeamSection}
-_Section = TypeVar("_Section", TopLevel, ServiceSection, TeamSection)
+SECTIONS: Mapping[str, type[TopLevel | ServiceSection | TeamSection]] = {
+    "": TopLevel,
+    "service": ServiceSection,
+    "team": TeamSection,
+}
+_Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection)
 
 
-def top() -> TopLevel:
-    """Return the settings above the first section.
-
-    Raises:
-        Usage: the file is no TOML, or has an unknown key or a wrong value.
-    """
-    return _checked(TopLevel, _top_level(_settings()), "")
-
-
-def service() -> ServiceSection:
-    """Return the section ``[service]``. Raises `Usage` as `top` does."""
-    return _section("service", ServiceSection)
+def all_keys() -> Iterator[tuple[str, Field[Any]]]:
+    """Each key, and the name of its section."""
+    return ((name, one) for name, kind in SECTIONS.items() for one in fields(kind))
 
 
 def allowed_projects() -> list[str]:
-    """Return ``[service] projects``. Raises `Usage` as `top` does."""
-    return list(service().projects)
+    """Return ``[service] projects``. Raises `Usage` as `section` does."""
+    return list(section(ServiceSection).projects)
 
 
 def engine() -> str:
-    """Return the name of the search engine in lower case, or an empty string. Raises `Usage` as `top` does."""
-    return top().engine.strip().lower()
+    """Return the name of the search engine in lower case, or an empty string. Raises `Usage` as `section` does."""
+    return section(TopLevel).engine.strip().lower()
 
 
 def team() -> TeamSection:
-    """What is settled of what leaves this machine.
+    """What is settled of what leaves this machine. Raises `Usage` as `section` does."""
+    return section(TeamSection)
+
+
+def section(kind: type[_Section]) -> _Section:
+    """Return the keys of a section, or those above the first. What is neither is refused, whatever is asked for.
 
     Raises:
         Usage: the file is no TOML, has a name that is not known, or a value that is none.
     """
-    return _section("team", TeamSection)
-
-
-def _section(name: str, kind: type[_Section]) -> _Section:
     settings = _settings()
-    _top_level(settings)
-    given = settings.get(name, {})
+    top = [one.name for one in fields(TopLevel)]
+    _refuse_unknown(settings, [*top, *filter(None, SECTIONS)], "")
+    name = next(name for name, one in SECTIONS.items() if one is kind)
+    given = settings.get(name, {}) if name else {key: value for key, value in settings.items() if key in top}
     if not isinstance(given, dict):
         raise Usage(f"{file()}: {name} must be a section, not {shown(given)}", _EXAMPLES[name])
     return _checked(kind, given, name)
-
-
-def _top_level(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands above the sections. What is neither is refused, whatever is asked for."""
-    known = [one.name for one in fields(TopLevel)]
-    _refuse_unknown(settings, [*known, *_SECTIONS], "")
-    return {name: value for name, value in settings.items() if name in known}
 
 
 def _checked(kind: type[_Section], given: Mapping[str, Any], section: str) -> _Section:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 import time
@@ -22,6 +21,7 @@ from indexer.failures import next_step, what_failed
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
+from indexer.settings import RERANKER
 from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
@@ -285,7 +285,6 @@ def _reranker() -> Iterator[Check]:
     """Nothing, where none is configured."""
     if (rerank := configured_reranker()) is None:
         return
-    name = os.environ["SMART_FORK_RERANKER"]
     try:
         alike, unlike = rerank("retry a failed upload", ["try the upload again when it fails", "a cake recipe"])
     except Exception as error:  # noqa: BLE001 - any model may be configured
@@ -294,7 +293,7 @@ def _reranker() -> Iterator[Check]:
         return
     ok = alike > unlike
     step = "" if ok else "It ranks wrong answers first. Set SMART_FORK_RERANKER to another cross-encoder."
-    detail = f"{name}, alike {alike:.2f}, unlike {unlike:.2f}"
+    detail = f"{RERANKER.text()}, alike {alike:.2f}, unlike {unlike:.2f}"
     yield Check("reranker", ok=ok, detail=detail, next_step=step, optional=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from indexer.damage import kept
 from indexer.last_run import LastRun
 from indexer.paths import index_db, state_home
-from indexer.switches import is_off
+from indexer.settings import SERVICE
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
@@ -140,7 +140,7 @@ def _service() -> ServiceOverview:
         at = service.address
         known = ServiceOverview(running=True, url=at.url, pid=at.pid, started=at.started, status=service.status)
         return replace(known, memory_bytes=_memory(at.pid))
-    process = None if is_off("SMART_FORK_SERVICE") else holder()
+    process = None if SERVICE.is_off() else holder()
     if process:
         return ServiceOverview(
             running=True, pid=process, error="It is just starting, or it hangs: smart-fork service stop"

@@ -21,13 +21,11 @@ import orjson
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.files import replace_file
 from indexer.paths import checkpoints_dir, private_dir
-from indexer.switches import is_off
+from indexer.settings import CHECKPOINTS
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.checkpoint_objects import Stored, refs_of, sessions_in
 
-#: The setting that switches this off.
-SWITCH = "SMART_FORK_CHECKPOINTS"
 #: Fetches both forms of refs. What the remote does not have is no error.
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
 #: Of the file of packed refs this much is looked at, and of a folder so many entries.
@@ -54,7 +52,7 @@ def note(directory: Path) -> bool:
 
     For nearly all clones it is a few looks at files.
     """
-    if is_off(SWITCH) or (top := top_of(directory)) is None:
+    if CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False
     with suppress(Unproven, OSError, ValueError):
         common = str(checkout(top).common)
@@ -65,7 +63,7 @@ def note(directory: Path) -> bool:
 
 def unfetched(directory: Path) -> str:
     """The command that fetches the sessions of a clone whose repository seems to keep some and has none; else empty."""
-    top = None if is_off(SWITCH) else top_of(directory)
+    top = None if CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
         if top and (top / ".entire/settings.json").is_file() and _load(_file(str(checkout(top).common))) is None:
             return _FETCH
@@ -86,7 +84,7 @@ def log_at(location: str) -> LogFile | None:
 def find(location: str) -> tuple[Listed, Stored] | None:
     """The session at this place as its repository has it."""
     file, _, session_id = location.rpartition("/")
-    known = _load(Path(file)) if is_within(location) and not is_off(SWITCH) else None
+    known = _load(Path(file)) if is_within(location) and not CHECKPOINTS.is_off() else None
     one = known.sessions.get(session_id) if known else None
     return (known, one) if known and one else None
 
@@ -116,7 +114,7 @@ def _log(file: Path, known: Listed, one: Stored) -> LogFile:
 
 def _all() -> Iterator[tuple[Path, Listed]]:
     """All lists, each as its repository is now."""
-    if is_off(SWITCH):
+    if CHECKPOINTS.is_off():
         return
     try:
         files = sorted(Path(entry.path) for entry in os.scandir(checkpoints_dir()) if entry.name.endswith(".json"))

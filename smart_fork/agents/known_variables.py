@@ -13,11 +13,12 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.facets import logins
 from smart_fork.agents.login import Login
-from smart_fork.agents.plan import CALLERS_OWN, DEPTH, WORKER_ID
+from smart_fork.agents.plan import CALLERS_OWN
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _MOST = 100

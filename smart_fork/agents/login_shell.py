@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from indexer.settings import ASKS_SHELL
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import shell_answer
 from smart_fork.errors import SmartForkError
@@ -21,7 +22,6 @@ from smart_fork.system.processes import Processes
 #: The time limit of a profile, since the start of each worker waits for it.
 SECONDS = 10.0
 #: Set in the shell, for profiles that start programs of their own.
-ASKING = "SMART_FORK_ASKS_SHELL"
 #: The variables that a shell needs to find its profile. It sets all others itself.
 _GIVEN = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "PATH", "ZDOTDIR", "XDG_CONFIG_HOME", "TMPDIR", "TERM")
 #: Many profiles stop early in a dumb terminal.
@@ -35,7 +35,7 @@ def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes
         return {}
     mark = secrets.token_hex(8)
     words = [sys.executable, "-I", str(Path(shell_answer.__file__).resolve()), mark, *names]
-    given = {"TERM": _TERM} | {name: env[name] for name in _GIVEN if name in env} | {"SHELL": shell, ASKING: "1"}
+    given = {"TERM": _TERM} | {name: env[name] for name in _GIVEN if name in env} | {"SHELL": shell, ASKS_SHELL: "1"}
     home = Path(env.get("HOME") or Path.home())
     try:
         done = processes.run([shell, "-l", "-i", "-c", shlex.join(words)], cwd=home, env=given, timeout=SECONDS)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import Masked, mask, shorten
+from indexer.settings import DEPTH, WORKER_ID
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
@@ -19,8 +20,6 @@ from smart_fork.agents.facets import starter_of
 from smart_fork.agents.starter import Delivery, ForkRequest, Form, Staging
 from smart_fork.errors import ForkRefused, Usage
 
-DEPTH = "SMART_FORK_DEPTH"
-WORKER_ID = "SMART_FORK_WORKER_ID"
 #: A fork may fork, and that fork once more.
 MAX_DEPTH = 3
 #: Linux accepts 128 KiB in one argument.

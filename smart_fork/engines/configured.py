@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from indexer.settings import ENGINE
 from smart_fork import config
 from smart_fork.engines.base import SearchEngine
 from smart_fork.errors import Usage
 from smart_fork.text.snippets import shown
 
-VARIABLE, OWN = "SMART_FORK_ENGINE", "builtin"
+OWN = ENGINE.default
 
 
 def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEngine | None:
@@ -20,14 +21,14 @@ def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEng
         Usage: there is no such engine, or ``config.toml`` cannot be read.
     """
     environment = os.environ if environment is None else environment
-    name = environment.get(VARIABLE, "").strip().lower() or config.engine()
+    name = ENGINE.text(environment).lower() or config.engine()
     if name in ("", OWN):
         return None
     if name == "qmd":
         from smart_fork.engines.qmd import Qmd
 
         return Qmd(environment=environment)
-    raise Usage(f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {VARIABLE}, or `engine` in config.toml.")
+    raise Usage(f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {ENGINE}, or `engine` in config.toml.")
 
 
 def erased_by_engines() -> bool:

@@ -20,6 +20,7 @@ from indexer.files import replace_file
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_root, private_dir, state_home
+from indexer.settings import QMD_COMMAND, QMD_SECONDS
 from indexer.transcripts.model import AgentName
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 from smart_fork.engines.base import (
@@ -39,9 +40,8 @@ from smart_fork.text.snippets import printable
 
 log = logging.getLogger(__name__)
 
-COMMAND, SECONDS = "SMART_FORK_QMD_COMMAND", "SMART_FORK_QMD_SECONDS"
 #: How long each search may take; the first ones may be loading models.
-SEARCH_SECONDS = 20.0
+SEARCH_SECONDS = float(QMD_SECONDS.default)
 #: How long qmd may take to read the exports while somebody waits, and for an index run; and to embed them: it ends a
 #: little earlier by itself, and the next run goes on from there.
 LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 35 * 60.0
@@ -270,7 +270,7 @@ class Qmd:
         Raises:
             EngineUnavailable: it is nowhere.
         """
-        wanted = self._environment.get(COMMAND) or "qmd"
+        wanted = QMD_COMMAND.text(self._environment) or "qmd"
         folders = self._environment.get("PATH", os.defpath).split(os.pathsep)
         # A relative one would let the directory that is asked from choose the program.
         path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
@@ -300,7 +300,7 @@ class Qmd:
 
     def _seconds(self) -> float:
         try:
-            said = float(self._environment.get(SECONDS) or SEARCH_SECONDS)
+            said = float(QMD_SECONDS.text(self._environment) or SEARCH_SECONDS)
         except ValueError:
             return SEARCH_SECONDS
         return said if math.isfinite(said) and said > 0 else SEARCH_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from indexer.settings import MAX_WORKERS
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.world import World
@@ -11,10 +12,6 @@ from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
-
-#: How many workers may run at once.
-LIMIT = "SMART_FORK_MAX_WORKERS"
-MAX_WORKERS = 8
 
 
 class WorkerLimit(ForkRefused):
@@ -44,12 +41,11 @@ def limit(env: Mapping[str, str]) -> int:
     Raises:
         Usage: the setting is not a number.
     """
-    text = env.get(LIMIT, "").strip()
-    if not text:
-        return MAX_WORKERS
-    if not (text.isascii() and text.isdigit()):
-        raise Usage(f"{LIMIT} is not a number: {quoted(text)}")
-    return int(text)
+    text = MAX_WORKERS.text(env)
+    most = MAX_WORKERS.number(env) if text else int(MAX_WORKERS.default)
+    if most is None:
+        raise Usage(f"{MAX_WORKERS} is not a number: {quoted(text)}")
+    return most
 
 
 def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
@@ -66,7 +62,7 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
         others = [worker for worker in running if worker.place != "here"]
         if counts and len(others) >= most and sum(_lives(worker, world) for worker in others) >= most:
             raise WorkerLimit(
-                f"{most} workers are running, and {LIMIT} allows no more",
+                f"{most} workers are running, and {MAX_WORKERS} allows no more",
                 advice(
                     "Wait until one ends, or end one. `smart-fork active` lists them.",
                     tool="Wait until one ends (list_workers, wait_workers), or let the user end one.",

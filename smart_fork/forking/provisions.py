@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from indexer.settings import CHECK_LOGIN
 from indexer.shapes import dataclass
-from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import login_of, title_of
 from smart_fork.agents.known_variables import known_variables
@@ -23,9 +23,6 @@ from smart_fork.errors import ForkRefused
 from smart_fork.places.base import WorkerPlace
 from smart_fork.system.processes import Processes
 from smart_fork.text.advice import advice
-
-#: Switched off, a worker is started whatever its agent says of its login.
-CHECK = "SMART_FORK_CHECK_LOGIN"
 
 
 class NotLoggedIn(ForkRefused):
@@ -66,7 +63,7 @@ def provisions(
     standing = login.standing(around | given, program, processes)
     whence = "its settings name" if standing.lacks else "your environment had"
     lacks = _lacks(standing.lacks or missing, whence, login_shell(env))
-    if standing.logged_in is not False or is_off(CHECK, env):
+    if standing.logged_in is not False or CHECK_LOGIN.is_off(env):
         return Provisions(given, (f"{title_of(agent)} starts with the login that it finds{lacks}",) if missing else ())
     if sys.platform == "darwin" and not standing.lacks:  # its keychain may be open where the worker runs
         return Provisions(given, (f"{title_of(agent)} says that it is not logged in here{lacks}",))
@@ -87,7 +84,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _step(login: Login) -> str:
-    anyway = f"{CHECK}=false starts it anyway."
+    anyway = f"{CHECK_LOGIN}=false starts it anyway."
     return advice(
         f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
         tool=f"Tell the user: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",

@@ -11,13 +11,14 @@ from pathlib import Path
 import apsw
 
 from indexer.project import resolve
+from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
 from smart_fork.agents import READERS, programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import DEPTH, ForkPlan, environment, passable, plain_name, plan_fork
+from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.caller import calling_agent

@@ -19,12 +19,13 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
+from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
+from smart_fork.agents.plan import check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.registry.file import registry_file
 from smart_fork.registry.workers import OVER, Registry, Status, WorkerRecord

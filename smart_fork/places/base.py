@@ -15,8 +15,9 @@ import orjson
 from indexer.files import STALE_SECONDS, write_new
 from indexer.masking import Masked
 from indexer.paths import private_dir, state_home
+from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
-from smart_fork.agents.plan import WORKER_ID, ForkPlan
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from indexer.settings import WORKER_ID
 from smart_fork.agents.births import moment
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts

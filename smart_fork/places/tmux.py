@@ -23,6 +23,7 @@ from pathlib import Path
 from indexer.masking import Masked, mask, mask_screen
 from indexer.paths import state_home
 from indexer.project import project_of
+from indexer.settings import HOME, TMUX_SOCKET
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import home_variables, login_of, login_variables, overrides
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
@@ -33,15 +34,13 @@ from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.snippets import quoted
 
-#: Uses a server of its own (``tmux -L``).
-SOCKET = "SMART_FORK_TMUX_SOCKET"
 TMUX_SECONDS = 30.0
 MAX_NAME_CHARACTERS = 40
 #: The server takes 16 KiB in one message, with everything around the command.
 MAX_COMMAND_BYTES = 8_000
 #: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
 #: would stand in the list of processes.
-PASSED_ON = ("PATH", "HOME", "SMART_FORK_HOME", *home_variables(), *overrides())
+PASSED_ON = ("PATH", "HOME", HOME, *home_variables(), *overrides())
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
 NOT_KEPT = (*CALLERS_OWN, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
@@ -274,7 +273,7 @@ def _escaped(words: Sequence[str]) -> list[str]:
 
 
 def _tmux(env: Mapping[str, str]) -> list[str]:
-    socket = env.get(SOCKET)
+    socket = TMUX_SOCKET.text(env)
     return ["tmux", "-L", socket] if socket else ["tmux"]
 
 

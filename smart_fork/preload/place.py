@@ -6,7 +6,7 @@ import os
 import sys
 from zlib import crc32
 
-#: Switches the preloader off, as all switches of `indexer.switches`; to import that takes as long as all else here.
+#: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
 VARIABLE = "SMART_FORK_PRELOAD"
 _OFF = ("0", "false", "no", "off")
 #: Longest path of a Unix socket that every system accepts.

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from indexer.paths import private_dir, state_home
-from indexer.switches import is_off
+from indexer.settings import BACKGROUND
 from smart_fork.errors import SmartForkError
 from smart_fork.preload.place import is_wanted, socket_path
 from smart_fork.system.processes import SystemProcesses
@@ -20,7 +20,7 @@ def begin() -> None:
     A home in which smart-fork keeps nothing gets none: looking at something leaves no trace. So does
     ``SMART_FORK_BACKGROUND=0``.
     """
-    path = socket_path() if is_wanted() and not is_off("SMART_FORK_BACKGROUND") else None
+    path = socket_path() if is_wanted() and not BACKGROUND.is_off() else None
     if path is None or not state_home().is_dir() or _listens(path):
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same

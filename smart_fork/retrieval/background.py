@@ -12,7 +12,7 @@ from indexer.changes import Progress
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
-from indexer.switches import is_off
+from indexer.settings import BACKGROUND
 from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.request import FindRequest
@@ -60,7 +60,7 @@ def engine_beside(shared: Shared, progress: Progress | None = None) -> Engine:
 
 def allowed() -> bool:
     """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
-    return not is_off("SMART_FORK_BACKGROUND")
+    return not BACKGROUND.is_off()
 
 
 def index_in_background(project: Project | None) -> None:

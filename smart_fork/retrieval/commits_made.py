@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 from indexer.freshness import read_changed
 from indexer.paths import index_db
 from indexer.project import project_of
+from indexer.settings import INDEXING
 from indexer.store.base import SessionRow, Store
-from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
@@ -75,7 +74,7 @@ def works_of(
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
     """Read what these sessions have done since they were indexed."""
-    if is_off("SMART_FORK_INDEXING", os.environ):
+    if INDEXING.is_off():
         return
     try:
         read_changed(store, READERS, [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)])

@@ -7,7 +7,6 @@ score means the same wherever a session is, and a strong one here lowers a weak 
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from indexer.masking import mask
 from indexer.paths import state_home
+from indexer.settings import TEAM_URL
 from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow
 from smart_fork.agents.references import Resolved
@@ -127,7 +127,7 @@ class Elsewhere(Protocol):
 
 def is_known() -> bool:
     """Whether there may be a server to ask. It imports nothing: nearly nobody has one."""
-    return bool(os.environ.get("SMART_FORK_TEAM_URL")) or (state_home() / "team" / "tokens.json").exists()
+    return bool(TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
 
 
 @dataclass(frozen=True, slots=True)

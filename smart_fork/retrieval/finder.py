@@ -15,8 +15,8 @@ from indexer.embedder import DEFAULT_MODEL, Embedder
 from indexer.model_notice import telling
 from indexer.paths import index_db
 from indexer.project import resolve
+from indexer.settings import INDEXING
 from indexer.store.base import SessionRow, Store
-from indexer.switches import is_off
 from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
 from smart_fork.agents.logs import unread
@@ -292,7 +292,7 @@ def _engine_not_available(error: EngineUnavailable, asked: CheckedRequest) -> Un
 def _or_theirs(message: str, hint: str, asked: CheckedRequest, engine: Engine) -> Answer:
     """What is found elsewhere where nothing can be searched here, and why that is; else that alone."""
     told = engine.elsewhere.answer() if engine.elsewhere is not None else SaidElsewhere()
-    own = _not_available(message, hint, asked, off=is_off("SMART_FORK_INDEXING", engine.environment))
+    own = _not_available(message, hint, asked, off=INDEXING.is_off(engine.environment))
     request = asked.request
     hits = alone(
         replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents)), asked.intent, asked.also,

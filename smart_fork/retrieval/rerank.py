@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from indexer.embedder import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
 from indexer.model_notice import loading
+from indexer.settings import RERANKER
 from indexer.shapes import dataclass
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SUREST = 1e-3
 
 def configured_reranker() -> Rerank | None:
     """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
-    name = os.environ.get("SMART_FORK_RERANKER", "").strip()
+    name = RERANKER.text()
     return _reranker(name) if name else None
 
 

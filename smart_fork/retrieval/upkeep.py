@@ -15,10 +15,10 @@ from indexer.failures import is_damage, next_step, what_failed
 from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.models import Beginning
 from indexer.project import Project
+from indexer.settings import INDEXING
 from indexer.shapes import dataclass
 from indexer.store.base import Scope, Store
 from indexer.store.extension import VectorsUnavailableError
-from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
@@ -99,7 +99,7 @@ class Upkeep(NamedTuple):
 def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     """Brings the index up to date as far as time allows; for a question about one session, that one's log."""
     absent = absent_model.remembered(engine.embedder.model)
-    if is_off("SMART_FORK_INDEXING", engine.environment):
+    if INDEXING.is_off(engine.environment):
         log.warning(_SWITCHED_OFF)
         return Upkeep(None, _SWITCHED_OFF, absent)
     indexer = engine.indexer
@@ -168,7 +168,7 @@ def go_on(engine: Engine, project: Project | None) -> bool:
 
 def makes_vectors(engine: Engine, state: Upkeep) -> bool:
     """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
-    able = not state.absent and not is_off("SMART_FORK_INDEXING", engine.environment)
+    able = not state.absent and not INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 

@@ -12,6 +12,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool
 
+from indexer.settings import TOOLS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.registry.file import has_registry
 from smart_fork.server import search, sessions, workers
@@ -108,7 +109,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
 
 def wants_everything(environment: Mapping[str, str]) -> bool:
     """Whether ``SMART_FORK_TOOLS=all`` has all tools listed."""
-    return environment.get("SMART_FORK_TOOLS", "").strip().lower() == "all"
+    return TOOLS.text(environment).lower() == "all"
 
 
 def run_stdio(begun: Begun, embedder: Embedder | None = None, *, everything: bool = False) -> None:

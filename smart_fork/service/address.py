@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from indexer.paths import private_dir, state_home
+from indexer.settings import PORT as PORT_VARIABLE
 from indexer.shapes import dataclass
 from smart_fork.text.snippets import quoted
 
@@ -89,7 +90,7 @@ def wanted_port(
         kept = ((state or state_home()) / "service-port").read_text("ascii")
     except (OSError, ValueError):
         kept = ""
-    named = _port_in(env.get("SMART_FORK_PORT", ""), "SMART_FORK_PORT")
+    named = _port_in(PORT_VARIABLE.text(env), PORT_VARIABLE)
     return named or installed or _port_in(kept, "service-port") or otherwise
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from indexer.switches import is_off
+from indexer.settings import SERVICE as SERVICE_VARIABLE
 from indexer.values import Value, spread, value
 from smart_fork.errors import SmartForkError
 from smart_fork.service.address import Address, announced
@@ -139,7 +139,7 @@ def find_service() -> Service | None:
 
     ``SMART_FORK_SERVICE=false`` looks for none.
     """
-    address = None if is_off("SMART_FORK_SERVICE") else announced()
+    address = None if SERVICE_VARIABLE.is_off() else announced()
     if address is None or address.pid == os.getpid():
         return None
     try:

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 
 from indexer.freshener import Freshener
 from indexer.models import configured_embedder
-from indexer.schedule import VARIABLE, trigger_of
-from indexer.switches import is_on
+from indexer.schedule import trigger_of
+from indexer.settings import INDEX_CRON, INDEXING
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import erasure
@@ -111,8 +111,8 @@ class ServiceParts:
         switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
         threading.Thread(target=erasure.settle, name="erasing", daemon=True).start()
-        if is_on("SMART_FORK_INDEXING"):
-            trigger = trigger_of(os.environ.get(VARIABLE))
+        if INDEXING.is_on():
+            trigger = trigger_of(os.environ.get(INDEX_CRON))
             self.model.indexer = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
             self.model.indexer.start()
         else:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import indexer
 import smart_fork
+from indexer.settings import PORT
 from smart_fork.system.release import Release, installed
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
@@ -108,5 +109,5 @@ def become(port: int) -> NoReturn:
     Raises:
         OSError: there is no such program any more.
     """
-    env = os.environ | {"SMART_FORK_PORT": str(port)}
+    env = os.environ | {PORT: str(port)}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - no shell is what we want

@@ -21,10 +21,11 @@ import orjson
 from indexer.failures import next_step
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from indexer.settings import TEAM_TOKEN as TOKEN
+from indexer.settings import TEAM_URL as URL
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.text.snippets import quoted
 
-URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
 WHO = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
 WHERE = "An admin of the server invites you: smart-fork team login URL INVITATION"

@@ -15,9 +15,9 @@ from contextlib import suppress
 import apsw
 import psutil
 
+from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from smart_fork.agents.births import find_sessions
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.plan import WORKER_ID
+from indexer.settings import WORKER_ID
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile

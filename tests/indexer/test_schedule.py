@@ -9,7 +9,7 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
-from indexer.switches import is_on
+from indexer.settings import INDEXING
 from tests.cases import each
 
 HOUR = timedelta(hours=1)
@@ -170,11 +170,11 @@ def test_a_moment_that_passed_while_the_computer_slept_is_made_up_for_when_it_wa
 )
 def test_a_switch_is_on_for_four_words_in_any_case(value, on):
     """F-180."""
-    assert on is is_on("SMART_FORK_INDEXING", {"SMART_FORK_INDEXING": value})
+    assert on is INDEXING.is_on({"SMART_FORK_INDEXING": value})
 
 
 def test_a_switch_that_is_left_out_is_off(monkeypatch):
     """F-180."""
-    assert not is_on("SMART_FORK_INDEXING", {})
+    assert not INDEXING.is_on({})
     monkeypatch.setenv("SMART_FORK_INDEXING", "on")
-    assert is_on("SMART_FORK_INDEXING")
+    assert INDEXING.is_on()

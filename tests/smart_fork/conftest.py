@@ -10,8 +10,8 @@ from shutil import which
 
 import pytest
 
+from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.missing import missing

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.agents.plan import WORKER_ID
+from indexer.settings import WORKER_ID
 from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Completed

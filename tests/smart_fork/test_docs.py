@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+from indexer.settings import GIVEN, VARIABLES
 from smart_fork import config, conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS
@@ -25,8 +26,7 @@ from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.sessions import _worker_schema
 from smart_fork.server.tools import shape
-from smart_fork.settings import GIVEN, VARIABLES, agent_variables
-from smart_fork.settings import KEYS as KEYS_OF_THE_FILE
+from smart_fork.settings import agent_variables
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import compared, state
 from smart_fork.workers.worktrees import WorkersTree
@@ -235,7 +235,7 @@ def test_every_environment_variable_of_ours_is_in_the_table_of_settings():
         for path in (ROOT / name).rglob("*.py")
         if path.name != "settings.py" or path.parent.name != "smart_fork"
     )
-    listed = {one.name for one in (*VARIABLES, *GIVEN, *agent_variables())}
+    listed = {str(one) for one in (*VARIABLES, *GIVEN, *agent_variables())}
 
     read = set(re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source))
     assert read == {name for name in listed if name.startswith("SMART_FORK_")}
@@ -245,7 +245,7 @@ def test_every_key_of_the_settings_file_is_in_the_table_of_settings():
     sections = {"": config.TopLevel, "service": config.ServiceSection, "team": config.TeamSection}
     keys = {(section, one.name) for section, kind in sections.items() for one in fields(kind)}
 
-    assert keys == {(one.section, one.name) for one in KEYS_OF_THE_FILE}
+    assert keys == {(section, one.name) for section, one in config.all_keys()}
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/reference/agents.md"])

@@ -13,10 +13,10 @@ from types import MappingProxyType
 import psutil
 import pytest
 
+from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import Usage
 from smart_fork.hooks.receive import Ancestor, HookEvent, ancestors, receive
 from smart_fork.registry.workers import Registry

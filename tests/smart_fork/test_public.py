@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import smart_fork
+from indexer.settings import WORKER_ID
 from smart_fork import public
-from smart_fork.agents.plan import WORKER_ID, environment
+from smart_fork.agents.plan import environment
 from smart_fork.errors import SmartForkError
 from smart_fork.places.process import ProcessPlace
 from smart_fork.registry.workers import Registry

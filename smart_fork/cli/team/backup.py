@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.settings import TEAM_DSN
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.server import DSN, DataOption, DsnOption
+from smart_fork.cli.team.server import DataOption, DsnOption
 from smart_fork.errors import NotFound
 from smart_fork.teamserver.installed import check_installed
 
@@ -72,7 +72,7 @@ def restore(
 @contextmanager
 def _found(data: Path | None, dsn: str | None, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
     """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
-    dsn = dsn or os.environ.get(DSN) or None
+    dsn = dsn or TEAM_DSN.text() or None
     check_installed(embedded=True)
     from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.backup import Place

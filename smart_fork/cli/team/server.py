@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.settings import TEAM_DSN as DSN
+from indexer.settings import TEAM_READ_DSN as READ_DSN
 from indexer.shapes import dataclass
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
@@ -26,8 +28,6 @@ people = Commands(help="Manage users and their projects.", no_args_is_help=True)
 tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
-
-DSN, READ_DSN = "SMART_FORK_TEAM_DSN", "SMART_FORK_TEAM_READ_DSN"
 
 
 class RoleChoice(StrEnum):

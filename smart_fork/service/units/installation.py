@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.paths import private_dir
+from indexer.settings import INDEX_CRON
 from indexer.values import Value, record
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.service import crashes
@@ -23,7 +24,7 @@ from smart_fork.service.listener import LOOPBACKS
 from smart_fork.service.lock import stop
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.systemd import Systemd
-from smart_fork.service.units.unit_settings import INTERVAL, Settings, State, keep, kept, new_settings
+from smart_fork.service.units.unit_settings import Settings, State, keep, kept, new_settings
 from smart_fork.system.processes import Processes, SystemProcesses
 
 Kind = Literal["launchd", "systemd"]
@@ -143,7 +144,7 @@ def look(keeper: Supervisor) -> ServiceState:
         program=settings.program if settings else None,
         program_found=settings is not None and Path(settings.program).exists(),
         port=settings.port if settings else None,
-        every=settings.environment.get(INTERVAL) if settings else None,
+        every=settings.environment.get(INDEX_CRON) if settings else None,
         logs=str(settings.crash_log.parent) if settings else None,
         restart=service.status.restart if service else None,
     )

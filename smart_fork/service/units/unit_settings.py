@@ -17,7 +17,8 @@ import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from indexer.schedule import DEFAULT_INTERVAL, VARIABLE, parsed
+from indexer.schedule import parsed
+from indexer.settings import HOME, INDEX_CRON, INDEXING, VARIABLES
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import home_variables, overrides
@@ -54,24 +55,13 @@ class State:
     ended: str = ""
 
 
-INTERVAL = VARIABLE
 #: Folders: the service runs in another directory, so they are written as absolute paths.
-_FOLDERS = ("SMART_FORK_HOME", *home_variables())
+_FOLDERS = (HOME, *home_variables())
 #: Taken over from whoever installs the service, where set. Never a key or a token.
 PASSED_ON = (
     *_FOLDERS,
-    "SMART_FORK_MODEL",
-    "SMART_FORK_RERANKER",
-    "SMART_FORK_ENGINE",
-    "SMART_FORK_QMD_COMMAND",
-    "SMART_FORK_QMD_SECONDS",
-    "SMART_FORK_KEEP_TRANSCRIPTS",
-    "SMART_FORK_KEEP_MEGABYTES",
-    "SMART_FORK_CHECKPOINTS",
-    "SMART_FORK_MAX_WORKERS",
-    "SMART_FORK_CHECK_LOGIN",
+    *(one for one in VARIABLES if one.kept),
     *overrides(),
-    "SMART_FORK_TMUX_SOCKET",
     "TMUX_TMPDIR",
     "XDG_CONFIG_HOME",
     "LANG",
@@ -167,9 +157,9 @@ def new_settings(
     """
     program = own_program(env)
     environment = dict(before.environment) if before else {}
-    environment.setdefault("SMART_FORK_INDEXING", "true")
-    environment[INTERVAL] = checked_interval(
-        every or env.get(INTERVAL, "").strip() or environment.get(INTERVAL) or DEFAULT_INTERVAL
+    environment.setdefault(INDEXING, "true")
+    environment[INDEX_CRON] = checked_interval(
+        every or INDEX_CRON.text(env) or environment.get(INDEX_CRON) or INDEX_CRON.default
     )
     for name in PASSED_ON:
         if name in env:
@@ -177,15 +167,15 @@ def new_settings(
         if not environment.get(name):
             environment.pop(name, None)
     if not is_usual(state_of(environment)):
-        environment["SMART_FORK_HOME"] = str(state_of(environment))  # HOME is another where the system starts it
+        environment[HOME] = str(state_of(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
     chosen = port or wanted_port(env, before.port if before else None, state_of(environment), otherwise)
-    return Settings(program, chosen, environment)
+    return Settings(program, chosen, {str(name): text for name, text in environment.items()})  # JSON takes plain keys
 
 
 def state_of(environment: Mapping[str, str]) -> Path:
     """Return the state folder of a service with these variables."""
-    return Path(_absolute(environment.get("SMART_FORK_HOME") or "~/.smart-fork"))
+    return Path(_absolute(environment.get(HOME) or HOME.default))
 
 
 def _absolute(folder: str) -> str:

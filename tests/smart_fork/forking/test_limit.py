@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.plan import WORKER_ID
+from indexer.settings import WORKER_ID
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import Usage
 from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit

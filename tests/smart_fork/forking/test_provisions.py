@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from indexer.settings import CHECK_LOGIN as CHECK
 from smart_fork.agents.known_variables import note
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.provisions import CHECK, NotLoggedIn, provisions
+from smart_fork.forking.provisions import NotLoggedIn, provisions
 from smart_fork.places.base import hand_over
 from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from smart_fork.agents.plan import WORKER_ID
+from indexer.settings import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import Started
 from smart_fork.places.iterm2 import ITerm2Place, plan_tab

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
+from indexer.settings import WORKER_ID
 from smart_fork import notes
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.hooks import recall, switch
 from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish

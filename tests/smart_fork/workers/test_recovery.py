@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from indexer.settings import WORKER_ID
 from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.plan import WORKER_ID
 from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import SystemProcesses
