@@ -205,6 +205,17 @@ def test_a_record_is_found_by_its_key_wherever_a_piece_of_the_file_ends(tmp_path
     assert not reading.names_one_of(tmp_path / "no.jsonl", {"record-1"})
 
 
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_a_line_is_where_its_bytes_are_also_the_last_one_without_an_end(tmp_path, end):
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(b'{"a": 1}\n \n{"b": 2}' + end)
+    with log.open("rb") as file:
+        found = list(reading.raw_lines(file, log))
+
+    assert [(1, ({"a": 1},)), (3, ({"b": 2},))] == [(one.number, one.objects) for one in found]
+    assert [b'{"a": 1}', b'{"b": 2}'] == [log.read_bytes()[one.place.start : one.place.end] for one in found]
+
+
 def test_sorting_is_stable_and_keeps_lines_without_a_time_where_they_are():
     """E-024."""
     turns = tuple(Turn(name, timestamp=moment) for name, moment in (("c", "3"), ("x", ""), ("a", "1"), ("b", "1")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,20 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.loader import located
 from smart_fork.families.branch import branch
-from smart_fork.forking.handover import _shortened, handover
+from smart_fork.forking.handover import _shortened, handover, notes
 from smart_fork.forking.launch import fork, fork_session
 from smart_fork.forking.others import is_others
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
-from smart_fork.forking.started import NotSpawned
+from smart_fork.forking.started import Handed, NotSpawned
 from smart_fork.registry.workers import Registry
 from smart_fork.sharing.neutral import Message
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import FakeClock, FakeProcesses, snapshot
+from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses, snapshot
 from tests.smart_fork.world import Did
 
 SAID = ("add retry", "it retries", "and the docs", "docs are there", "and a changelog", "it has one")
@@ -255,6 +256,21 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
         assert words(copy)[0].endswith(first)
         assert words(copy)[-1].endswith(last)
         assert forked.handed.tokens < 4_000
+
+
+def test_a_person_learns_how_much_is_handed_over_and_only_of_what_is_not():
+    whole = Handed("claude", SESSION, 3, 1200, {})
+    (said,) = notes(whole, "codex")
+    assert "Codex receives 3 exchanges of this Claude Code session, about 1,200 tokens" == said
+    for less, told in (
+        ({"earlier": 2}, "2 earlier ones are dropped"),
+        ({"left_out": 4}, "4 messages of the last exchange are dropped"),
+        ({"lost": {"image": 1, "thought": 5}}, "Not handed over: image (1), thought (5)"),
+    ):
+        first, other = notes(replace(whole, **less), "codex")
+        assert said == first
+        assert other.startswith(told)
+    assert "Codex receives 1 exchange of this" in notes(replace(whole, exchanges=1), "codex")[0]
 
 
 def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
