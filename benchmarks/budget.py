@@ -115,11 +115,10 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
 
 def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
     """What a budget keeps of these exchanges, and what could be kept of them."""
-    from smart_fork.budget.amount import amount
     from smart_fork.budget.choice import LEAST_SHARE, LEAST_TOKENS, Choice, Chooser, Gains
     from smart_fork.budget.costs import costs
     from smart_fork.budget.units import units
-    from smart_fork.budget.wanted import Wanted
+    from smart_fork.budget.wanted import Wanted, amount
     from smart_fork.budget.within import selected
 
     end, counted = len(session.turns) - 1, costs(session)
@@ -153,7 +152,7 @@ def table(rows: Sequence[Kept], budget: str) -> dict[str, Any]:
     """The share of sessions whose exchanges are kept, the median share of the tokens, and what could be: of all, of
     those that are longer than the budget, and by length.
     """
-    from smart_fork.budget.amount import MATCH, amount
+    from smart_fork.budget.wanted import MATCH, amount
 
     longer = [] if budget == MATCH else [(int(amount(budget)) + 1, None)]
     figures: dict[str, Any] = {}

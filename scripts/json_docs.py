@@ -26,7 +26,7 @@ from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import setup_answer as setting_up
 from smart_fork.sync import run as sync_run
 from smart_fork.sync import setup as sync_setup
-from smart_fork.workers import compared, state, worktrees
+from smart_fork.workers import state, worktrees
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
 _HEAD = ("| Key | Type | Meaning |", "|---|---|---|")
@@ -93,8 +93,8 @@ TABLES: Mapping[str, Table] = {
     "branch and branch_session": _of(told.Branched),
     "lineage and session_lineage": _of(told.Family),
     "relatives": _of(told.Relative),
-    "compare and compare_workers": _of(compared.Comparison),
-    "compared": _of(compared.Compared, rare="diff"),
+    "compare and compare_workers": _of(state.Comparison),
+    "compared": _of(state.Compared, rare="diff"),
     "project": _of(identity.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.Moved),

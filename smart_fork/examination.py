@@ -27,7 +27,7 @@ from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
-from smart_fork.doctor import Check, run_each
+from smart_fork.doctor import RUN_INDEX, Check, run_each
 from smart_fork.registry.file import registry_file
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import unavailable
@@ -45,7 +45,6 @@ ALIKE = 0.99
 TELLING_WORDS = 4
 #: The result must be among so many.
 FIRST = 5
-_RUN_INDEX = "Run `smart-fork index run`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
     embedder, told = embedder or models.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
         return [
-            Check("index", ok=False, detail="there is no index to examine", next_step=_RUN_INDEX),
+            Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX),
             *_service_checks(),
         ]
     try:
@@ -119,7 +118,7 @@ class _Examination:
         ):
             if paths:
                 detail = f"{len(paths)} logs {what}: {_some(paths)}"
-                yield Check("logs", ok=False, detail=detail, next_step=_RUN_INDEX, optional=True)
+                yield Check("logs", ok=False, detail=detail, next_step=RUN_INDEX, optional=True)
         self._samples = self._sampled(there)
         yield Check("logs", ok=True, detail=f"{len(there)} logs, {len(known)} of them indexed")
 
@@ -186,14 +185,14 @@ class _Examination:
         lost = [session_id for session_id, log in missing if not log]
         left = [str(path) for one in forgotten() if (path := export_path(*one)).exists()]
         if back:
-            yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=_RUN_INDEX)
+            yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=RUN_INDEX)
         if lost:
             detail = f"{len(lost)} exports of sessions with deleted logs are missing: {_some(lost)}"
             step = "`smart-fork show ID` prints a kept copy; `smart-fork forget ID` removes the rest."
             yield Check("exports", ok=False, detail=detail, next_step=step)
         if left:
             detail = f"{len(left)} exports of forgotten sessions are still there: {_some(left)}"
-            yield Check("exports", ok=False, detail=detail, next_step=_RUN_INDEX)
+            yield Check("exports", ok=False, detail=detail, next_step=RUN_INDEX)
         if not missing and not left:
             yield Check("exports", ok=True, detail=f"{len(rows)} sessions have theirs")
 
@@ -203,11 +202,11 @@ class _Examination:
         """Passages that are embedded again are where they were."""
         model = self._store.meta("model")
         if not model:
-            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=_RUN_INDEX)
+            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
             return
         if model != self._embedder.model:
             detail = f"the index is embedded with {model}, and questions with {self._embedder.model}"
-            step = f"{_RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
+            step = f"{RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
             yield Check("meaning", ok=False, detail=detail, next_step=step)
             return
         ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]
@@ -238,7 +237,7 @@ class _Examination:
                 failed += [error] * bool(error)
                 missed += [miss] * bool(miss)
         well = f"{asked - len(missed)} of {asked} passages asked for were found by words and meaning"
-        yield from _told("questions", failed, well, _RUN_INDEX)
+        yield from _told("questions", failed, well, RUN_INDEX)
         for miss in missed:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 

@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from indexer.damage import kept
-from indexer.last_run import LastRun
 from indexer.paths import index_db, state_home
 from indexer.settings import SERVICE
 from indexer.values import Value, rare, record, value
@@ -14,7 +13,7 @@ from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
-from smart_fork.retrieval.answer import Covered
+from smart_fork.retrieval.index_answers import IndexStatus
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
@@ -29,24 +28,23 @@ class Trouble(Value):
     hint: str
 
 
-@record
-class IndexOverview(Value):
-    """What the index holds; where its logs are broken is `index status`'s to say."""
+#: Where its logs are broken is `index status`'s to say.
+_OF_INDEX = (
+    "logs", "unread_logs", "sessions", "chunks", "embedded", "covered", "complete", "updated_at", "bytes", "model",
+    "last_run", "next_run", "broken_lines", "set_aside",
+)  # fmt: skip
 
-    logs: int
-    unread_logs: int
-    sessions: int
-    chunks: int
-    embedded: int
-    covered: Covered
-    complete: bool
-    updated_at: str | None
-    bytes: int
-    model: str | None
-    last_run: LastRun | None
-    next_run: str | None
-    broken_lines: int
+
+@record
+class IndexOverview(IndexStatus):
+    """What the index holds."""
+
     set_aside: tuple[str, ...] = rare(())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, of the index in short."""
+        told = super().as_json()
+        return {name: told[name] for name in _OF_INDEX if name in told}
 
 
 @record
@@ -127,11 +125,11 @@ def overview() -> Overview:
 
 def _index() -> IndexOverview | Trouble:
     try:
-        state = index_status()
+        known = index_status()
     except IndexUnavailable as error:
         return Trouble(error.message, error.hint)
-    shown = {one.name: getattr(state, one.name) for one in fields(IndexOverview) if one.name != "set_aside"}
-    return IndexOverview(**shown, set_aside=tuple(str(path) for path in kept(index_db())))
+    aside = tuple(str(path) for path in kept(index_db()))
+    return IndexOverview(**{one.name: getattr(known, one.name) for one in fields(known)}, set_aside=aside)
 
 
 def _service() -> ServiceOverview:

@@ -57,7 +57,7 @@ class Worker:
         Raises:
             SmartForkError: there is no such worker any more, or the time is negative.
         """
-        from smart_fork.workers.wait import wait_workers
+        from smart_fork.workers.roster import wait_workers
 
         (seen,) = wait_workers([self.id], timeout=timeout).workers
         return seen
@@ -208,7 +208,7 @@ def preview(
         SmartForkError: it could not be started either.
     """
     from smart_fork.agents.options import Options
-    from smart_fork.budget.amount import MATCH
+    from smart_fork.budget.wanted import MATCH
     from smart_fork.forking.launch import fork_session
     from smart_fork.forking.request import ForkRequest
 
@@ -265,8 +265,7 @@ def _spending(
     otherwise: str = "",
 ) -> Spending | None:
     """Return the budget, if one was given, and the intent that it is spent on, else `otherwise`."""
-    from smart_fork.budget.amount import amount
-    from smart_fork.budget.wanted import Wanted
+    from smart_fork.budget.wanted import Wanted, amount
     from smart_fork.forking.spending import Spending
 
     if budget is None:

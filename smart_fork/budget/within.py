@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt
-from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import Costs, costs
 from smart_fork.budget.selection import Kept, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.text.advice import advice

@@ -14,8 +14,7 @@ import typer
 from indexer.shapes import dataclass
 from smart_fork.agents.options import Options, said
 from smart_fork.agents.references import Resolved, here
-from smart_fork.budget.amount import MATCH
-from smart_fork.budget.wanted import BudgetAsked, Wanted
+from smart_fork.budget.wanted import MATCH, BudgetAsked, Wanted
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command

@@ -89,7 +89,7 @@ def wait(
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Longest wait in seconds.")] = None,
 ) -> None:
     """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
-    from smart_fork.workers.wait import wait_workers
+    from smart_fork.workers.roster import wait_workers
 
     known = -1
 

@@ -8,6 +8,7 @@ since other sessions use ordinary words as well.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -16,12 +17,12 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.excise.traces import own_words, searched, words_at, words_in, words_of
 from smart_fork.families.descent import Descendant
-from smart_fork.repository.objects import contents
+from smart_fork.repository.git import GIT_SECONDS, bare_environment
 from smart_fork.system import permission
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes, SystemProcesses
 from smart_fork.text.advice import advice
 
 #: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
@@ -111,3 +112,59 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
             path = Path(folder, name)
             if path.is_file() and not path.is_symlink() and next(iter(reader.logs_of(str(path))), None) is None:
                 yield path
+
+
+#: About so much is read at a time; a larger object by itself.
+_BATCH_BYTES = 1 << 24
+
+
+def contents(store: Path, processes: Processes) -> Iterator[bytes]:
+    """The contents of all objects in a store that nobody vouches for, packed or not, several at a time.
+
+    Its configuration, its hooks and what it borrows from other repositories do not count.
+
+    Raises:
+        ProgramMissing: git is not installed.
+        ProgramFailed: git cannot read all of them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        own = _around(store, Path(folder))
+        listed = _git(own, processes, b"", "--batch-all-objects", "--batch-check=%(objectname) %(objectsize)")
+        for names in _batches(listed):
+            yield _git(own, processes, b"\n".join(names), "--batch")
+
+
+def _around(store: Path, own: Path) -> Path:
+    """A repository with the objects of another one, and nothing else of it."""
+    for name in ("refs", "objects"):
+        (own / name).mkdir()
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    for entry in os.scandir(store):
+        if entry.is_dir(follow_symlinks=False) and (len(entry.name) == 2 or entry.name == "pack"):
+            (own / "objects" / entry.name).symlink_to(Path(entry.path).resolve())
+    return own
+
+
+def _batches(listed: bytes) -> Iterator[list[bytes]]:
+    names: list[bytes] = []
+    size = 0
+    for line in listed.splitlines():
+        name, _, length = line.partition(b" ")
+        if not length.isdigit():
+            raise ProgramFailed(f"git cannot read the objects: {line.decode()}")
+        if names and size + int(length) > _BATCH_BYTES:
+            yield names
+            names, size = [], 0
+        names.append(name)
+        size += int(length)
+    if names:
+        yield names
+
+
+def _git(own: Path, processes: Processes, given: bytes, *options: str) -> bytes:
+    done = processes.run(
+        ["git", "cat-file", *options], env=bare_environment(own), timeout=GIT_SECONDS, input=given, cwd=own
+    )
+    if not done.ok:
+        raise ProgramFailed(f"git cannot read the objects: {done.complaint}")
+    return done.stdout

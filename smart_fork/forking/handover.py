@@ -22,9 +22,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import Utterance
-from smart_fork.budget.amount import MATCH
 from smart_fork.budget.units import marker, plain
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.copies.told import lost_of, plainly, utterances, whence
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.started import Handed

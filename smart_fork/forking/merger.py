@@ -12,8 +12,8 @@ from smart_fork import sessions
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of
 from smart_fork.agents.selection import named
-from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
+from smart_fork.budget.wanted import MATCH
 from smart_fork.budget.within import Selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import Part, beginning_with, whence, without_shared

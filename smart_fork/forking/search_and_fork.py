@@ -16,7 +16,7 @@ from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import named
-from smart_fork.budget.amount import MATCH as LEAST
+from smart_fork.budget.wanted import MATCH as LEAST
 from smart_fork.budget.wanted import Wanted
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
-from smart_fork.budget.amount import MATCH
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.budget.within import Selected, selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import IndexUnavailable, Usage

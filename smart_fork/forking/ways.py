@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
-from smart_fork.budget.amount import MATCH, Amount
 from smart_fork.budget.costs import Costs, costs
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Amount, Wanted
 from smart_fork.budget.within import Selected, chooser_of, within
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError

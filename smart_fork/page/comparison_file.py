@@ -8,7 +8,7 @@ from pathlib import Path
 from smart_fork.page.export import write_private
 from smart_fork.page.renderer import Shown, written
 from smart_fork.page.statics import own_style
-from smart_fork.workers.compared import Compared
+from smart_fork.workers.state import Compared
 
 
 def side_by_side(workers: Sequence[Compared]) -> Shown:

@@ -9,9 +9,8 @@ from typing import Any
 from indexer.shapes import dataclass
 from smart_fork import sessions
 from smart_fork.agents.options import Options
-from smart_fork.budget.amount import MATCH, amount
 from smart_fork.budget.selection import Selection
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match

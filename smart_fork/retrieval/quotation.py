@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 from indexer.chunks import LABELS
 from indexer.masking import NOTHING, Masked
 from smart_fork.retrieval.found import Candidate
-from smart_fork.text.sentences import evidence, sentences
-from smart_fork.text.snippets import snippet, tidied
+from smart_fork.text.snippets import evidence, sentences, snippet, tidied
 
 Speaker = Literal["user", "assistant"]
 #: How near texts are in meaning to what was asked.

@@ -21,8 +21,7 @@ from smart_fork.server.calls import in_thread, project_for
 from smart_fork.server.progress import BEAT_SECONDS, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
-from smart_fork.workers.compared import Comparison
-from smart_fork.workers.state import WorkerMessaged, WorkerRead, Workers, WorkersClosed, WorkersWaited
+from smart_fork.workers.state import Comparison, WorkerMessaged, WorkerRead, Workers, WorkersClosed, WorkersWaited
 
 #: How long a call waits for workers where it is not told, and at most.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 300.0, 3600.0
@@ -159,7 +158,7 @@ class _Patience:
 def _wait(workers: list[str], seconds: float, given_up: threading.Event, told: Told, *, any_of: bool) -> WorkersWaited:
     from smart_fork.forking.world import Instruments
     from smart_fork.retrieval.results import UNTRUSTED
-    from smart_fork.workers.wait import wait_workers as wait
+    from smart_fork.workers.roster import wait_workers as wait
 
     around = Instruments(clock=_Patience(given_up))
     found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=around)

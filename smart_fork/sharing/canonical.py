@@ -30,7 +30,8 @@ def encode(record: Record) -> bytes:
         raise Unshareable(f"A record cannot be written as JSON: {error}") from error
     if not same:
         raise Unshareable("A record changes when JSON writes and reads it.")
-    _check_size(data, record)
+    _check_length(data)
+    _check_depth(data, record)
     return data
 
 
@@ -52,11 +53,6 @@ def decode(data: bytes) -> Record:
     if orjson.dumps(record, option=orjson.OPT_SORT_KEYS) != data:
         raise Unshareable("A record is not in its canonical form.")
     return record
-
-
-def _check_size(data: bytes, record: Record) -> None:
-    _check_length(data)
-    _check_depth(data, record)
 
 
 def _check_length(data: bytes) -> None:

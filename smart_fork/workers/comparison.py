@@ -29,8 +29,8 @@ from smart_fork.system.processes import Processes
 from smart_fork.system.stages import duration
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
-from smart_fork.workers.compared import Compared
 from smart_fork.workers.outcomes import note_outcomes
+from smart_fork.workers.state import Compared
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.
 TOGETHER_SECONDS = 60.0

@@ -17,8 +17,8 @@ from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.roster import LIVING, require
-from smart_fork.workers.staged_copies import remove_copies
 from smart_fork.workers.state import WorkerClosed
+from smart_fork.workers.worktrees import remove_copies
 
 #: How long a worker may take to end by itself, and to be ended.
 GRACE_SECONDS, FORCE_SECONDS = 10.0, 5.0

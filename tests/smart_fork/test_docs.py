@@ -28,7 +28,7 @@ from smart_fork.server.sessions import _worker_schema
 from smart_fork.server.tools import shape
 from smart_fork.settings import agent_variables
 from smart_fork.terminal.commands import COMMANDS
-from smart_fork.workers import compared, state
+from smart_fork.workers import state
 from smart_fork.workers.worktrees import WorkersTree
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -128,8 +128,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["workers", "waited"], shape(state.WorkerWaited)),
         (["close, stop and close_workers"], shape(state.WorkersClosed)),
         (["closed"], shape(state.WorkerClosed)),
-        (["compare and compare_workers"], shape(compared.Comparison)),
-        (["compared"], shape(compared.Compared)),
+        (["compare and compare_workers"], shape(state.Comparison)),
+        (["compared"], shape(state.Compared)),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, told):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from smart_fork.system.single_flight import KEPT_SECONDS, SingleFlight
+from smart_fork.server.sessions import KEPT_SECONDS, SingleFlight
 from tests.smart_fork.forks import FakeClock
 
 

@@ -102,11 +102,7 @@ class Launchd:
     @property
     def path(self) -> Path:
         """The file that it reads."""
-        return self._folder / f"{self._label}.plist"
-
-    @property
-    def _folder(self) -> Path:
-        return Path.home() / "Library/LaunchAgents"
+        return Path.home() / "Library/LaunchAgents" / f"{self._label}.plist"
 
     def written(self, settings: Settings) -> bytes:
         """Return the content of that file."""

@@ -87,11 +87,7 @@ class Systemd:
     @property
     def path(self) -> Path:
         """See `Launchd.path`."""
-        return self._folder / self._unit
-
-    @property
-    def _folder(self) -> Path:
-        return config_home() / "systemd/user"
+        return config_home() / "systemd/user" / self._unit
 
     def written(self, settings: Settings) -> bytes:
         """See `Launchd.written`."""

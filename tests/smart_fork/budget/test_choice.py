@@ -10,11 +10,10 @@ import pytest
 
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Needs
 from smart_fork.budget.costs import costs
 from smart_fork.budget.units import units
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
 from tests.smart_fork.budget.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log

@@ -15,8 +15,7 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession, shortened
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
-from smart_fork.budget.amount import MATCH, amount
-from smart_fork.budget.wanted import Wanted, numbers
+from smart_fork.budget.wanted import MATCH, Wanted, amount, numbers
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage

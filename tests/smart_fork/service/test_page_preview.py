@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.budget.amount import MATCH
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending

@@ -18,8 +18,8 @@ from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.system.processes import SystemProcesses
-from smart_fork.workers.compared import Compared
 from smart_fork.workers.comparison import compare, facts, last_fan_out
+from smart_fork.workers.state import Compared
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
