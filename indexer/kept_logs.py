@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import orjson
 
@@ -129,7 +128,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
         raise
     if made == before:
         return False
-    _write(folder / _FACTS, _to_json(made))
+    _write(folder / _FACTS, made)
     _sweep(folder, made)
     _count(made.length - (before.length if before else 0))
     return True
@@ -169,7 +168,7 @@ def leave_out(copy: KeptLog, names: Collection[str]) -> None:
     """
     beside = {name: part for name, part in copy.beside.items() if name not in names}
     made = replace(copy, beside=beside, without=tuple(sorted({*copy.without, *names})))
-    _write(copy.folder / _FACTS, _to_json(made))
+    _write(copy.folder / _FACTS, made)
     _sweep(copy.folder, made)
 
 
@@ -306,17 +305,6 @@ def _facts(folder: Path) -> KeptLog | _LetGo | None:
         return None
     is_plain = made.agent == folder.parent.name and all(map(_is_plain, (made.place, *beside)))
     return made if is_plain and folder == folder_of(made.agent, made.session_id) else None
-
-
-def _to_json(copy: KeptLog) -> dict[str, Any]:
-    return {
-        "agent": copy.agent,
-        "session_id": copy.session_id,
-        "place": copy.place,
-        "log": copy.log.as_json(),
-        "beside": {name: part.as_json() for name, part in copy.beside.items()},
-        "without": list(copy.without),
-    }
 
 
 def _write(path: Path, value: object) -> None:
