@@ -2,13 +2,35 @@
 
 import shlex
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.commands import _BETWEEN, _PARTS, _words, simple_commands
 
 PIECES = st.sampled_from(
-    ["cd", "a.b/c", "--x=1", "$HOME", "é", "*?", "&&", "||", "|", ";", "(", ")", "&", "\n", "\x0b", "\0"]
+    [
+        "cd",
+        "a.b/c",
+        "--x=1",
+        "$HOME",
+        "é",
+        "*?",
+        "&&",
+        "||",
+        "|",
+        ";",
+        "(",
+        ")",
+        "&",
+        "\n",
+        "\x0b",
+        "\0",
+        "#",
+        "'",
+        '"',
+        "\\",
+    ]
 )
 SPACES = st.sampled_from(["", " ", "  ", "\t", "\r", "\n", "\xa0"])
 
@@ -21,6 +43,8 @@ def test_the_words_are_those_of_shlex(pieces):
     try:
         expected = list(lexer)
     except ValueError:
+        with pytest.raises(ValueError, match="never closed"):
+            _words(line)
         return
 
     assert expected == _words(line)
