@@ -18,13 +18,13 @@ _FACTORY = object()
 def late(
     kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
 ) -> Any:
-    """See `dataclasses.dataclass`, which makes the class where it has no slots or is to be ordered."""
-    if not slots or how.keys() - {"kw_only"}:
+    """See `dataclasses.dataclass`, which makes the class where nothing is said of it, or it is to be ordered."""
+    if kind is not None or how.keys() - {"kw_only"}:
         return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, **how)
 
     def made(kind: type[Any]) -> type[Any]:
         own = set(vars(kind))
-        kind = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, **how)(kind)
+        kind = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, **how)(kind)
         fields = dataclasses.fields(kind)
         methods: dict[str, Any] = {"__init__": _init(kind), "__repr__": _repr}
         if eq:
