@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum, StrEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -158,7 +158,6 @@ def outcome_of(session: Session) -> Outcome:
 def edits_of(session: Session, resolved_cwd: str) -> Edits:
     """What a session has edited, with success. Left out are paths that hold secrets or are no text of one line."""
     done = _edits_done(session)
-    absolute = cache(lambda path: _absolute(path, session.cwd, resolved_cwd))  # files are edited again and again
     files: dict[str, None] = {}
     until = ""
     for turn in session.turns:
@@ -167,7 +166,7 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
             if paths or (files and result.proof is Proof.COMMITTED):
                 until = max(until, turn.timestamp)
             for path in paths:
-                if file := absolute(path):
+                if file := _absolute(path, session.cwd, resolved_cwd):
                     files.pop(file, None)
                     files[file] = None
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
@@ -178,14 +177,13 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
     calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
-    absolute = cache(lambda path: _absolute(path, session.cwd, resolved_cwd))
     found = []
     for exchange in session.exchanges():
         for number, turn in enumerate(exchange.turns, exchange.start):
             done = [calls.pop(one.tool_use_id, None) for one in turn.tool_results if not one.is_error]
             for call, made in filter(None, done):
                 for path, lines in zip(call.edits, call.lines, strict=True):
-                    if lines and (file := absolute(path)):
+                    if lines and (file := _absolute(path, session.cwd, resolved_cwd)):
                         # Not every agent says when a result came.
                         found.append(Authored(exchange.index, number, turn.timestamp or made, file, lines))
     return tuple(found)
@@ -285,11 +283,13 @@ def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]
     return {call: files for call, files in asked.items() if call in ended}
 
 
+@lru_cache(maxsize=1024)
 def _fit(path: str) -> bool:
     """Whether a path may be kept: text of one line, without a secret."""
     return path.isprintable() and mask(path) == path
 
 
+@lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     """`path` without ``..`` and without asking the disk; empty where it is no absolute path, or not fit to be kept."""
     if not _fit(path):

@@ -11,7 +11,6 @@ from indexer.masking.nouns import STEM_WORDS, Noun
 from indexer.masking.spans import HIDDEN, NAME, Span, begun, ended, placeholder
 from indexer.masking.values import (
     Form,
-    SecretValue,
     is_alone,
     is_hard,
     is_identity,
@@ -316,7 +315,7 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
         return
     words, how = form
     amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
-    if is_secret(SecretValue(words, kind, how, amazon, tells_apart=_TELLS_APART.search(name) is not None)):
+    if not _TELLS_APART.search(name) and is_secret(words, kind, how, amazon=amazon):
         yield Span(value.start(), NAME, value.start() + len(words), kind)
 
 

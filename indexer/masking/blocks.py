@@ -15,6 +15,7 @@ from indexer.patterns import late
 BLOCK_WORDS = tuple(
     b"kind insert value codes backup recovery digos recoverycodes backupcodes wiederherstellungscodes".split()
 )
+_TELL_OF_CODES = frozenset(BLOCK_WORDS[3:])
 #: Before and behind the heading of a column that has secrets.
 _BEFORE_HEADING, _BEHIND_HEADING = (
     late(rb"(?:^|[,;|\t\n]|  )[\"'*` ]{0,3}[a-z_ ]{0,12}\Z"),
@@ -107,7 +108,7 @@ def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str],
         yield _rows
     if b"value" in signs and any(sign in lower for sign in _NEIGHBORS):
         yield _neighbors
-    if any(sign in signs for sign in BLOCK_WORDS[3:]):
+    if not _TELL_OF_CODES.isdisjoint(signs):
         yield _codes
 
 
@@ -215,7 +216,7 @@ def _is_cell(value: str) -> bool:
 def _codes(text: str) -> Iterator[Span]:
     """Codes of which each lets one in once: several behind words that say so, one like the other."""
     lower, done = text.lower(), 0
-    for place in sorted(place for sign in _CODES_BEGIN_WITH for place in _places(lower, sign)):
+    for place in sorted(place for sign in _CODES_BEGIN_WITH for place in positions_of(lower, sign)):
         if place >= done and (begin := _CODES_BEGIN.match(text, place)):
             codes = _alike(text, begin.end()) or _one(text, begin.end())
             done = codes[-1].end() if codes else done
@@ -251,13 +252,6 @@ def _one(text: str, end: int) -> list[re.Match[str]]:
 
 def _shape(code: str) -> list[int]:
     return [len(part) for part in code.split("-")]
-
-
-def _places(text: str, word: str) -> Iterator[int]:
-    position = text.find(word)
-    while position >= 0:
-        yield position
-        position = text.find(word, position + len(word))
 
 
 def is_code(value: str) -> bool:

@@ -103,13 +103,13 @@ def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
 def found_in(phrase: Phrase, text: str, lower: bytes, anchors: Iterable[bytes]) -> Iterator[Span]:
     """Yield the secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
 
-    `anchors` are those of the phrase that the text may have.
+    `anchors` are those of the phrase that the text has.
     """
-    places = [place for anchor in anchors if anchor in lower for place in positions_of(lower, anchor)]
+    places = [place for anchor in anchors for place in positions_of(lower, anchor)]
     if phrase.begins:
         matches = (compiled(phrase.pattern).match(text, place) for place in places)
         yield from (span for match in matches if match for span in _secret(phrase, match))
-    elif places:
+    else:
         lines = [(0, len(text))] if phrase.whole else lines_at(lower, sorted(places))
         yield from found_at(phrase, text, _stretched(lines, phrase.reach) if phrase.reach else lines)
 

@@ -60,7 +60,8 @@ PHRASE_SIGNS = frozenset(
 def phrases_in(text: str, lower: bytes, signs: AbstractSet[bytes]) -> Iterator[Span]:
     """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs."""
     for phrase, anchors in _possible(signs):
-        yield from found_in(phrase, text, lower, anchors)
+        if there := [anchor for anchor in anchors if anchor in lower]:
+            yield from found_in(phrase, text, lower, there)
 
 
 @lru_cache(maxsize=512)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import AnyStr, NamedTuple
 
 from indexer.patterns import late
 
@@ -56,12 +56,12 @@ def ended(text: str, position: int, most: int) -> int:
     return end if end >= 0 else position + most
 
 
-def positions_of(plain: bytes, needle: bytes) -> Iterator[int]:
+def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
     """Where `needle` is."""
-    position = plain.find(needle)
+    position = text.find(needle)
     while position >= 0:
         yield position
-        position = plain.find(needle, position + len(needle))
+        position = text.find(needle, position + len(needle))
 
 
 def monotone(value: str) -> bool:

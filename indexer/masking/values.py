@@ -9,7 +9,6 @@ from typing import Literal
 
 from indexer.masking.spans import changes, placeholder
 from indexer.patterns import late
-from indexer.shapes import dataclass
 
 #: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
 #: quotes, assigned. ``entry``: in quotes, or alone on its line, behind a colon. ``line``: alone behind an equals sign.
@@ -86,45 +85,34 @@ _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
 _CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
-@dataclass(frozen=True, slots=True)
-class SecretValue:
-    """What is assigned to a telling name, and what kind of secret that would be."""
+def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
+    """Whether what is assigned to a telling name is a secret, which would be one of that kind.
 
-    text: str
-    kind: str
-    form: Form
-    #: Whether the name says that it is of Amazon, whose keys may begin like a path.
-    amazon: bool = False
-    #: Whether the name says that it only tells one of many from another: a page, a request.
-    tells_apart: bool = False
-
-
-def is_secret(value: SecretValue) -> bool:
-    """Whether it is one."""
-    text = value.text
-    if len(text) < 6 or placeholder(text) or value.tells_apart:
+    `amazon` is whether the name says that it is of Amazon, whose keys may begin like a path.
+    """
+    if len(text) < 6 or placeholder(text):
         return False
-    least = 3 if value.amazon else len(text) // 7
+    least = 3 if amazon else len(text) // 7
     if len(text) >= 32 and _BASE64.fullmatch(text) and changes(text) >= least:  # it may begin like a path
         return True
-    if _refers(value):
+    if _refers(text, kind, form):
         return False
     if _UUID.fullmatch(text):
-        return value.form in ("literal", "string", "entry")
+        return form in ("literal", "string", "entry")
     if text.isdigit():
-        return value.kind == "password" and value.form != "code"
+        return kind == "password" and form != "code"
     if _HEX.fullmatch(text) and len(text) >= 16:
         return changes(text) >= 2
-    if value.kind == "password":
-        return _is_password(text, value.form)
-    if value.form == "literal":
-        return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
-    if value.form != "code" and (
-        is_chosen(text) or is_tangled(text) or _is_jumbled(text) or (value.kind == "secret" and _BASE32.fullmatch(text))
+    if kind == "password":
+        return _is_password(text, form)
+    if form == "literal":
+        return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (kind == "secret" and len(text) >= 8)
+    if form != "code" and (
+        is_chosen(text) or is_tangled(text) or _is_jumbled(text) or (kind == "secret" and _BASE32.fullmatch(text))
     ):
         return True
-    least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
-    return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
+    least = {"string": 8, "entry": 10, "line": 12, "code": 16}[form]
+    return len(text) >= least and looks_random(text, lenient=form == "string" or len(text) >= 20)
 
 
 def _is_jumbled(text: str) -> bool:
@@ -175,24 +163,23 @@ def _is_password(text: str, form: Form) -> bool:
     return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
 
 
-def _refers(value: SecretValue) -> bool:
-    found = _REFERENCE.match(value.text)
-    if not found:
+def _refers(text: str, kind: str, form: Form) -> bool:
+    if not _REFERENCE.match(text):
         return False
-    if value.form in ("string", "entry") or value.kind == "password":  # a sign may be the first of a password
-        rest = value.text[1:]
+    if form in ("string", "entry") or kind == "password":  # a sign may be the first of a password
+        rest = text[1:]
         return not (
-            value.text[0] in "@&*%$/[({"
+            text[0] in "@&*%$/[({"
             and any(c in "!#^&*?~$%@)}]" for c in rest)
             and is_mixed(rest)
-            and not value.text.startswith(("${", "$(", "{{", "%(", "[["))
+            and not text.startswith(("${", "$(", "{{", "%(", "[["))
         )
     return True
 
 
 def is_mixed(text: str) -> bool:
     """Letters and digits."""
-    return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
+    return any(map(str.isdigit, text)) and any(map(str.isalpha, text))
 
 
 def is_tangled(text: str) -> bool:
@@ -233,7 +220,10 @@ def is_unlike_words(text: str) -> bool:
 
 def is_strange(text: str) -> bool:
     """What nobody calls anything: letters and digits in no order, with signs among them, or words with a number."""
-    if len(text) < 8 or not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or _WORDS.search(text):
+    # None of what follows is without a digit, as most words of code are.
+    if len(text) < 8 or not any(map(str.isdigit, text)):
+        return False
+    if not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or _WORDS.search(text):
         return False
     if _TWO_WORDS.fullmatch(text):
         return True

@@ -125,7 +125,11 @@ def _head(text: str) -> str:
     if len(text) > HEAD_CHARACTERS:
         end = text.rfind("\n", HEAD_CHARACTERS - _BEYOND, HEAD_CHARACTERS)
         text = text[: end if end >= 0 else HEAD_CHARACTERS + _BEYOND]
-    return mask(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
+    return _known(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
+
+
+#: What a session writes is looked through twice, and read again later.
+_known = lru_cache(maxsize=16)(mask)
 
 
 def _tells(arguments: Mapping[str, Any]) -> bool:

@@ -87,8 +87,8 @@ def test_a_value_is_one_from_a_length_and_a_mixture_on(check, enough, less):
     ],
 )
 def test_what_is_assigned_is_a_secret_from_a_length_on_by_how_it_is_written(kind, form, enough, less):
-    assert values.is_secret(values.SecretValue(enough, kind, form))
-    assert not values.is_secret(values.SecretValue(less, kind, form))
+    assert values.is_secret(enough, kind, form)
+    assert not values.is_secret(less, kind, form)
 
 
 STRANGE, KEY, LONG_KEY = "xK9mQ2!zR4", "k7Q2m9X4aB3d", "k7Q2m9X4aB3dE5fG7hJ9kL2mN4pQ6rS8"
