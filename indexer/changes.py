@@ -58,13 +58,8 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
     if gone:
         _forget(store, seen, gone)
         seen = store.seen()
-    missing = _without_export(store)
-    changed = [
-        file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in missing
-    ]
-    report.files, report.unchanged = len(there), len(there) - len(changed)
     report.removed += len(gone)
-    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+    return _changed(there, seen, report, _without_export(store))
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
@@ -77,9 +72,18 @@ def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: R
     gone = gone_of(seen.keys() - there.keys(), adapters)
     if gone:
         _forget(store, seen, gone)
-    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION)]
-    report.files, report.unchanged = len(there), len(there) - len(changed)
     report.removed += len(gone)
+    return _changed(there, seen, report)
+
+
+def _changed(
+    there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], report: Report, also: Collection[str] = ()
+) -> list[LogFile]:
+    """The logs that are not as they were, and these, the newest first."""
+    changed = [
+        file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in also
+    ]
+    report.files, report.unchanged = len(there), len(there) - len(changed)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 

@@ -54,12 +54,10 @@ class Embedder(Protocol):
     @property
     def model(self) -> str:
         """Names the model so exactly that vectors of the same name can be compared."""
-        ...
 
     @property
     def dimensions(self) -> int:
         """Length of a vector. Loads the model."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors, shape (len(texts), dimensions), float32.
@@ -67,7 +65,6 @@ class Embedder(Protocol):
         Raises:
             ModelUnavailableError: the model cannot be loaded.
         """
-        ...
 
 
 def has_frameworks() -> bool:

@@ -8,6 +8,9 @@ from typing import Any
 
 from indexer.values import Value, record, value
 
+#: Counts that are told under the names that they have in a report.
+COUNTED = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")
+
 
 @value
 class FailedLog(Value):

@@ -39,7 +39,6 @@ class Beginning(Protocol):
 
     def begin(self) -> None:
         """There will be many texts soon. Returns immediately."""
-        ...
 
 
 @runtime_checkable
@@ -48,7 +47,6 @@ class Closing(Protocol):
 
     def close(self) -> None:
         """Work no more."""
-        ...
 
 
 class DefaultEmbedder:

@@ -15,7 +15,7 @@ import orjson
 
 from indexer.changes import Report
 from indexer.failures import what_failed
-from indexer.last_run import FailedLog, LastRun
+from indexer.last_run import COUNTED, FailedLog, LastRun
 from indexer.shapes import dataclass
 from indexer.store.base import Store
 
@@ -46,13 +46,7 @@ class Run:
             outcome=self.outcome,
             error=self.error or None,
             logs=done.files,
-            read=done.read,
-            resumed=done.resumed,
-            bytes_read=done.bytes_read,
-            sessions=done.sessions,
-            removed=done.removed,
-            embedded=done.embedded,
-            waiting=done.waiting,
+            **{name: getattr(done, name) for name in COUNTED},
             failed_logs=len(done.failed),
             failed=tuple(FailedLog(path, reason) for path, reason in islice(done.failed.items(), MAX_FAILED)),
         )

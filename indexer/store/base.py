@@ -222,11 +222,9 @@ class Similarities(Protocol):
 
     def best(self, limit: int) -> list[Near]:
         """So many of the nearest chunks to each question, the best to any first."""
-        ...
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
         """Those of these chunks that are in scope and have a vector, with the cosine to each question."""
-        ...
 
 
 class Searchable(Protocol):
@@ -237,11 +235,9 @@ class Searchable(Protocol):
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
         """The best rows that have any of these terms, by BM25. Rows are chunk ids or session rows."""
-        ...
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
-        ...
 
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
@@ -249,49 +245,38 @@ class Searchable(Protocol):
         """What each of these quoted words and phrases adds to the BM25 of these rows in scope, by term; rows without it
         are left out.
         """
-        ...
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
         """How many sessions have each of these quoted words and phrases."""
-        ...
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
         """Which of these rows (chunk ids, or sessions by their text, title or work) have each of these quoted words and
         phrases.
         """
-        ...
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
         """How many chunks of each session have a vector."""
-        ...
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
         """Every place of these chunks."""
-        ...
 
     def placements_of(self, session: int) -> list[Placement]:
         """The chunks of a session in order."""
-        ...
 
     def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
         """Session, position and chunk of every place in these sessions."""
-        ...
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
         """The chunks of a session in order that another one does not have."""
-        ...
 
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
         """The text of each chunk."""
-        ...
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         """Sessions by row."""
-        ...
 
     def session_count(self) -> int:
         """How many sessions there are: asked with every question, where the rest of `counts` takes too long."""
-        ...
 
 
 class Store(Searchable, Protocol):
@@ -299,64 +284,51 @@ class Store(Searchable, Protocol):
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
         """Every log that was read before, by path; of these `paths` alone, where given."""
-        ...
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
         """Where readers of that version stopped in that log; none where another file has taken its place since."""
-        ...
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
         """Store what reading a log gave; `publish` is called in the same transaction, before it becomes visible.
 
         False, and nothing published, where another log holds a newer copy of the same session.
         """
-        ...
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
         """Every session that is read from a log, the newest first: agent, session id and the log's path."""
-        ...
 
     def read_again(self, directory: str) -> int:
         """Find the projects of sessions again that worked in this directory or below it; return how many they are."""
-        ...
 
     def forget_files(self, paths: Iterable[str]) -> None:
         """These logs are gone. Their sessions stay findable, without a log or with another one."""
-        ...
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
         """Remove a session with its vectors and what no other session has, and let its logs be passed over.
 
         Nothing of it is left in the database's file once that is erased. False where there was none.
         """
-        ...
 
     def without_log(self) -> list[SessionRow]:
         """The sessions whose logs the agents have deleted."""
-        ...
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
         """Give a session other texts in the place of those of its chunks, with their hashes, and other words and title.
 
         What was there is to be erased.
         """
-        ...
 
     def owe_erasing(self) -> None:
         """Something is about to be taken out: what goes is to be erased. Noted before, a kill changes nothing."""
-        ...
 
     def understood(self) -> dict[AgentName, Understood]:
         """Return how much of each agent's logs was understood."""
-        ...
 
     def odd_logs(self) -> list[tuple[str, str]]:
         """Files among the logs that hold no record: path and why."""
-        ...
 
     def owes_erasing(self) -> bool:
         """Whether something that was taken out may still be in the database's files."""
-        ...
 
     def erase(self, seconds: float | None = None) -> bool:
         """Have nothing of what was taken out in the files. For whoever holds the index's lock.
@@ -364,19 +336,15 @@ class Store(Searchable, Protocol):
         False where somebody still reads what was there before, or it would take longer than `seconds`: it is owed, and
         done at the next occasion.
         """
-        ...
 
     def read_forgotten(self) -> None:
         """Let the logs that were passed over because their sessions are forgotten look changed."""
-        ...
 
     def forked(self) -> set[tuple[AgentName, str]]:
         """Sessions that share a beginning with others."""
-        ...
 
     def use_model(self, model: str, dimensions: int) -> bool:
         """Make room for vectors of this model. True where vectors of another model had to go."""
-        ...
 
     def waiting(
         self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
@@ -385,91 +353,69 @@ class Store(Searchable, Protocol):
         what exchanges begin with, what they end with, and the rest; among these, those of `first_parts` and the newest
         first.
         """
-        ...
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
         """The vectors of those of these chunks that have one, as float32."""
-        ...
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         """Store float32 vectors by chunk id, for the same chunk in other projects as well; how many chunks that were.
 
         Chunks that are gone meanwhile are passed over.
         """
-        ...
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
         """The parts of a project with all its worktrees, or of all projects."""
-        ...
 
     def voices(self, place: Placement) -> Voices | None:
         """Where in a passage others begin to speak than its own role; `None` where that is not known."""
-        ...
 
     def lines(self, place: Placement) -> Lines | None:
         """Where in its session's export a passage stands; `None` where it no longer exists, or was never known."""
-        ...
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
         """Each log with its session's row; `None` for a log that has no session. Without those that hold no record."""
-        ...
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         """The session of exactly this id."""
-        ...
 
     def find_sessions(self, prefix: str) -> list[SessionRow]:
         """Sessions whose id is or starts with `prefix`, newest first."""
-        ...
 
     def family(self, root_id: str) -> list[SessionRow]:
         """All sessions that share a beginning, oldest first."""
-        ...
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Which files these sessions have edited, of those that have edited any."""
-        ...
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         """The lines that sessions in scope have added to files with these names, whatever their folders are."""
-        ...
 
     def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
         """The errors with these lines that sessions in scope have met."""
-        ...
 
     def directories(self) -> list[str]:
         """Return the resolved directories that sessions worked in, and the main directories of their repositories."""
-        ...
 
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""
-        ...
 
     def holdings(self) -> list[Holding]:
         """How many sessions of which agent each project has."""
-        ...
 
     def families(self, limit: int) -> list[str]:
         """The roots of families that have several sessions, the one used last first."""
-        ...
 
     def counts(self, scope: Scope | None = None) -> Counts:
         """How much is in the index, or in a part of it."""
-        ...
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
         """Of the chunks that exchanges begin with, how many there are in scope, and how many have their vector."""
-        ...
 
     def meta(self, key: str) -> str:
         """A fact about the index; empty where unknown."""
-        ...
 
     def set_meta(self, key: str, value: str) -> None:
         """Keep a fact about the index."""
-        ...
 
     def close(self) -> None:
         """Close the database."""
-        ...

@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from indexer.errors import joined
+from indexer.locks import held
 from indexer.paths import private_dir
 from indexer.store import extension
 from indexer.store.schema import create
@@ -132,7 +133,5 @@ def _gate(folder: Path, how: int) -> Iterator[None]:
     """Hold the folder's own lock, which needs no file; where there is no folder, or it has no locks, go without."""
     with ExitStack() as stack:
         with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, how)
+            stack.enter_context(held(folder, how))
         yield

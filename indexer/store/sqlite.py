@@ -12,8 +12,8 @@ from typing import Any
 
 from indexer.outcome import Authored, Edits, MetError, masked_again
 from indexer.project import Project
-from indexer.store import backlog, erasure, vectors
-from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
+from indexer.store import erasure, vectors
+from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words
 from indexer.store.connection import connect, with_vectors
 from indexer.store.queries import StoreReading
 from indexer.store.schema import immediate
@@ -25,12 +25,8 @@ BROKEN_LINES_KEPT = 20
 #: No file is of a later time, in nanoseconds.
 _LATEST = (1 << 63) - 1
 _WORD = re.compile(r"\w+")
-_SESSION_COLUMNS = (
-    "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "also_called", "version", "started",
-    "last_activity", "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted",
-    "export", "outcome", "inferred_from", "head", "answered",
-    "cache_seconds", "cache_used",
-)  # fmt: skip
+#: What is written of a session: all but its number and its name.
+_SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "export")
 
 
 class SqliteStore(StoreReading):
@@ -150,11 +146,10 @@ class SqliteStore(StoreReading):
         chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self._drop_orphans(chunks)
-        self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
-        self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
-        self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
-        self.db.execute("DELETE FROM authored WHERE session = ?", (row,))
-        self._write_errors(row, ())
+        for words in ("session_words", "session_work"):
+            self.db.execute(f"DELETE FROM {words} WHERE rowid = ?", (row,))  # noqa: S608 - constants
+        for facts in ("edits", "authored", "errors"):
+            self.db.execute(f"DELETE FROM {facts} WHERE session = ?", (row,))  # noqa: S608 - constants
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
             "offset = 0, lines = 0, probe = '', state = x'' WHERE session = ?",
@@ -231,8 +226,8 @@ class SqliteStore(StoreReading):
             document.words.also_called, session.version, session.started, session.last_activity, session.origin,
             session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
-            document.until, document.acted, document.export, document.outcome, session.inferred_from, session.head,
-            document.answered, *session.cache(),
+            document.until, document.acted, session.inferred_from, session.head, document.outcome,
+            document.answered, *session.cache(), document.export,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
@@ -357,15 +352,13 @@ class SqliteStore(StoreReading):
         )  # fmt: skip
 
     def _part(self, project: Project, session: Session) -> int:
-        self.db.execute(
-            "INSERT INTO projects(key, root) VALUES(?, ?) ON CONFLICT DO NOTHING", (project.key, project.root)
+        known = "ON CONFLICT DO UPDATE SET id = id RETURNING id"  # what changes nothing returns nothing
+        (in_project,) = self._all(
+            f"INSERT INTO projects(key, root) VALUES(?, ?) {known}",
+            (project.key, project.root),
         )
-        (project_id,) = self.db.execute("SELECT id FROM projects WHERE key = ?", (project.key,)).fetchone() or (0,)
-        key = (project_id, session.agent, int(session.origin != "person"))
-        self.db.execute("INSERT INTO parts(project, agent, automated) VALUES(?, ?, ?) ON CONFLICT DO NOTHING", key)
-        (part,) = self.db.execute(
-            "SELECT id FROM parts WHERE project = ? AND agent = ? AND automated = ?", key
-        ).fetchone() or (0,)
+        key = (*in_project, session.agent, int(session.origin != "person"))
+        ((part,),) = self._all(f"INSERT INTO parts(project, agent, automated) VALUES(?, ?, ?) {known}", key)
         return int(part)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
@@ -383,11 +376,6 @@ class SqliteStore(StoreReading):
             self.set_meta("model", model)
             self.set_meta("dimensions", str(dimensions))
         return bool(before)
-
-    def waiting(
-        self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
-    ) -> list[tuple[int, str]]:  # fmt: skip
-        return backlog.in_order(self.db, first_parts, limit, wanted)
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         from indexer.store.nearest import coded

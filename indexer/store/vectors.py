@@ -51,7 +51,7 @@ def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
     twins: list[Any] = db.execute(
         "SELECT chunks.id, twin.id FROM chunks "  # noqa: S608 - integers
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
-        f"WHERE chunks.id IN ({_numbers(chunks)}) AND chunks.block = 0"
+        f"WHERE chunks.id IN ({numbers(chunks)}) AND chunks.block = 0"
     ).fetchall()
     if twins and extension.is_loaded(db):  # else they wait until it is
         known = dict(read(db, {twin for _, twin in twins}))
@@ -60,7 +60,7 @@ def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
 
 def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
     """Let go of the vectors of these chunks. sqlite-vec writes zeros in their places."""
-    having = f"SELECT id FROM chunks WHERE id IN ({_numbers(chunks)}) AND block <> 0"  # noqa: S608 - integers
+    having = f"SELECT id FROM chunks WHERE id IN ({numbers(chunks)}) AND block <> 0"  # noqa: S608 - integers
     leaving = [chunk for (chunk,) in db.execute(having)]
     if not leaving:
         return
@@ -69,7 +69,7 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
         if not extension.is_loaded(db):
             _remove_groups(db, groups)
             return
-        db.execute(f"DELETE FROM vectors WHERE rowid IN ({_numbers(leaving)})")  # noqa: S608 - integers
+        db.execute(f"DELETE FROM vectors WHERE rowid IN ({numbers(leaving)})")  # noqa: S608 - integers
         for group in groups:
             _fill_up(db, group)
 
@@ -89,7 +89,7 @@ def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[byt
         groups: Any = db.execute(
             "SELECT validity, rowids, vectors FROM vectors_chunks "  # noqa: S608 - integers
             "JOIN vectors_vector_chunks00 AS bytes ON bytes._rowid_ = chunk_id "
-            f"WHERE partition00 IN ({_numbers(parts)})"
+            f"WHERE partition00 IN ({numbers(parts)})"
         )
         for group in groups:
             if tuple(map(len, group)) != shape:
@@ -114,10 +114,10 @@ def _places(
     db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
 ) -> list[tuple[int, int, int]]:
     """Group, slot and chunk, of those that have a vector (in these parts), in order."""
-    inside = "" if parts is None else f" AND partition00 IN ({_numbers(parts)})"
+    inside = "" if parts is None else f" AND partition00 IN ({numbers(parts)})"
     found: Any = db.execute(
         "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
-        f"JOIN vectors_chunks USING (chunk_id) WHERE place.rowid IN ({_numbers(chunks)}){inside}"
+        f"JOIN vectors_chunks USING (chunk_id) WHERE place.rowid IN ({numbers(chunks)}){inside}"
     )
     return sorted(found)
 
@@ -132,13 +132,13 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
     if group == last or not 0 < len(slots) < GROUP // 2:
         return
     moving = dict(read(db, [int.from_bytes(rowids[slot * NUMBER :][:NUMBER], "little") for slot in slots]))
-    db.execute(f"DELETE FROM vectors WHERE rowid IN ({_numbers(moving)})")  # noqa: S608 - integers
+    db.execute(f"DELETE FROM vectors WHERE rowid IN ({numbers(moving)})")  # noqa: S608 - integers
     append(db, part, moving)
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
     """What the extension would do to groups that have become empty. Their other chunks wait again."""
-    within = _numbers(groups)
+    within = numbers(groups)
     db.execute(
         f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608
         f"DELETE FROM vectors_rowids WHERE chunk_id IN ({within}); "
@@ -147,5 +147,6 @@ def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
     )
 
 
-def _numbers(ids: Iterable[int]) -> str:
+def numbers(ids: Iterable[int]) -> str:
+    """Return ids for the text of a query."""
     return ", ".join(str(int(id_)) for id_ in ids)

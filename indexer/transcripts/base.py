@@ -102,19 +102,15 @@ class AgentAdapter(Protocol):
 
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""
-        ...
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         """The folders that its logs are in, each with how many levels below; they need not exist."""
-        ...
 
     def discover(self) -> Iterator[LogFile]:
         """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out."""
-        ...
 
     def log_at(self, location: str) -> LogFile | None:
         """The session log at exactly this place, as `discover` would give it; `None` where it would not."""
-        ...
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
         """The logs that a change of this file may have changed."""
@@ -150,11 +146,9 @@ class AgentAdapter(Protocol):
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         """The files of this session id, newest first; empty where there is none."""
-        ...
 
     def id_of(self, path: Path) -> str:
         """The session id as the file's name says it."""
-        ...
 
     def is_copy(self, path: Path) -> bool:
         """Whether a log lies elsewhere than where its session was begun, as far as its beginning tells.
@@ -162,7 +156,6 @@ class AgentAdapter(Protocol):
         Raises:
             OSError: the file cannot be opened or is not a regular file.
         """
-        ...
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         """The session in `path`; from `checkpoint` on where the file has only grown since.
@@ -170,7 +163,6 @@ class AgentAdapter(Protocol):
         Raises:
             OSError: the file cannot be opened or is not a regular file.
         """
-        ...
 
     def glance(self, path: Path) -> Session | None:
         """What the first records say of it, for a list: title, directory, who started it, the file's time.
@@ -178,7 +170,6 @@ class AgentAdapter(Protocol):
         Raises:
             OSError: the file cannot be opened, is not a regular file, or holds no record.
         """
-        ...
 
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""

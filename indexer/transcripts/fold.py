@@ -14,12 +14,15 @@ from indexer.transcripts.base import Agents, Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, Session, Turn
-from indexer.transcripts.model_names import shown, with_model
 from indexer.transcripts.titles import also_called, title_of
 
 Record = dict[str, Any]
 #: The facts and turns of an earlier reading.
 Kept = tuple[dict[str, Any], list[Turn]] | None
+#: Different models remembered a session, and how much of the name of one.
+_MOST_MODELS, _MODEL_CHARACTERS = 20, 100
+#: What agents write in the place of a model that none was.
+_NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
@@ -134,7 +137,7 @@ class Fold(ABC):
         """Note which model has answered."""
         if name != self._model:  # nearly all answers are of the same again
             self._model = name
-            self.facts["models"] = with_model(self.facts.get("models", ()), name)
+            self.facts["models"] = _with_model(self.facts.get("models", ()), name)
 
     def note_compaction(self) -> None:
         """Note that the conversation was compacted."""
@@ -192,7 +195,7 @@ class Fold(ABC):
             begun_at=head,
             remote=facts.get("remote") or self.doings.remote,
             commits=tuple(self.doings.commits),
-            models=shown(facts.get("models", ())),
+            models=_shown(facts.get("models", ())),
         ), ""
 
 
@@ -248,3 +251,16 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
     fold.finish(turns=False)
     session, _ = fold.session()
     return replace(session, last_activity=changed_at(path)) if session else None
+
+
+def _with_model(known: Iterable[str], name: object) -> list[str]:
+    """`known` with that one, where it names a model that is not among them, in the order of their first answers."""
+    names = list(known)
+    if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
+        return names if said in names or len(names) >= _MOST_MODELS else [*names, said]
+    return names
+
+
+def _shown(names: Iterable[str]) -> tuple[Masked, ...]:
+    """Their names, masked."""
+    return tuple(map(mask, names))
