@@ -58,7 +58,7 @@ def searched(words: Iterable[str]) -> frozenset[str]:
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Trace]:
     """The files that have one of the `words` of these sessions; snapshots are not looked into."""
     wanted = searched(words)
-    if not wanted or not state_home().is_dir():
+    if not wanted:
         return []
     search = _Search(agent, session_ids, wanted)
     files = sorted(path for path in state_home().rglob("*") if path.is_file() and not path.is_symlink())
