@@ -10,7 +10,7 @@ from bisect import bisect_left
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from indexer.masking import NOTHING, Masked
 from indexer.shapes import dataclass
@@ -104,6 +104,11 @@ class Turn:
     def speaks(self) -> bool:
         """Whether it says or does anything: what a command of the agent's own leaves, for one, does not."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
+
+
+def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: str = "", **more: Any) -> Turn:
+    """Return a turn whose tokens are estimated. `more` are other fields of it."""
+    return Turn(identity, parent, role, moment, text, estimate_tokens(text, len(more.get("tool_calls", ()))), **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, first_lines
-from indexer.transcripts.model import Inferred, Role, Turn, estimate_tokens
+from indexer.transcripts.model import Inferred, Role, Turn, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 
 #: Different working directories remembered a session.
@@ -135,9 +135,8 @@ class Tree(LineFold):
         loaded: int = 0, cached_for: int = 0,
     ) -> Turn:  # fmt: skip
         """A turn that says, calls or answers this."""
-        return Turn(
-            id=identity, parent_id=parent_of(record), role=role,
-            timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
+        return turn_of(
+            identity, parent_of(record), role, self._moment, text,
             tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
             group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded, cached_for=cached_for,
         )  # fmt: skip

@@ -94,18 +94,22 @@ class Sign(NamedTuple):
     `headless` means that only a fork without a terminal needs it.
     """
 
-    arguments: tuple[str, ...]
     listed: str
+    arguments: tuple[str, ...] = ("--help",)
     headless: bool = False
 
 
 class ProgramSpec(NamedTuple):
-    """An agent's program: its name, the variable that names its path, how to install it, and the required options."""
+    """An agent's program: its name, npm's package with what that needs, and the required options."""
 
     name: str
-    override: str
-    install: str
+    package: str
     signs: tuple[Sign, ...]
+
+    @property
+    def override(self) -> str:
+        """The variable that names its path."""
+        return f"SMART_FORK_{self.name.upper()}"
 
 
 #: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of

@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
 from indexer.unchecked import dict_in, text_in
-from smart_fork.agents.copier import is_aside
+from smart_fork.agents.copied_texts import is_aside
 from smart_fork.agents.tree_log import TreeAdapter
 
 #: The first message of a log is among this many records.

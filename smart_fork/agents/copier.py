@@ -13,26 +13,13 @@ from typing import Any, ClassVar
 from indexer.files import new_file, remove
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
-from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.errors import ForkRefused
+from indexer.transcripts.state import utc
+from smart_fork.agents.codec import Record
+from smart_fork.agents.facets import title_of
+from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
-
-#: Fields of a record that are not text for a model: ids, signatures, and encrypted data.
-_NO_TEXT = frozenset({
-    "type", "id", "role", "status", "call_id", "tool_use_id", "signature", "data", "encrypted_content",
-    "thoughtSignature",
-})  # fmt: skip
-#: An estimate of an image's size in characters, independent of its file's size.
-IMAGE_CHARACTERS = 6_000
-_IMAGES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
-#: No record is deeper.
-_DEPTH = 64
-#: The characters kept at either end of a shortened result; at either end of one of many texts; of the line between.
-END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
-#: The fields of a result with its text.
-_TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,43 +55,6 @@ def newest_summary(live: Iterable[LiveRecord], end: int) -> int | None:
     return max((place for place, one in enumerate(live) if one.sums_up and one.number <= end), default=None)
 
 
-def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with both ends of each text, and a text of that `kind` for each image."""
-    if isinstance(result, str):
-        gone = len(result) - 2 * end
-        if gone <= _LINE:
-            return result
-        return f"{result[:end]}\n[… {gone:,} characters dropped from this copy …]\n{result[-end:]}"
-    if depth >= _DEPTH:
-        return result
-    if isinstance(result, list):
-        each = max(_LEAST_END, end // max(1, len(result)))
-        return [shortened(part, kind, each, depth + 1) for part in result]
-    if isinstance(result, dict):
-        if str(result.get("type")) in _IMAGES or "inlineData" in result:
-            return {"type": kind, "text": "[an image, dropped from this copy]"}
-        return {
-            name: shortened(part, kind, end, depth + 1) if name in _TEXTS else part for name, part in result.items()
-        }
-    return result
-
-
-def characters(value: Any, depth: int = 0) -> int:
-    """Return how many characters of a value a model reads."""
-    if isinstance(value, str):
-        return len(value)
-    if depth >= _DEPTH:
-        return 0
-    if isinstance(value, list):
-        return sum(characters(part, depth + 1) for part in value)
-    if isinstance(value, dict):
-        if str(value.get("type")) in _IMAGES or "inlineData" in value:
-            return IMAGE_CHARACTERS
-        return sum(len(name) + characters(part, depth + 1) for name, part in value.items() if name not in _NO_TEXT)
-    return 0 if value is None else 4
-
-
-Record = dict[str, Any]
 #: A record, with its bytes in the log.
 Entry = tuple[bytes, Record]
 
@@ -117,6 +67,11 @@ class NewSession:
     cwd: Path | None
     now: datetime
     title: str = ""
+
+    @property
+    def moment(self) -> str:
+        """The time in UTC, as most records have it."""
+        return utc(self.now.astimezone().isoformat())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +91,9 @@ class Copy(ABC):
     """The lines of one copy, made while they are read. After the last line, `copied` is the number of records."""
 
     copied: int = 0
+
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
 
     @abstractmethod
     def __iter__(self) -> Iterator[bytes]:
@@ -158,27 +116,17 @@ class Copy(ABC):
         return []
 
 
-def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield records with ids in the order of `wanted`. Records without an id keep their place.
-
-    Agents sometimes write a record before its parent.
+@contextlib.contextmanager
+def read_again(log: Path) -> Iterator[None]:
+    """Read a session's log once more.
 
     Raises:
-        ForkRefused: A record is missing: the log was rewritten meanwhile.
+        NotFound: It is gone.
     """
-    early: dict[str, Entry] = {}
-    order = iter(wanted)
-    following = next(order, None)
-    for identity, entry in records:
-        if not identity:
-            yield identity, entry
-            continue
-        early[identity] = entry
-        while following is not None and following in early:
-            yield following, early.pop(following)
-            following = next(order, None)
-    if following is not None:
-        raise ForkRefused(f"The log changed during reading: {source}", "Try again.")
+    try:
+        yield
+    except OSError as error:
+        raise NotFound(f"The session's log is gone: {log}") from error
 
 
 def compacted_at(turns: Sequence[Turn]) -> int:
@@ -205,9 +153,15 @@ class Copier(ABC):
         """Return a record with its results shortened."""
         return record
 
-    @abstractmethod
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Copy these records of a session, in file order."""
+        """Copy these records of a session, in file order.
+
+        Raises:
+            ForkRefused: Records of this agent's sessions cannot be dropped.
+        """
+        raise ForkRefused(
+            f"Exchanges of a {title_of(self.name)} session cannot be dropped", "Fork it at a message instead."
+        )
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """Yield the records that the agent remembers of a session, and those forgotten by compactions, in order.
@@ -269,16 +223,13 @@ def _undone_on_failure(created: list[Path]) -> Iterator[None]:
         raise
 
 
-_BEGINS = f"<{LEFT_OUT_TAG}>\n"
-
-
 class Distilled(Copy):
     """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
 
     def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        self._copier, self._source, self._excerpt, self._new = copier, source, excerpt, new
+        super().__init__(source, new)
+        self._copier, self._excerpt = copier, excerpt
         self._live, self._newest = copier.live(source), newest_summary(copier.live(source), excerpt.end)
-        self.copied = 0
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""
@@ -356,17 +307,3 @@ class Merged(Copy):
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`."""
         return self._parts[0].copy_beside(target, created)
-
-
-def aside(text: str) -> str:
-    """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
-    return f"{_BEGINS}{text}\n</{LEFT_OUT_TAG}>"
-
-
-def is_aside(record: Record) -> bool:
-    """Return whether a record is such a text. It is no copy, and as old as the record beside it."""
-    message = record.get("message")
-    said = (message.get("content") or message.get("parts")) if isinstance(message, dict) else None
-    if isinstance(said, list):
-        said = said[0].get("text") if said and isinstance(said[0], dict) else None
-    return isinstance(said, str) and said.startswith(_BEGINS)

@@ -50,9 +50,7 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
     private_dir(folder)
     created: list[Path] = []
     try:
-        beside = source.with_suffix("")
-        if beside.is_dir() and not beside.is_symlink() and copy_tree(beside, target.with_suffix("")):
-            created.append(target.with_suffix(""))
+        copy_folder(source.with_suffix(""), target.with_suffix(""), created)
         if copy_file(source, target):
             created.append(target)
     except BaseException:
@@ -98,6 +96,19 @@ def second_name(log: Path, target: Path) -> bool:
     except OSError:
         return copy_file(log, target)
     return True
+
+
+def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
+    """Copy a folder that may be there, and is not a link. If it was copied, it is added to `created`.
+
+    Raises:
+        OSError: It cannot be copied.
+        ForkRefused: Another folder of that name exists.
+    """
+    if source.is_dir() and not source.is_symlink():
+        private_dir(target.parent)
+        if copy_tree(source, target):
+            created.append(target)
 
 
 def copy_tree(source: Path, target: Path) -> bool:

@@ -6,15 +6,15 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from indexer import state
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import command_of
+from smart_fork.agents.facets import command_of, title_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Processes, SystemProcesses
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
@@ -58,8 +58,13 @@ def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
     path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
     found = shutil.which(wanted, path=path)
     if found is None or not os.path.isabs(found):  # noqa: PTH117
-        raise ProgramMissing(f"{wanted} was not found", command.install)
+        raise ProgramMissing(f"{wanted} was not found", _install(agent))
     return found
+
+
+def _install(agent: AgentName) -> str:
+    command = command_of(agent)
+    return f"Install {title_of(agent)} (npm install -g {command.package}), or set {command.override} to it."
 
 
 def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
@@ -78,18 +83,31 @@ def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | Non
         abilities = [(lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs]
     except SmartForkError as error:
         return Program(agent, problem=error.message, hint=error.hint)
+    except OSError as error:
+        return Program(agent, problem=str(error))
     can = all(able for able, headless in abilities if not headless)
     can_headless = all(able for able, _ in abilities)
     problem = hint = ""
     if not can_headless:
         what = "fork sessions" if not can else "fork a session without a terminal"
-        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {command.install}"
+        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {_install(agent)}"
     return Program(agent, path, can, can_headless, problem, hint)
 
 
 def can_fork(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
     """Return whether `agent` can fork here."""
     return look_at(agent, processes, env).can_fork
+
+
+def problems_of(
+    agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
+) -> dict[AgentName, str]:
+    """Return the reason why each of `agents` cannot fork; empty if it can."""
+    before = len(_seen)
+    found = [look_at(agent, processes or SystemProcesses(), env) for agent in agents]
+    if len(_seen) > before:
+        keep()
+    return {one.agent: "" if one.can_fork else one.problem for one in found}
 
 
 def require_fork(

@@ -84,6 +84,8 @@ class Starter(ABC):
     #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")
     beginnings: re.Pattern[str] = re.compile(r"[0-9a-fA-F-]{8,36}")
+    #: The words with which a person forks the session ``ID``: its own, unless these lose or lack something.
+    forks: tuple[str, ...] = ("smart-fork", "fork", "ID")
     #: `True` if the agent starts a new session for a fork without a session.
     forks_nothing: bool = False
     #: The options with which it asks before it acts, whatever its settings and the session's records allow. None if
@@ -94,9 +96,9 @@ class Starter(ABC):
     def line(self, request: ForkRequest) -> CommandLine:
         """Return the command for `request`. Its ids are checked; its prompt and name are plain, and may be empty."""
 
-    @abstractmethod
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """Return the words of the command with which a person forks that session; for display."""
+        return tuple(session_id if word == "ID" else word for word in self.forks)
 
     def new_id(self) -> str:
         """Return an id for a new session."""

@@ -13,19 +13,9 @@ from typing import ClassVar
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.tree import rooted
-from smart_fork.agents.codec import MessageCodec
-from smart_fork.agents.copier import (
-    Copier,
-    Copy,
-    Distilled,
-    Entry,
-    Excerpt,
-    LiveRecord,
-    NewSession,
-    Record,
-    compacted_at,
-    in_order,
-)
+from smart_fork.agents.codec import MessageCodec, Record
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession, compacted_at
+from smart_fork.errors import ForkRefused
 from smart_fork.text.json_edits import respelled
 
 #: Makes the copied form of a record without a place of its own; `None` if it is not copied.
@@ -61,6 +51,29 @@ def _kept(
             yield "", other
 
 
+def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source: Path) -> Iterator[tuple[str, Entry]]:
+    """Yield records with ids in the order of `wanted`. Records without an id keep their place.
+
+    Agents sometimes write a record before its parent.
+
+    Raises:
+        ForkRefused: A record is missing: the log was rewritten meanwhile.
+    """
+    early: dict[str, Entry] = {}
+    order = iter(wanted)
+    following = next(order, None)
+    for identity, entry in records:
+        if not identity:
+            yield identity, entry
+            continue
+        early[identity] = entry
+        while following is not None and following in early:
+            yield following, early.pop(following)
+            following = next(order, None)
+    if following is not None:
+        raise ForkRefused(f"The log changed during reading: {source}", "Try again.")
+
+
 class TreeCopy(Copy):
     """Records of a session in a new one, unchanged except for their identity.
 
@@ -70,8 +83,8 @@ class TreeCopy(Copy):
     def __init__(
         self, source: Session, new: NewSession, records: Iterable[tuple[str, Entry]] = (), *, chained: bool = True
     ) -> None:
-        self._source, self._new, self._records, self._chained = source, new, records, chained
-        self.copied = 0
+        super().__init__(source, new)
+        self._records, self._chained = records, chained
         self.parent: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:

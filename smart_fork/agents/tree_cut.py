@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from sys import intern
 from typing import Any, ClassVar
 
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.cuts import lines, titles
+from smart_fork.agents.cut_turns import turn_of
+from smart_fork.cuts import lines
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits, relinked
-from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of, preview, tokens
-from smart_fork.cuts.model import Call, Result, Tool, Transcript, TranscriptTurn
+from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of
+from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
@@ -104,39 +104,29 @@ class TreeLoader(ABC):
 
     def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
         """Return a record on a line as a turn."""
-        used = [call for item in items for call in item.calls]
-        results = [result for item in items for result in item.results]
-        calls = tuple(Call(intern(call.id), intern(call.name)) for call in used)
-        outputs = [result.output for result in results]
-        size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in used if call.given)
+        results = tuple(result for item in items for result in item.results)
         identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
-        turn_id = identity or f"line-{line.number}"
         role = self.role(record, said, results)
         prompt = role == "user" and not results and bool(said.strip()) and self.is_typed(record)
         ids = (one.get(self.identity) for one in line.objects if one is not record)
         named = [one[name] for one in line.objects for name in self.links if isinstance(one.get(name), str)]
-        return TranscriptTurn(
-            id=turn_id,
+        return turn_of(
+            identity or f"line-{line.number}",
+            role,
+            said,
+            Item(calls=tuple(call for item in items for call in item.calls), results=results),
+            prompt=prompt,
+            note=self.note(record),
+            says=self.says(record),
+            counts=role != "system",
             parent_id=next((record[name] for name in self.links if isinstance(record.get(name), str)), None),
             links=tuple(named),
-            role=role,
             timestamp=str(record.get("timestamp") or ""),
-            preview=preview(said or self.note(record), [call.name for call in calls], outputs),
-            token_est=tokens(size, len(calls)) if role != "system" else 0,
-            tool_calls=calls,
-            tool_results=tuple(Result(intern(result.id)) for result in results),
             kept=line.place,
             meta=self.meta(record),
             aliases=tuple(one for one in ids if isinstance(one, str)),
             repeats=self.repeats(record),
-            says=(
-                f"turn:{turn_id}",
-                *(f"call:{call.id}" for call in calls if call.id),
-                *self.says(record),
-                *(titles.made_of(said) if prompt else ()),
-            ),
             key=identity,
-            prompt=prompt,
         )
 
 

@@ -22,7 +22,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copier import Distilled, Excerpt, NewSession, aside
+from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.copier import Distilled, Excerpt, NewSession
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.errors import ForkRefused

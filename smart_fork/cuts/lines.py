@@ -41,10 +41,7 @@ def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcri
     heads: dict[str, str] = {}
     copies: dict[str, str] = {}
     first_id = ""
-    try:
-        file, stamp = opened(path)
-    except FileNotFoundError as error:
-        raise NotFound(f"No such transcript: {path}") from error
+    file, stamp = opened(path)
     with file:
         for line in raw_lines(file, path):
             turn, session_id, said, repeats = see(line)
@@ -87,8 +84,16 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
 
 
 def opened(path: Path) -> tuple[IO[bytes], Stamp]:
-    """Open a file, and return it with its stamp, which is taken before the first byte is read."""
-    file = open_regular(path)
+    """Open a file, and return it with its stamp, which is taken before the first byte is read.
+
+    Raises:
+        NotFound: The file does not exist.
+        OSError: The file cannot be opened.
+    """
+    try:
+        file = open_regular(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
     return file, stamp_of(os.fstat(file.fileno()))
 
 
@@ -96,7 +101,7 @@ def first_record(path: Path) -> dict[str, Any]:
     """Return a file's first object, after damaged lines if there are any; empty if there is none."""
     try:
         file, _ = opened(path)
-    except OSError:
+    except (NotFound, OSError):
         return {}
     with file:
         for _ in range(DAMAGED_LINES):

@@ -28,6 +28,7 @@ from indexer.versions import VERSION
 from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
+from smart_fork.agents.logs import staged_paths
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
@@ -35,8 +36,6 @@ from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.replacement import written_path
 from smart_fork.families.descent import Descendant, Descent, Known, descent
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
@@ -60,7 +59,11 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     )
     found = descent(agent, session.session_id, session.source_path, keys, before)
     known = {one.path.resolve() for one in found.below}
-    copied = [path for path in _staged(session) if path.is_file() and path.resolve() not in {own, *known}]
+    copied = [
+        path
+        for path in map(Path, sorted(staged_paths(session.session_id)))
+        if path.is_file() and path.resolve() not in {own, *known}
+    ]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
     below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
     return Descent(below, unclear, beside, found.above, found.lost)
@@ -69,13 +72,6 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
 def copies(session: Transcript, keys: Collection[str] = ()) -> list[Path]:
     """The logs with records of a session that were made of it, to any depth."""
     return [one.path for one in descent_of(session, keys).below if not one.told]
-
-
-def _staged(session: Transcript) -> list[Path]:
-    if not has_registry():
-        return []
-    with Registry() as registry:
-        return [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
 
 
 def ids_of(session: Transcript, paths: Iterable[Path]) -> set[str]:

@@ -18,8 +18,8 @@ from indexer.project import resolve
 from indexer.settings import INDEXING
 from indexer.store.base import SessionRow, Store
 from smart_fork.agents import READERS
-from smart_fork.agents.abilities import problems_of
 from smart_fork.agents.logs import unread
+from smart_fork.agents.programs import problems_of
 from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine
@@ -136,7 +136,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
     merged = merge(store, candidates, distant, query)
     found, worth = _best_to_fork(store, merged.here, asked, engine)
-    problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
+    problems = problems_of({hit.session.agent for hit in found.hits}, engine.environment)
     near = _nearness(engine.embedder, lambda: vectors(query.meanings))
     own = results.results_of(
         found,

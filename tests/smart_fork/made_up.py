@@ -47,7 +47,7 @@ class MadeUp(Claude):
     name = NAME
     title = TITLE
     home = Home("MADEUP_HOME", ".madeup")
-    command = ProgramSpec("madeup", "SMART_FORK_MADEUP", "Install Made Up.", ())
+    command = ProgramSpec("madeup", "madeup", ())
     cutter = hooks = registration = caller = None
     tells = marks = clients = ()
     reader, starter = MadeUpAdapter(), MadeUpStarter()

@@ -14,12 +14,7 @@ class Claude(Agent):
     seen = "2.1.197"
     title = "Claude Code"
     home = HOME
-    command = ProgramSpec(
-        "claude",
-        "SMART_FORK_CLAUDE",
-        "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",
-        (Sign(("--help",), r"--fork-session\b"),),
-    )
+    command = ProgramSpec("claude", "@anthropic-ai/claude-code", (Sign(r"--fork-session\b"),))
     tells = (
         "CLAUDECODE",
         SESSION,

@@ -17,6 +17,7 @@ from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 class ClaudeStarter(Starter):
     """The command lines of Claude Code."""
 
+    forks = ("claude", "--resume", "ID", "--fork-session")
     forks_nothing = True
     asking = ("--permission-mode", "default")
 
@@ -43,10 +44,6 @@ class ClaudeStarter(Starter):
             "nothing" if request.form != "fork" else "branch" if request.at else "transcript",
             named=bool(named),
         )
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`."""
-        return ("claude", "--resume", session_id, "--fork-session")
 
 
 #: The processes of this agent.

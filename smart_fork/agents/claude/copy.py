@@ -12,13 +12,14 @@ import orjson
 from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, compacted_at, shortened
-from smart_fork.agents.files import copy_file, copy_tree
+from smart_fork.agents.codec import Record
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copier import Entry, NewSession, compacted_at
+from smart_fork.agents.files import copy_file, copy_folder
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
 from smart_fork.text.json_edits import respelled
 
@@ -73,20 +74,6 @@ def _with_boundaries(source: Path, turns: Sequence[Turn]) -> list[str]:
     return order
 
 
-def copy_beside(source: Path, target: Path, created: list[Path]) -> None:
-    """Copy the folder beside a log. What is made is added to `created`, which the caller takes away after a failure.
-
-    Raises:
-        OSError: it cannot be copied.
-        ForkRefused: there is another folder of that name.
-    """
-    beside = source.with_suffix("")
-    if beside.is_dir() and not beside.is_symlink():
-        private_dir(target.parent)
-        if copy_tree(beside, target.with_suffix("")):
-            created.append(target.with_suffix(""))
-
-
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
     """Copy the file versions that a copy's records refer to. Returns what is missing, in words.
 
@@ -136,7 +123,7 @@ class ClaudeLines(TreeCopy):
         self._counted: set[int] = set()
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        copy_beside(self._source.source_path, target, created)
+        copy_folder(self._source.source_path.with_suffix(""), target.with_suffix(""), created)
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
     def after(self, other: TreeCopy) -> None:
@@ -146,8 +133,7 @@ class ClaudeLines(TreeCopy):
 
     def titled(self) -> list[bytes]:
         """See `TreeCopy.titled`."""
-        moment = utc(self._new.now.astimezone().isoformat())
-        return titled(self._new.id, self._new.title, moment) if self._new.title else []
+        return titled(self._new.id, self._new.title, self._new.moment) if self._new.title else []
 
     def own(self, record: Record) -> Record:
         """See `TreeCopy.own`."""

@@ -14,6 +14,7 @@ from indexer.unchecked import dict_in, dicts_in, json_at
 from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
@@ -59,7 +60,10 @@ class ClaudeLoader(TreeLoader):
         return record.get("type") == "user" and not any(record.get(one) is True for one in _NOT_TYPED)
 
     def note(self, record: Record) -> str:
-        return "" if CODEC.parts(record) else _note(record)
+        attachment = record.get("attachment")
+        kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
+        words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
+        return "" if CODEC.parts(record) else " ".join(word for word in words if isinstance(word, str))
 
     def meta(self, record: Record) -> Mapping[str, Any]:
         return COMPACTS if record.get("isCompactSummary") is True else NOTHING
@@ -74,22 +78,10 @@ class ClaudeLoader(TreeLoader):
         return _thought_for(message, CODEC.parts(record)) if isinstance(message, dict) else _keys_repeated(record)
 
     def copied(self, record: Record) -> str:
-        return _repeated(record)
-
-
-def _note(record: dict[str, Any]) -> str:
-    """What a line of bookkeeping is, for a list."""
-    attachment = record.get("attachment")
-    kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
-    words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
-    return " ".join(word for word in words if isinstance(word, str))
-
-
-def _repeated(record: dict[str, Any]) -> str:
-    """The prompt that a line of bookkeeping repeats."""
-    queued = dict_in(record.get("attachment")).get("prompt")
-    name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
-    return text_of(record.get(name, queued))
+        """The prompt that a line of bookkeeping repeats."""
+        queued = dict_in(record.get("attachment")).get("prompt")
+        name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
+        return text_of(record.get(name, queued))
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -120,27 +112,15 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def discover_newest_claude() -> Path:
-    """The newest session of Claude Code over all projects; sub-agents' own files are none.
+    """The newest session of Claude Code over all projects.
 
     Raises:
-        NotFound: there is no such folder, or no session in it.
+        NotFound: there is none.
     """
-    projects = claude_home() / "projects"
-    if not projects.is_dir():
-        raise NotFound(f"no Claude projects directory at {projects}", "Give a path or a session's id.")
-    newest: tuple[int, Path] | None = None
-    for path in sorted(projects.glob("*/*.jsonl")):
-        if path.name.startswith("agent-"):
-            continue
-        try:
-            moment = path.stat().st_mtime_ns
-        except OSError:
-            continue
-        if newest is None or moment > newest[0]:
-            newest = (moment, path)
+    newest = max(ClaudeAdapter().discover(), key=lambda file: file.mtime_ns, default=None)
     if newest is None:
-        raise NotFound(f"no .jsonl session files under {projects}", "Give a path or a session's id.")
-    return newest[1]
+        raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
+    return newest.path
 
 
 #: A name from a log that cannot lead out of a folder.
@@ -152,9 +132,6 @@ class ClaudeCutter(TreeCutter):
 
     tool = "claude"
     loader = ClaudeLoader
-
-    def newest(self) -> Path:
-        return discover_newest_claude()
 
     def public(self) -> Mapping[str, object]:
         return {"ClaudeLoader": ClaudeLoader, "discover_newest_claude": discover_newest_claude}

@@ -15,13 +15,7 @@ class Codex(Agent):
     title = "Codex"
     home = HOME
     command = ProgramSpec(
-        "codex",
-        "SMART_FORK_CODEX",
-        "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",
-        (
-            Sign(("--help",), r"(?m)^\s+fork\b"),
-            Sign(("exec", "--help"), r"(?m)^\s+fork\b", headless=True),
-        ),
+        "codex", "@openai/codex", (Sign(r"(?m)^\s+fork\b"), Sign(r"(?m)^\s+fork\b", ("exec", "--help"), headless=True))
     )
     tells = ("CODEX_SESSION_ID", "CODEX_THREAD_ID")
     marks = ("CODEX_THREAD_ID", "CODEX_SESSION_ID")

@@ -32,6 +32,14 @@ def base_of(header: Mapping[str, Any]) -> ForkBase | None:
     return ForkBase(named if isinstance(named, str) else "", end if type(end) is int else None)
 
 
+def payload_of(record: Record) -> tuple[str, Record]:
+    """The kind of a record and what it says; the oldest rollouts have no envelope."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        return str(record.get("type")), payload
+    return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
+
+
 #: The kinds of items that are calls of tools, and what came back from them.
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
@@ -47,8 +55,7 @@ class CodexCodec(Codec):
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`. What is encrypted is nobody's to read: of a thought there may be a summary."""
-        payload = record.get("payload")
-        item = payload if isinstance(payload, dict) else record  # old versions wrote the item itself
+        item = payload_of(record)[1]
         kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
         if kind in CALLS:
             return Item(calls=(UsedTool(call_id, str(item.get("name") or kind), arguments_of(item)),))

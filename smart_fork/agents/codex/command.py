@@ -17,6 +17,8 @@ from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 class CodexStarter(Starter):
     """The command lines of Codex."""
 
+    forks = ("codex", "fork", "ID")
+
     def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
@@ -38,10 +40,6 @@ class CodexStarter(Starter):
             "branch" if forks and request.at else "nothing",
             writes=forks and goes_on_in is None,
         )
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`."""
-        return ("codex", "fork", session_id)
 
 
 #: The processes of this agent.

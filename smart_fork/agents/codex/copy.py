@@ -8,31 +8,17 @@ from pathlib import Path
 
 import orjson
 
-from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, list_in
-from smart_fork.agents.codec import texts_of
+from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import base_of
-from smart_fork.agents.codex.cut import OUTPUTS, CodexCutter, CodexLoader
+from smart_fork.agents.codex.cut import OUTPUTS, CodexCutter, CodexLoader, log_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.copier import (
-    Copier,
-    Copy,
-    Distilled,
-    Entry,
-    LiveRecord,
-    NewSession,
-    Record,
-    aside,
-    characters,
-    shortened,
-)
-from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession
 from smart_fork.cuts.model import TranscriptTurn
-from smart_fork.errors import NotFound
 from smart_fork.text.json_edits import respelled
 
 #: What begins with a turn of the agent's; it goes with what follows.
@@ -98,22 +84,18 @@ COMPACTIONS = ("compaction", "compaction_summary")
 class _CodexCopy(Copy):
     """What all copies have in common: their records are in the form of before copy-on-write."""
 
-    def __init__(self, source: Session, new: NewSession) -> None:
-        self._source, self._new = source, new
-        self.copied = 0
-
     def own(self, kind: str, payload: Record) -> Record:
         """A record of the copy's own."""
         moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
-    def titled(self) -> Iterator[bytes]:
+    def last(self) -> Iterator[bytes]:
         """The copy's name, where it gets one."""
         if self._new.title:
             named = {"type": "thread_name_updated", "thread_id": self._new.id, "thread_name": self._new.title}
             yield orjson.dumps(self.own("event_msg", named))
 
-    def head(self) -> bytes:
+    def header(self) -> Iterator[bytes]:
         """The copy's first record: what that of the source says, as far as it is true of the copy."""
         lines = LineReader(self._source.source_path)
         entries = filter(None, (enveloped(line.source, line.record) for line in lines))
@@ -134,7 +116,7 @@ class _CodexCopy(Copy):
             header["cwd"] = str(self._new.cwd)
             if "runtime_workspace_roots" in header:
                 header["runtime_workspace_roots"] = [str(self._new.cwd)]
-        return respelled(spelled, made)
+        yield respelled(spelled, made)
 
     def carried_over(self, entry: Entry) -> bytes | None:
         """A record in today's form as it stands in the copy; nothing for headers, which are other files'."""
@@ -158,23 +140,15 @@ class CodexCopy(_CodexCopy):
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""
-        yield self.head()
+        yield from self.header()
         for line in filter(None, map(self.carried_over, self._records)):
             self.copied += 1
             yield line
-        yield from self.titled()
+        yield from self.last()
 
 
-class CodexDistilled(Distilled, _CodexCopy):
+class CodexDistilled(_CodexCopy, Distilled):
     """Those turns of a session that an excerpt keeps."""
-
-    def header(self) -> Iterator[bytes]:
-        """See `Distilled.header`."""
-        yield self.head()
-
-    def last(self) -> Iterator[bytes]:
-        """See `Distilled.last`."""
-        return self.titled()
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -213,7 +187,7 @@ class CodexCopier(Copier):
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
-        for number, entry in remembered(session, through_parents(CodexAdapter(), session.source_path)):
+        for number, entry in remembered(session, through_parents(session.source_path)):
             kind, payload = entry[1]["type"], entry[1]["payload"]
             if kind == "compacted":
                 yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
@@ -256,7 +230,7 @@ def kept(path: Path, last: str | None) -> Iterator[Entry]:
         NotFound: a session that this one was forked from is gone.
     """
     past = False
-    for key, entry in through_parents(CodexAdapter(), path):
+    for key, entry in through_parents(path):
         record = entry[1]
         payload = record["payload"]
         if past and key != last and _begins_a_turn(record["type"], payload):
@@ -267,9 +241,7 @@ def kept(path: Path, last: str | None) -> Iterator[Entry]:
             return
 
 
-def through_parents(
-    adapter: AgentAdapter, path: Path, end: int | None = None, seen: tuple[Path, ...] = ()
-) -> Iterator[tuple[str, Entry]]:
+def through_parents(path: Path, end: int | None = None, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, Entry]]:
     """The records of a rollout after those of its parents, with the ids that the reader gives their turns.
 
     Raises:
@@ -286,10 +258,7 @@ def through_parents(
             return
         base = base_of(record["payload"]) if first and record["type"] == "session_meta" else None
         if base:
-            above = next(iter(adapter.locate(base.session_id)), None)
-            if above is None or above in seen or len(seen) >= MAX_FORK_DEPTH:
-                raise NotFound(f"The log of its parent session is gone: {base.session_id}")
-            yield from through_parents(adapter, above, base.end, (*seen, path))
+            yield from through_parents(log_of(base, seen), base.end, (*seen, path))
         first = False
         yield str(number), entry
 

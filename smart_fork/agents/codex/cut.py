@@ -5,34 +5,34 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from sys import intern
 from typing import IO, Any
 
 import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import decode_line, first_lines
 from indexer.transcripts.model import Role
 from indexer.transcripts.state import count
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.codex.codec import base_of
+from smart_fork.agents.codex.codec import CALLS, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, with_sources
 from smart_fork.cuts.marks import mark
-from smart_fork.cuts.model import Call, CutWarning, Result, Transcript, TranscriptTurn, told_again
+from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn, told_again
 from smart_fork.errors import NotFound
 
-CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 #: Records that stay when what they repeat goes, without that.
 _KINDS: dict[str, dict[str, Any]] = {
@@ -66,10 +66,7 @@ class CodexLoader:
             NotFound: it, or the session that it was forked from, is not there.
             OSError: it cannot be read.
         """
-        try:
-            file, stamp = opened(path)
-        except FileNotFoundError as error:
-            raise NotFound(f"No such transcript: {path}") from error
+        file, stamp = opened(path)
         reading = _Reading()
         with file:
             base = reading.read(file, path, None, ())
@@ -93,34 +90,29 @@ class _Reading:
     def read(self, file: IO[bytes], path: Path, end: int | None, below: tuple[Path, ...]) -> str:
         """Collect what stands before record `end`; gives the id of the session that it is a fork of."""
         base = ""
-        for first, line in _marked(raw_lines(file, path)):
+        for before, line in enumerate(raw_lines(file, path)):
             record = line.objects[0] if line.objects else {}
             number = record.get("ordinal")
             if end is not None and (number if isinstance(number, int) else line.number) >= end:
                 break
-            if first:
+            if not before:
                 base = self._inherit(record, path, below)
             if not below:
-                self.first_id = self.first_id or str(_payload(record)[1].get("id") or "")
+                self.first_id = self.first_id or str(payload_of(record)[1].get("id") or "")
                 self.numbered = self.numbered or isinstance(number, int)
-            self._add(line, record, below=bool(below), header=first)
+            self._add(line, record, below=bool(below), header=not before)
         return base
 
     def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
-        base = base_of(_payload(record)[1])
-        if base is None:
-            return ""
-        parent = base.session_id
-        above = next(iter(CodexAdapter().locate(parent)), None)
-        if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
-            raise NotFound(f"The log of its parent session is gone: {parent}")
-        file, _ = opened(above)
-        with file:
-            self.read(file, above, base.end or 0, (*below, path))
-        return parent
+        if base := base_of(payload_of(record)[1]):
+            above = log_of(base, below)
+            file, _ = opened(above)
+            with file:
+                self.read(file, above, base.end or 0, (*below, path))
+        return base.session_id if base else ""
 
     def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:
-        kind, payload = _payload(record)
+        kind, payload = payload_of(record)
         turn = _turn(line, record, kind, payload, inherited=below)
         if header and kind == "session_meta":
             turn = replace(turn, meta=_HEADER)
@@ -137,12 +129,24 @@ class _Reading:
             self.copies[turn.id] = head(strip_boilerplate(copy))
 
 
+def log_of(base: ForkBase, below: Sequence[Path]) -> Path:
+    """The log that another one goes on from; `below` are those that go on from that one.
+
+    Raises:
+        NotFound: it is gone, or is one of them.
+    """
+    above = next(iter(CodexAdapter().locate(base.session_id)), None)
+    if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
+        raise NotFound(f"The log of its parent session is gone: {base.session_id}")
+    return above
+
+
 def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
     """Take what begins as something in `gone` out of a record that repeats it and must stay. Whether there was any.
 
     The end of a turn repeats its last answer; a compaction repeats what the person said, and is what the model gets.
     """
-    kind, payload = _payload(record)
+    kind, payload = payload_of(record)
     if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
         payload["last_agent_message"] = None
         return True
@@ -154,64 +158,40 @@ def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
     return len(kept) < len(history)
 
 
-def text_of(record: dict[str, Any]) -> str:
-    """What a message says."""
-    return texts_of(_payload(record)[1].get("content"))
-
-
-def _marked(lines: Iterator[RawLine]) -> Iterator[tuple[bool, RawLine]]:
-    first = True
-    for line in lines:
-        yield first, line
-        first = False
-
-
-def _payload(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The kind of a record and what it says; the oldest rollouts have no envelope."""
-    payload = record.get("payload")
-    if isinstance(payload, dict):
-        return str(record.get("type")), payload
-    return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
-
-
 def _turn(
     line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool
 ) -> TranscriptTurn:
     number = record.get("ordinal")
     turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
     item = str(payload.get("type")) if kind == "response_item" else ""
-    call_id = intern(str(payload.get("call_id") or payload.get("id") or ""))
     said = texts_of(payload.get("content")) if item == "message" else ""
-    output = _output(payload.get("output")) if item in OUTPUTS else ""
-    arguments = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
-    calls = (Call(call_id, intern(str(payload.get("name") or item))),) if item in CALLS else ()
-    size = len(said) + len(output) + (len(arguments) if calls else 0)
     role = _role(item, payload)
-    prompt = role == "user" and bool(strip_boilerplate(said))
-    says = [f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id)]
-    says += titles.made_of(said) if prompt else ()
-    if isinstance(payload.get("id"), str) and item:
-        says.append(f"item:{payload['id']}")
-    return TranscriptTurn(
-        id=turn_id,
-        role=role,
+    return turn_of(
+        turn_id,
+        role,
+        said,
+        _item(item, payload),
+        prompt=role == "user" and bool(strip_boilerplate(said)),
+        note=_repeated(kind, payload) or _note(kind, payload, item),
+        says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
         timestamp=str(record.get("timestamp") or ""),
-        preview=preview(
-            said or _repeated(kind, payload) or _note(kind, payload, item),
-            [call.name for call in calls],
-            [output] if output else [],
-        ),
-        token_est=tokens(size, len(calls)),
-        tool_calls=calls,
-        tool_results=(Result(call_id),) if item in OUTPUTS else (),
         kept=line.place,
         meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
-        says=tuple(says),
         key=mark(orjson.dumps(payload)) if item else "",
-        prompt=prompt,
         inherited=inherited,
     )
+
+
+def _item(kind: str, payload: dict[str, Any]) -> Item:
+    """The call or the result that an item is. What a call was given counts as it is written."""
+    call_id = str(payload.get("call_id") or payload.get("id") or "")
+    if kind in CALLS:
+        given = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
+        return Item(calls=(UsedTool(call_id, str(payload.get("name") or kind), given),))
+    output = payload.get("output")
+    said = str(output.get("content") or "") if isinstance(output, dict) else texts_of(output)
+    return Item(results=(GivenBack(call_id, said),)) if kind in OUTPUTS else Item()
 
 
 def _role(item: str, payload: dict[str, Any]) -> Role:
@@ -246,10 +226,6 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
     return (*keys, *titles.quoting(payload.get("thread_name")))
 
 
-def _output(output: object) -> str:
-    return str(output.get("content") or "") if isinstance(output, dict) else texts_of(output)
-
-
 _ID = re.compile(r"[0-9a-fA-F-]{36}")
 
 
@@ -272,7 +248,8 @@ class CodexCutter(Cutter):
         heads = set()
         for turn in session.turns:
             if turn.id in gone and turn.role in ("user", "assistant") and not turn.tool_calls:
-                for said in (text_of(record) for _, record in decode_line(turn.raw)[0]):
+                for _, record in decode_line(turn.raw)[0]:
+                    said = texts_of(payload_of(record)[1].get("content"))
                     heads |= {head(said), head(strip_boilerplate(said))}
         heads.discard("")
         return _without(session, gone, frozenset(heads)) if heads else {}

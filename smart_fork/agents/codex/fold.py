@@ -20,17 +20,7 @@ from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, first_lines, open_regular
-from indexer.transcripts.model import (
-    Inferred,
-    Origin,
-    Proof,
-    Role,
-    Session,
-    ToolCall,
-    ToolResult,
-    Turn,
-    estimate_tokens,
-)
+from indexer.transcripts.model import Inferred, Origin, Proof, Role, Session, Turn, turn_of
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
@@ -38,7 +28,7 @@ from indexer.transcripts.titles import with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
-from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, text_of
+from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -229,12 +219,9 @@ class _Fold(fold.LineFold):
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`."""
         record = line.record
-        payload = record.get("payload")
-        kind = record.get("type")
-        if not isinstance(payload, dict):  # no envelope: the header, or the item itself
-            payload, kind = record, "response_item" if isinstance(kind, str) else "session_meta"
-            if "record_type" in record or (kind == "session_meta" and "id" not in record):
-                return
+        kind, payload = payload_of(record)
+        if payload is record and ("record_type" in record or (kind == "session_meta" and "id" not in record)):
+            return
         moment = utc(record.get("timestamp"))
         # A header's is the only time in old versions; and a name says nothing of when something was done.
         named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
@@ -297,9 +284,9 @@ class _Fold(fold.LineFold):
             if "cwd" not in self.facts:
                 self.directories.note(made.name, made.given)
             ours = is_ours(made.name, str(item.get("namespace") or ""))
-            self._add(identity, "assistant", moment, raw, calls=(self.doings.call(made, ours=ours),))
+            self._add(identity, "assistant", moment, raw, tool_calls=(self.doings.call(made, ours=ours),))
         elif kind in OUTPUTS:
-            self._add(identity, "tool", moment, raw, results=self.doings.results(CODEC.decode(item).results))
+            self._add(identity, "tool", moment, raw, tool_results=self.doings.results(CODEC.decode(item).results))
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = text_of(item.get("content"))
@@ -354,19 +341,13 @@ class _Fold(fold.LineFold):
             if total and not turn.prompt and turn.text == self.turns[-1].text:
                 self.turns[-back] = replace(turn, loaded=total)
 
-    def _add(
-        self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", *,
-        calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
-    ) -> None:  # fmt: skip
+    def _add(self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", **more: Any) -> None:
         self.facts.pop("interrupted", None)
         last = self.turns[-1] if self.turns else None
-        tokens = estimate_tokens(text, len(calls))
         # Some versions count between the two copies of what was said.
-        loaded = last.loaded if last and text == last.text and not prompt else 0
+        loaded = last.loaded if last and text == last.text and not more.get("prompt") else 0
         parent = last.id if last else None
-        self.turns.append(
-            Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, raw, loaded)
-        )
+        self.turns.append(turn_of(identity, parent, role, moment, text, raw=raw, loaded=loaded, **more))
 
     def excluded(self) -> str:
         """See `Fold.excluded`."""

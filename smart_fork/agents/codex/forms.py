@@ -13,11 +13,11 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, json_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.codex.codec import CodexCodec, base_of
-from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
+from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of
+from smart_fork.agents.codex.copy import COMPACTIONS, OF_EACH_HEADER, kept, to_legacy
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call")
+_CALLS = (*CALLS, "web_search_call")
 _ANY = ("type", "id", "call_id", "name", "namespace", "status", "turn_id")
 #: What is shared of each kind of item and event. Not among them are what the program told the model by itself, what it
 #: may do here, copies of outputs for the screen, and how much of somebody's allowance is left.
@@ -43,8 +43,7 @@ _EVENTS = {
     "thread_rolled_back": ("num_turns",),
     "context_compacted": (),
 }  # fmt: skip
-#: What a compaction leaves for the model alone, and how ids begin that its API gives.
-_ENCRYPTED = ("compaction", "compaction_summary")
+#: How ids begin that its API gives.
 _OF_THE_API = re.compile(r"[a-z]{2,4}_[0-9a-f]")
 #: What the program puts before what a person says, as a message of its own.
 _AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions instructions)[\s>]|# AGENTS\.md instr")
@@ -141,13 +140,13 @@ class CodexForms(CodexCodec, Forms):
     def untied(self, record: Record) -> Record | None:
         """Ids that the API has given refer to what only that organisation has there."""
         payload = record.get("payload")
-        if isinstance(payload, dict) and payload.get("type") in _ENCRYPTED:
+        if isinstance(payload, dict) and payload.get("type") in COMPACTIONS:
             return None
         return _with_items(record, _untied)
 
 
 def _untied(item: Record) -> Record | None:
-    if item.get("type") in _ENCRYPTED:
+    if item.get("type") in COMPACTIONS:
         return None
     return {name: value for name, value in item.items() if name != "id" or not _OF_THE_API.match(str(value))}
 

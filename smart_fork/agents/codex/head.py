@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
@@ -14,7 +13,7 @@ from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.ancestry import Heads, Kin
 from smart_fork.agents.births import Birth, Births, moment
-from smart_fork.agents.codex.codec import base_of
+from smart_fork.agents.codex.codec import base_of, payload_of
 from smart_fork.agents.codex.log import CodexAdapter
 
 
@@ -25,13 +24,13 @@ class CodexHeads(Heads):
     goes_on = True
 
     def base(self, path: Path) -> str:
-        record: dict[str, Any] = next((line.record for line in first_lines(path)), {})
-        base = base_of(dict_in(record.get("payload")))
+        base = next((base_of(payload_of(line.record)[1]) for line in first_lines(path)), None)
         return base.session_id if base else ""
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`. A log without a header is one of the family as well."""
-        metas = [_meta(line.record) for line in islice(LineReader(kin.path), 2)]
+        records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
+        metas = [payload if kind == "session_meta" else None for kind, payload in records]
         if first := metas[0] if metas else None:
             kin.begun = utc(first.get("timestamp"))
             base = base_of(first)
@@ -53,13 +52,6 @@ class CodexHeads(Heads):
                 break
             end = i + 1
         return end
-
-
-def _meta(record: dict[str, Any]) -> dict[str, Any] | None:
-    payload = record.get("payload")
-    if record.get("type") == "session_meta" and isinstance(payload, dict):
-        return payload
-    return record if "type" not in record and "id" in record else None
 
 
 class CodexBirths(Births):

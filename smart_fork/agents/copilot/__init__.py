@@ -13,12 +13,7 @@ class Copilot(Agent):
     seen = "1.0.102"
     title = "Copilot CLI"
     home = HOME
-    command = ProgramSpec(
-        "copilot",
-        "SMART_FORK_COPILOT",
-        "Install GitHub Copilot CLI (npm install -g @github/copilot), or set SMART_FORK_COPILOT to it.",
-        (Sign(("--help",), r"--session-id\b"), Sign(("--help",), r"--resume\b")),
-    )
+    command = ProgramSpec("copilot", "@github/copilot", (Sign(r"--session-id\b"), Sign(r"--resume\b")))
     tells = (SESSION, "COPILOT_PROJECT_DIR")
     marks = (SESSION,)
     session_variables = (SESSION,)

@@ -59,13 +59,9 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The command lines of Copilot CLI."""
+    """The command lines of Copilot CLI. Its own way to fork is a command on its screen."""
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)
     interactive, joined = "--interactive", True
     commands = ("/", "!", "?", "#")
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`. Its own way to fork is a command on its screen."""
-        return ("smart-fork", "fork", session_id)

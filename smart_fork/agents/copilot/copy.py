@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,27 +20,16 @@ import orjson
 from indexer.files import remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from indexer.transcripts.state import utc
 from indexer.transcripts.tree import rooted
 from indexer.unchecked import dict_in, text_in
-from smart_fork.agents.copier import (
-    Copier,
-    Copy,
-    Distilled,
-    Entry,
-    LiveRecord,
-    NewSession,
-    Record,
-    Written,
-    aside,
-    characters,
-    shortened,
-)
+from smart_fork.agents.codec import Record
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession, Written, read_again
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
-from smart_fork.agents.files import copy_tree
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.agents.files import copy_folder
+from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Machine
 from smart_fork.text.json_edits import respelled
 
@@ -64,16 +53,12 @@ def _sweep() -> None:
 class _CopilotCopy(Copy):
     """What all copies have in common."""
 
-    def __init__(self, source: Session, new: NewSession) -> None:
-        self._source, self._new = source, new
-        self.copied = 0
-
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: where it works, its name, and what it has written for itself.
 
         Without the first it would work where it is started.
         """
-        moment = self._moment()
+        moment = self._new.moment
         cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
         told: Record = {"id": self._new.id, "cwd": cwd, "created_at": moment, "updated_at": moment}
         if self._new.title:
@@ -82,13 +67,8 @@ class _CopilotCopy(Copy):
         write_new(workspace, (b"%b: %b\n" % (name.encode(), orjson.dumps(value)) for name, value in told.items()))
         created.append(workspace)
         for name in _BESIDE:
-            beside = self._source.source_path.with_name(name)
-            if beside.is_dir() and not beside.is_symlink() and copy_tree(beside, target.with_name(name)):
-                created.append(target.with_name(name))
+            copy_folder(self._source.source_path.with_name(name), target.with_name(name), created)
         return []
-
-    def _moment(self) -> str:
-        return utc(self._new.now.astimezone().isoformat())
 
     def _own(self, record: Record) -> Record:
         """An event as the copy's own."""
@@ -103,7 +83,7 @@ class _CopilotCopy(Copy):
         message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
         return orjson.dumps({
             "type": "session.info", "data": {"infoType": "fork", "message": message}, "id": str(uuid.uuid4()),
-            "timestamp": self._moment(), "parentId": parent,
+            "timestamp": self._new.moment, "parentId": parent,
         })  # fmt: skip
 
 
@@ -202,14 +182,6 @@ class CopilotCopier(Copier):
         """See `Copier.up_to`."""
         return CopilotCopy(session, end, new)
 
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`.
-
-        Raises:
-            ForkRefused: always.
-        """
-        raise ForkRefused("Exchanges of a Copilot CLI session cannot be dropped", "Fork it at a message instead.")
-
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`. That a call has begun goes with the answer that makes it."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
@@ -257,11 +229,9 @@ def events(log: Path) -> Iterator[Entry]:
     Raises:
         NotFound: it is gone.
     """
-    try:
+    with read_again(log):
         for line in LineReader(log):
             yield line.source, line.record
-    except OSError as error:
-        raise NotFound(f"The session's log is gone: {log}") from error
 
 
 def _left(record: Record) -> str:

@@ -140,10 +140,7 @@ def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
 
 def _load_side_car(path: Path, composer: str) -> Transcript:
     """The conversation `composer`, else the first; the lines of others are none of its turns."""
-    try:
-        file, stamp = opened(path)
-    except FileNotFoundError as error:
-        raise NotFound(f"No such transcript: {path}") from error
+    file, stamp = opened(path)
     turns = []
     with file:
         for line in raw_lines(file, path):

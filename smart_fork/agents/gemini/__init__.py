@@ -20,18 +20,11 @@ class Gemini(Agent):
     seen = "0.61.0"
     title = "Gemini CLI"
     home = HOME
-    command = ProgramSpec(
-        "gemini",
-        "SMART_FORK_GEMINI",
-        "Install Gemini CLI (npm install -g @google/gemini-cli, on Node 20 or newer), or set SMART_FORK_GEMINI to it.",
-        (Sign(("--help",), r"--session-file\b"),),
-    )
+    command = ProgramSpec("gemini", "@google/gemini-cli, on Node 20 or newer", (Sign(r"--session-file\b"),))
     tells = (SESSION, "GEMINI_CLI", "GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_PLANS_DIR", "GEMINI_CLI_NO_RELAUNCH")
     marks = ("GEMINI_CLI", SESSION)
     session_variables = (SESSION,)
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual(
-        "births", "prompts", codec="records:GeminiCodec", caller="presence:GeminiCalls", presence="presence:PRESENCE"
-    )
+    facets = usual("births", "prompts", caller="presence:GeminiCalls", presence="presence:PRESENCE")

@@ -47,12 +47,8 @@ class GeminiScreen(Screen):
 
 
 class GeminiStarter(OptionStarter):
-    """The command lines of Gemini CLI."""
+    """The command lines of Gemini CLI. Its own way to fork deletes what it has made."""
 
     asking = ("--approval-mode", "default")
     unasked = ("--yolo",)
     resumed = "name"
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`. Its own way to fork deletes what it has made."""
-        return ("smart-fork", "fork", session_id)

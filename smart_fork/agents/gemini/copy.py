@@ -14,24 +14,15 @@ from uuid import uuid4
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.transcripts.state import utc
-from smart_fork.agents.copier import (
-    Copier,
-    Copy,
-    Distilled,
-    Entry,
-    LiveRecord,
-    NewSession,
-    Record,
-    aside,
-    characters,
-    shortened,
-)
+from smart_fork.agents.codec import Record
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession, read_again
+from smart_fork.agents.gemini.codec import answers_in, calls_in, said_in
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
 from smart_fork.agents.gemini.log import new_name
-from smart_fork.agents.gemini.records import Memory, answers_in, calls_in, parts_of, sign_of, text_of
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.agents.gemini.memory import Memory, sign_of
+from smart_fork.errors import ForkRefused
 
 
 class _Kept(NamedTuple):
@@ -54,11 +45,9 @@ class Replay:
         self._records: dict[str, _Kept] = {}
         self._before: list[dict[str, _Kept]] = []
         self._past: dict[str, _Kept] = {}
-        try:
+        with read_again(log):
             for record in lines_of(log, whole=True):
                 self._take(memory, record)
-        except OSError as error:
-            raise NotFound(f"The session's log is gone: {log}") from error
         self._past = {one: kept for one, kept in self._past.items() if one in set(memory.past)}
         self.given_back = _given_back(kept.record for kept in self.all().values())
 
@@ -91,10 +80,6 @@ class Replay:
 class _GeminiCopy(Copy):
     """What all copies begin with."""
 
-    def __init__(self, source: Session, new: NewSession) -> None:
-        self._source, self._new = source, new
-        self.copied = 0
-
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
         root = target.parent.parent / ROOT
@@ -104,12 +89,12 @@ class _GeminiCopy(Copy):
             created.append(root)
         return []
 
-    def head(self) -> bytes:
+    def header(self) -> Iterator[bytes]:
         """The record that says whose the log is. Gemini CLI keeps what it does not know."""
-        moment = utc(self._new.now.astimezone().isoformat())
+        moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd
         named = {"summary": self._new.title} if self._new.title else {}
-        return orjson.dumps({
+        yield orjson.dumps({
             "sessionId": self._new.id, "projectHash": digest(cwd), "startTime": moment, "lastUpdated": moment,
             "kind": "main", **named,
             "forkedFrom": {"sessionId": self._source.session_id, "root": self._source.root_id},
@@ -133,7 +118,7 @@ class GeminiCopy(_GeminiCopy):
         messages = Replay(self._source.source_path).up_to(self._last)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
-        yield self.head()
+        yield from self.header()
         given_back = _given_back(messages)
         for message in messages:
             if kept := plain(message, given_back):
@@ -141,12 +126,8 @@ class GeminiCopy(_GeminiCopy):
                 yield orjson.dumps(kept)
 
 
-class GeminiDistilled(Distilled, _GeminiCopy):
+class GeminiDistilled(_GeminiCopy, Distilled):
     """Those turns of a session that an excerpt keeps."""
-
-    def header(self) -> Iterator[bytes]:
-        """See `Distilled.header`."""
-        yield self.head()
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
@@ -154,7 +135,7 @@ class GeminiDistilled(Distilled, _GeminiCopy):
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.summary`."""
-        yield from self.line(text_of(parts_of(entry[1].get("content"))), entry)
+        yield from self.line(said_in(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         """See `Distilled.line`."""
@@ -178,17 +159,6 @@ class GeminiCopier(Copier):
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
         """See `Copier.up_to`."""
         return GeminiCopy(session, end, new)
-
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`.
-
-        Raises:
-            ForkRefused: always.
-        """
-        raise ForkRefused(
-            "Exchanges of a Gemini CLI session cannot be dropped: its records replace each other",
-            "Fork it at a message instead.",
-        )
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""

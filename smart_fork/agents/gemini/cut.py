@@ -22,17 +22,17 @@ from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dicts_in
 from smart_fork.agents.codec import Record
+from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import id_of
+from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.gemini.presence import PRESENCE
-from smart_fork.agents.gemini.records import GeminiCodec, Memory, answers_in, is_context, parts_of, text_of, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import RawLine, opened, raw_lines
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.errors import NotFound
 from smart_fork.system.processes import every_process
 
 #: What it notes about the whole conversation, in the first record or in changes.
@@ -55,10 +55,7 @@ class GeminiLoader(TreeLoader):
     @classmethod
     def load(cls, path: Path) -> Transcript:
         loader = cls()
-        try:
-            file, stamp = opened(path)
-        except FileNotFoundError as error:
-            raise NotFound(f"No such transcript: {path}") from error
+        file, stamp = opened(path)
         with file:
             turns = [turn for line in raw_lines(file, path) for turn in loader.turns(line)]
         later: dict[str, tuple[str, ...]] = {}
@@ -112,7 +109,7 @@ class GeminiLoader(TreeLoader):
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
         if record.get("type") == "gemini":
             return "assistant"
-        if record.get("type") != "user" or is_context(text_of(parts_of(record.get("content")))):
+        if record.get("type") != "user" or is_context(record):
             return "system"
         return "tool" if answers_in(record) else "user"
 

@@ -18,29 +18,17 @@ from indexer.transcripts import fold
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.files import regular_files
-from indexer.transcripts.items import GivenBack, UsedTool
+from indexer.transcripts.items import UsedTool
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, changed_at, decode_file, first_lines, resume
-from indexer.transcripts.model import Inferred, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
-from indexer.transcripts.state import is_path, pack, utc
+from indexer.transcripts.model import Inferred, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, turn_of
+from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
+from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, result_of, results_in, said_in, typed_in
 from smart_fork.agents.gemini.home import CHATS, digest, root_of
 from smart_fork.agents.gemini.log import id_of
-from smart_fork.agents.gemini.records import (
-    GeminiCodec,
-    Memory,
-    Record,
-    Told,
-    answered,
-    answers_in,
-    calls_in,
-    is_context,
-    loaded_after,
-    output_of,
-    parts_of,
-    text_of,
-    typed_in,
-)
+from smart_fork.agents.gemini.memory import Memory, Told
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -52,11 +40,6 @@ CANCELLED = "Request cancelled."
 _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re.MULTILINE)
 _WHOLE = ".json"
 _NO_SESSION = Checkpoint(0, 0, "", b"")
-
-
-def _turn_of(identity: str, role: Role, text: str, moment: str, **more: Any) -> Turn:
-    calls = more.get("tool_calls", ())
-    return Turn(identity, None, role, moment, text, estimate_tokens(text, len(calls)), **more)
 
 
 class _Fold(fold.LineFold):
@@ -164,37 +147,44 @@ class _Fold(fold.LineFold):
         """A message as a turn. What it says again keeps its time, and what its calls gave back."""
         before = self._turns.get(told.again) if told.again else None
         identity, record = intern(told.id), told.record
-        text = text_of(parts_of(record.get("content")))
+        text = said_in(record)
         moment = before.timestamp if before and before.timestamp else utc(record.get("timestamp"))
         if told.way == "summary":
             loaded = estimate_tokens(text) if record.get("type") == "user" else 0
-            return _turn_of(identity, "system", "", moment, raw=raw, loaded=loaded)
+            return turn_of(identity, None, "system", moment, raw=raw, loaded=loaded)
         if before and before.role == "system" and told.way == "listed":  # what nobody said, once more
             return replace(before, id=identity, raw=raw)
         if record.get("type") == "gemini":
             calls, results = self._calls(record, before)
             self.note_model(record.get("model"))
             said, loaded = strip_recall(text), loaded_after(record)
-            return _turn_of(
-                identity, "assistant", said, moment, tool_calls=calls, tool_results=results, raw=raw, loaded=loaded
+            return turn_of(
+                identity,
+                None,
+                "assistant",
+                moment,
+                said,
+                tool_calls=calls,
+                tool_results=results,
+                raw=raw,
+                loaded=loaded,
             )
         if before and told.way == "listed":  # what was said, whatever has become of it
             return replace(before, id=identity, raw=raw)
         return self._heard(identity, record, moment, raw)
 
     def _heard(self, identity: str, record: Record, moment: str, raw: bytes) -> Turn:
-        if answers := answers_in(record):
+        if answers := results_in(record):
             known = self._given_back()
-            new = [one for one in answers if str(one.get("id") or "") not in known]
-            results = self.doings.results(GivenBack(str(one.get("id") or ""), *answered(one)) for one in new)
-            return _turn_of(identity, "tool" if results else "system", "", moment, tool_results=results, raw=raw)
-        if is_context(text_of(parts_of(record.get("content")))):
+            results = self.doings.results(one for one in answers if one.id not in known)
+            return turn_of(identity, None, "tool" if results else "system", moment, tool_results=results, raw=raw)
+        if is_context(record):
             self._note_workspace(record)
-            return _turn_of(identity, "system", "", moment, raw=raw)
+            return turn_of(identity, None, "system", moment, raw=raw)
         text = strip_boilerplate(typed_in(record))
         if text:
             self.facts.setdefault("root", f"gemini-{identity}")
-        return _turn_of(identity, "user" if text else "system", text, moment, raw=raw, prompt=bool(text))
+        return turn_of(identity, None, "user" if text else "system", moment, text, raw=raw, prompt=bool(text))
 
     def _given_back(self) -> set[str]:
         """The calls since the last prompt whose results are known."""
@@ -202,7 +192,7 @@ class _Fold(fold.LineFold):
         return {result.tool_use_id for turn in since for result in turn.tool_results}
 
     def _note_workspace(self, record: Record) -> None:
-        found = _WORKSPACE.search(text_of(parts_of(record.get("content"))))
+        found = _WORKSPACE.search(said_in(record))
         if found and is_path(found[1]):
             self.facts.setdefault("workspace", found[1])
 
@@ -218,8 +208,13 @@ class _Fold(fold.LineFold):
             elif made.result is not None:
                 if made.name == _SHELL and made.id not in self.doings.ours:
                     self.doings.begin(call)
-                results.append(self.doings.result(GivenBack(made.id, *output_of(made))))
+                results.append(self.doings.result(result_of(made)))
         return tuple(calls), tuple(results)
+
+
+def loaded_after(record: Mapping[str, Any]) -> int:
+    """What the model had in its context when it had said this."""
+    return count(dict_in(record.get("tokens")).get("total"))
 
 
 def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:

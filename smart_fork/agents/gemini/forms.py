@@ -13,12 +13,13 @@ from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
+from smart_fork.agents.copier import read_again
 from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
+from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, parts_of
 from smart_fork.agents.gemini.copy import plain
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import digest
-from smart_fork.agents.gemini.records import GeminiCodec, Memory, calls_in, is_context, parts_of, sign_of, text_of
-from smart_fork.errors import NotFound
+from smart_fork.agents.gemini.memory import Memory, sign_of
 
 #: What of a message is shared, and of its calls.
 _FIELDS = frozenset(
@@ -116,18 +117,16 @@ class _Said:
         self._places: dict[str, int] = {}
         self._became: dict[str, str] = {}
         memory = Memory()
-        try:
+        with read_again(session.source_path):
             for record in lines_of(session.source_path):
                 self._take(memory, record)
-        except OSError as error:
-            raise NotFound(f"The session's log is gone: {session.source_path}") from error
         self._left = {*memory.past, *memory.now}
         said = (message for event in self._events for message in _messages(event))
         self._given_back = {call.id for message in said for call in calls_in(message) if call.result is not None}
 
     def _take(self, memory: Memory, record: Record) -> None:
         before = memory.compactions
-        told = [one for one in memory.take(record) if sign_of(one.record) and not _is_context(one.record)]
+        told = [one for one in memory.take(record) if sign_of(one.record) and not is_context(one.record)]
         renamed = {one.again: one.id for one in told if one.again and one.again != one.id}
         if "id" not in record and (renamed or memory.compactions > before):
             self._became |= renamed
@@ -186,7 +185,7 @@ def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
 
 
 def _sent(message: Record) -> Record | None:
-    if message.get("type") not in _KINDS or not isinstance(message.get("id"), str) or _is_context(message):
+    if message.get("type") not in _KINDS or not isinstance(message.get("id"), str) or is_context(message):
         return None
     kept = only(message, _FIELDS)
     for name in ("content", "displayContent"):
@@ -196,10 +195,6 @@ def _sent(message: Record) -> Record | None:
         if name in kept:
             kept[name] = [only(one, names) for one in dicts_in(kept[name])]
     return kept if sign_of(kept) else None
-
-
-def _is_context(message: Record) -> bool:
-    return message.get("type") == "user" and is_context(text_of(parts_of(message.get("content"))))
 
 
 def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:

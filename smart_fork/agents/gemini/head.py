@@ -8,9 +8,11 @@ from itertools import islice
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
+from smart_fork.agents.codec import Record
+from smart_fork.agents.gemini.codec import answers_in
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.log import GeminiAdapter
-from smart_fork.agents.gemini.records import Memory, Record, answers_in, sign_of
+from smart_fork.agents.gemini.memory import Memory, sign_of
 
 
 class GeminiHeads(Heads):

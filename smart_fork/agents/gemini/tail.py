@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
-from smart_fork.agents.gemini.fold import CANCELLED
-from smart_fork.agents.gemini.records import answers_in, calls_in, is_context, loaded_after, parts_of, text_of
+from smart_fork.agents.gemini.codec import answers_in, calls_in, is_context, said_in
+from smart_fork.agents.gemini.fold import CANCELLED, loaded_after
 from smart_fork.agents.tail import RecordSign, Tail, no_steps
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
-    kind, text = record.get("type"), text_of(parts_of(record.get("content")))
+    kind, text = record.get("type"), said_in(record)
     said = dict(record)
     if kind == "gemini":
         loaded = loaded_after(record)
@@ -20,7 +20,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
             return RecordSign("working", loaded)
         return RecordSign("idle", loaded, settling=True)  # of a call behind it nothing is written before its result
     if kind == "user":
-        return RecordSign() if is_context(text) and not answers_in(said) else RecordSign("working")
+        return RecordSign() if is_context(record) and not answers_in(said) else RecordSign("working")
     if kind == "error":
         return RecordSign("idle", problem=text or "The model could not be reached")
     return RecordSign("idle") if kind == "info" and text == CANCELLED else RecordSign()

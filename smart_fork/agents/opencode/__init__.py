@@ -13,12 +13,7 @@ class OpenCode(Agent):
     seen = "1.18.33"
     title = "OpenCode"
     home = HOME
-    command = ProgramSpec(
-        "opencode",
-        "SMART_FORK_OPENCODE",
-        "Install OpenCode (npm install -g opencode-ai), or set SMART_FORK_OPENCODE to it.",
-        (Sign(("--help",), r"(?m)^\s+opencode import <file>"),),
-    )
+    command = ProgramSpec("opencode", "opencode-ai", (Sign(r"(?m)^\s+opencode import <file>"),))
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)

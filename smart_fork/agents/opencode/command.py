@@ -68,6 +68,7 @@ _ID_CHARACTERS = 26
 class OpenCodeStarter(Starter):
     """The command lines of OpenCode."""
 
+    forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
@@ -85,10 +86,6 @@ class OpenCodeStarter(Starter):
         delivery: Delivery = "typed" if session_id else "argument"
         asked = (f"--prompt={request.prompt}",) if request.prompt and delivery == "argument" else ()
         return CommandLine((request.program, *goes_on, *unasked, *asked), session_id, staging, delivery)
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`."""
-        return ("opencode", "-s", session_id, "--fork")
 
     def new_id(self) -> str:
         """See `Starter.new_id`."""

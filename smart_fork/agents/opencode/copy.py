@@ -18,29 +18,17 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_in, list_in
-from smart_fork.agents.copier import (
-    IMAGE_CHARACTERS,
-    Copier,
-    Copy,
-    Distilled,
-    Entry,
-    Excerpt,
-    LiveRecord,
-    NewSession,
-    Record,
-    Written,
-    aside,
-    characters,
-    shortened,
-)
+from smart_fork.agents.codec import Record
+from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession, Written
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document, decoded, opened
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
-from smart_fork.agents.opencode.forms import UNKNOWN
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation
+from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.home import database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.programs import find_program
-from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
+from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine
 
 #: Settings are short; what is larger is not read.
@@ -111,8 +99,9 @@ class OpenCodeCopy(Copy):
     Each message keeps its time, so that it is known as a copy.
     """
 
-    def __init__(self, session: Session, new: NewSession, said: Callable[[Document], list[Said]]) -> None:
-        self._session, self._new, self._said = session, new, said
+    def __init__(self, source: Session, new: NewSession, said: Callable[[Document], list[Said]]) -> None:
+        super().__init__(source, new)
+        self._said = said
 
     def __iter__(self) -> Iterator[bytes]:
         """The document.
@@ -121,11 +110,11 @@ class OpenCodeCopy(Copy):
             NotFound: the session is gone.
             ForkRefused: it has changed meanwhile.
         """
-        found = _document(self._session)
+        found = document_of(self._source)
         renamed = _Renamed(self._new)
         messages = [renamed.message(info, parts) for info, parts in self._said(found)]
         self.copied = len(messages)
-        yield orjson.dumps({"info": _info(found, self._session, self._new), "messages": messages})
+        yield orjson.dumps({"info": _info(found, self._source, self._new), "messages": messages})
 
 
 def _up_to(session: Session, end: int, found: Document) -> list[Said]:
@@ -155,7 +144,7 @@ class OpenCodeDistilled(Distilled):
 
     def header(self) -> Iterator[bytes]:
         """See `Distilled.header`."""
-        info = _info(_document(self._source), self._source, self._new)
+        info = _info(document_of(self._source), self._source, self._new)
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def last(self) -> Iterator[bytes]:
@@ -215,7 +204,7 @@ class OpenCodeCopier(Copier):
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`: message by message. That it was to be compacted says nothing."""
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
-        for info, parts in _said(_document(session)):
+        for info, parts in _said(document_of(session)):
             number = missing.pop(str(info.get("id")), None)
             if number is None or any(part.get("type") == "compaction" for part in parts):
                 continue
@@ -317,13 +306,6 @@ def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parts(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_plainly(part) for part in line["parts"] if "type" in part]
-
-
-def _document(session: Session) -> Document:
-    try:
-        return written(session.source_path, whole=True)
-    except OSError as error:
-        raise NotFound(f"The session's log is gone: {session.source_path}") from error
 
 
 def _said(found: Document) -> Iterator[Said]:

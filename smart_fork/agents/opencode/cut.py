@@ -7,6 +7,7 @@ it writes again what it has in memory.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from sys import intern
@@ -19,14 +20,15 @@ from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import only
+from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.opencode import rows
 from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
-from smart_fork.agents.opencode.fold import said_in, written
+from smart_fork.agents.opencode.fold import begun_in, said_in, written
 from smart_fork.agents.opencode.home import HOME
 from smart_fork.cuts import titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits, rewritten
-from smart_fork.cuts.lines import preview, tokens
+from smart_fork.cuts.lines import preview
 from smart_fork.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 from smart_fork.system.locks import locked_by
@@ -151,24 +153,22 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
         return _of_session(number, line, record)
     info, parts = record["info"], dicts_in(record["parts"])
     identity, said, item = str(info["row"].get("id")), text_of(parts), CODEC.decode({"parts": parts})
-    outputs = [one.output for one in item.results]
     compacts = info.get("summary") is True or any(part.get("type") == "compaction" for part in parts)
     role = _ROLES.get(text_in(info.get("role")), "system")
-    prompt = role == "user" and bool(said) and not compacts
-    size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in item.calls)
-    return TranscriptTurn(
-        id=identity,
+    turn = turn_of(
+        identity,
+        "system" if compacts else role,
+        said,
+        item,
+        prompt=role == "user" and bool(said) and not compacts,
+        says=(f"agent:{name}" for _, name in begun_in(parts)),
         parent_id=info["parentID"] if isinstance(info.get("parentID"), str) else None,
-        role="system" if compacts else role,
         timestamp=utc(dict_in(info.get("time")).get("created")),
-        preview=preview(said, [call.name for call in item.calls], outputs),
-        token_est=tokens(size, len(item.calls)),
         kept=line,
         meta={"compacts": True} if compacts else {},
-        says=(f"turn:{identity}", *_begun(parts), *(titles.made_of(said) if prompt else ())),
         key=said_in(info, parts),
-        prompt=prompt,
     )
+    return replace(turn, tool_calls=(), tool_results=())  # they are one part: nothing has to go together
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
@@ -179,13 +179,6 @@ def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptT
         return TranscriptTurn(intern(str(row["id"])), preview=shown, kept=line, repeats=(f"agent:{row['id']}",))
     says = titles.quoting(row.get("title"))
     return TranscriptTurn("line-1", preview=shown, kept=line, meta={"needed": "OpenCode"}, says=says)
-
-
-def _begun(parts: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for part in parts:
-        name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
-        if part.get("type") == "tool" and isinstance(name, str):
-            yield f"agent:{name}"
 
 
 def _with_parent(record: dict[str, Any], asked: str) -> bool:

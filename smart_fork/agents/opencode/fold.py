@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -16,17 +16,7 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.model import (
-    BrokenLine,
-    Inferred,
-    Origin,
-    Role,
-    Session,
-    ToolCall,
-    ToolResult,
-    Turn,
-    estimate_tokens,
-)
+from indexer.transcripts.model import BrokenLine, Inferred, Origin, Role, Session, Turn, estimate_tokens, turn_of
 from indexer.transcripts.state import count, is_path, utc
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import READERS
@@ -235,21 +225,16 @@ class _Fold(Fold):
             self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
             return
         item = CODEC.decode({"parts": said.parts})
-        calls, results = self.doings.calls(item.calls), self.doings.results(item.results)
+        done = {"tool_calls": self.doings.calls(item.calls), "tool_results": self.doings.results(item.results)}
         self.note_model(said.info.get("modelID"))
         self.facts["interrupted"] = dict_in(said.info.get("error")).get("name") == ABORTED
         text, loaded = strip_recall(item.text), loaded_after(said.info)
-        self._make(said, "assistant", text, calls=calls, results=results, loaded=loaded)
+        self._make(said, "assistant", text, loaded=loaded, **done)
 
-    def _make(
-        self, said: _Message, role: Role, text: str, *, calls: tuple[ToolCall, ...] = (),
-        results: tuple[ToolResult, ...] = (), prompt: bool = False, loaded: int = 0,
-    ) -> None:  # fmt: skip
+    def _make(self, said: _Message, role: Role, text: str, **more: Any) -> None:
         before = self._turns[-1].id if self._turns else None
         raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self.keep_raw else b""
-        tokens = estimate_tokens(text, len(calls))
-        turn = Turn(said.id, before, role, said.moment, text, tokens, calls, results, prompt, raw=raw, loaded=loaded)
-        self._turns.append(turn)
+        self._turns.append(turn_of(said.id, before, role, said.moment, text, raw=raw, **more))
 
 
 def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
@@ -290,7 +275,7 @@ class OpenCodeSubAgents(SubAgents):
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
-        named = [pair for one in raw for pair in _named(one)]
+        named = [pair for one in raw for pair in begun_in(dicts_in(orjson.loads(one).get("parts")))]
         return {call: name for call, name in named if _of(session, name, 0)}
 
     def read(self, session: Session, name: str) -> Session | None:
@@ -309,8 +294,9 @@ def _of(session: Session, name: str, most: int = -1) -> Document | None:
     return found if found["info"].get("parentID") == session.session_id else None
 
 
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    for part in dicts_in(orjson.loads(raw).get("parts")):
+def begun_in(parts: Iterable[Json]) -> Iterator[tuple[str, str]]:
+    """The calls in a message, each with the sub-agent that it names."""
+    for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):
             yield str(part.get("callID") or part.get("id") or ""), name

@@ -15,10 +15,12 @@ from typing import Any
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
+from smart_fork.agents.copier import read_again
 from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts
 from smart_fork.agents.opencode.codec import OpenCodeCodec
+from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.errors import ForkRefused
 
 UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}
 _AGENT = "build"
@@ -59,10 +61,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         """See `Forms.records_of`. OpenCode changes messages later (summaries, pruned results): not what is shared."""
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
-        try:
-            found = written(session.source_path, whole=True)
-        except OSError as error:
-            raise NotFound(f"The session's log is gone: {session.source_path}") from error
+        found = document_of(session)
         said = list(conversation(found["messages"], found["info"].get("revert")))
         for number, (info, parts) in enumerate(said, start=1):
             if info.get("id") in wanted and (record := self.sent({"info": info, "parts": parts})):
@@ -144,6 +143,16 @@ class OpenCodeForms(OpenCodeCodec, Forms):
             )
 
         return _each(record, without)
+
+
+def document_of(session: Session) -> Document:
+    """The session as it is written, with all its texts.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    with read_again(session.source_path):
+        return written(session.source_path, whole=True)
 
 
 def _part(part: Record) -> Record | None:

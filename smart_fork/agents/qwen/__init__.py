@@ -14,12 +14,7 @@ class Qwen(Agent):
     seen = "0.24.4"
     title = "Qwen Code"
     home = HOME
-    command = ProgramSpec(
-        "qwen",
-        "SMART_FORK_QWEN",
-        "Install Qwen Code (npm install -g @qwen-code/qwen-code, on Node 22 or newer), or set SMART_FORK_QWEN to it.",
-        (Sign(("--help",), r"--fork-session\b"),),
-    )
+    command = ProgramSpec("qwen", "@qwen-code/qwen-code, on Node 22 or newer", (Sign(r"--fork-session\b"),))
     tells = (SESSION, "QWEN_CODE_PROJECT_DIR", "QWEN_PROJECT_DIR", "QWEN_CODE")
     marks = (SESSION,)
     session_variables = (SESSION,)

@@ -15,6 +15,10 @@ _RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | 
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
 
+#: The types of records that the model is sent.
+SAID = ("user", "assistant", "tool_result")
+
+
 class QwenCodec(MessageCodec):
     """See `Codec`. What is shown of an edit stands beside its result."""
 
@@ -42,6 +46,11 @@ class QwenCodec(MessageCodec):
                 texts.append(text)
             images += "inlineData" in part
         return Item("\n\n".join(texts), tuple(calls), tuple(results), tuple(thoughts), images)
+
+
+def sums_up(record: Record) -> bool:
+    """Whether a record is what a compaction left: it stands for all before it."""
+    return record.get("subtype") == "chat_compression"
 
 
 def parts_of(message: object) -> list[Record]:

@@ -54,10 +54,7 @@ class QwenScreen(Screen):
 class QwenStarter(OptionStarter):
     """The command lines of Qwen Code."""
 
+    forks = ("qwen", "--resume", "ID", "--fork-session")
     asking = ("--approval-mode", "default")
     unasked = ("--yolo",)
     commands, always = ("/",), False
-
-    def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """See `Starter.fork_words`."""
-        return ("qwen", "--resume", session_id, "--fork-session")

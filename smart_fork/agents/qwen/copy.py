@@ -8,20 +8,15 @@ from pathlib import Path
 
 import orjson
 
-from indexer.paths import private_dir
-from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, list_in
-from smart_fork.agents.codec import texts_of
-from smart_fork.agents.copier import Entry, NewSession, Record, aside, characters, shortened
-from smart_fork.agents.files import copy_tree
-from smart_fork.agents.qwen.codec import QwenCodec
+from smart_fork.agents.codec import Record, texts_of
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copier import Entry, NewSession
+from smart_fork.agents.files import copy_folder
+from smart_fork.agents.qwen.codec import SAID, QwenCodec, sums_up
 from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
 from smart_fork.agents.qwen.log import folder_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy
-
-#: The kinds of records that the model is sent, and the one that stands for all before it.
-_SAID = ("user", "assistant", "tool_result")
-_COMPACTED = "chat_compression"
 
 
 class QwenLines(TreeCopy):
@@ -31,11 +26,7 @@ class QwenLines(TreeCopy):
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: what its sub-agents have said."""
-        beside = agents_of(self._source.source_path)
-        if beside.is_dir() and not beside.is_symlink():
-            private_dir(agents_of(target).parent)
-            if copy_tree(beside, agents_of(target)):
-                created.append(agents_of(target))
+        copy_folder(agents_of(self._source.source_path), agents_of(target), created)
         return []
 
     def own(self, record: Record) -> Record:
@@ -54,7 +45,7 @@ class QwenLines(TreeCopy):
         if self._new.title and (last := self._last):
             yield orjson.dumps({
                 "uuid": str(uuid.uuid4()), "parentUuid": last["uuid"], "sessionId": self._new.id,
-                "timestamp": utc(self._new.now.astimezone().isoformat()), "type": "system", "provenance": "system",
+                "timestamp": self._new.moment, "type": "system", "provenance": "system",
                 "cwd": last.get("cwd"), "version": last.get("version"), "subtype": "custom_title",
                 "systemPayload": {"customTitle": self._new.title, "titleSource": "manual"},
             })  # fmt: skip
@@ -92,11 +83,11 @@ class QwenCopier(TreeCopier):
 
     def is_sent(self, record: Record) -> bool:
         """See `TreeCopier.is_sent`."""
-        return record.get("type") in _SAID or self.sums_up(record)
+        return record.get("type") in SAID or sums_up(record)
 
     def sums_up(self, record: Record) -> bool:
         """See `TreeCopier.sums_up`."""
-        return record.get("subtype") == _COMPACTED
+        return sums_up(record)
 
     def size(self, record: Record) -> int:
         """See `TreeCopier.size`."""

@@ -11,7 +11,7 @@ from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.qwen.codec import QwenCodec, parts_of
+from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up
 from smart_fork.agents.qwen.command import process_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.qwen.home import agents_of
@@ -48,13 +48,19 @@ class QwenLoader(TreeLoader):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def note(self, record: Record) -> str:
-        return "" if parts_of(record.get("message")) else _note(record)
+        payload = _payload(record)
+        words = (record.get("subtype"), _event(record).get("event.name"), payload.get("rawCommand"))
+        said = (word for word in (*words, payload.get("customTitle")) if isinstance(word, str))
+        return "" if parts_of(record.get("message")) else " ".join(said)
 
     def meta(self, record: Record) -> Mapping[str, Any]:
-        return COMPACTS if record.get("subtype") == "chat_compression" else NOTHING
+        return COMPACTS if sums_up(record) else NOTHING
 
     def repeats(self, record: Record) -> tuple[str, ...]:
-        return (*_calls_repeated(record), *titles.quoting(_payload(record).get("customTitle")))
+        """A line of telemetry repeats a call, with what came back."""
+        call = _event(record).get("call_id")
+        calls = (f"call:{call}",) if isinstance(call, str) else ()
+        return (*calls, *titles.quoting(_payload(record).get("customTitle")))
 
     def copied(self, record: Record) -> str:
         """Telemetry repeats an answer."""
@@ -67,24 +73,6 @@ def _payload(record: dict[str, Any]) -> dict[str, Any]:
 
 def _event(record: dict[str, Any]) -> dict[str, Any]:
     return dict_in(_payload(record).get("uiEvent"))
-
-
-def _note(record: dict[str, Any]) -> str:
-    """What a line of bookkeeping is, for a list."""
-    payload = _payload(record)
-    words = (
-        record.get("subtype"),
-        _event(record).get("event.name"),
-        payload.get("rawCommand"),
-        payload.get("customTitle"),
-    )
-    return " ".join(word for word in words if isinstance(word, str))
-
-
-def _calls_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """The call that a line of telemetry repeats, with what came back."""
-    call = _event(record).get("call_id")
-    return (f"call:{call}",) if isinstance(call, str) else ()
 
 
 #: A name from a log that cannot lead out of a folder.

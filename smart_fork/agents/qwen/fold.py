@@ -18,7 +18,7 @@ from indexer.transcripts.titles import with_name
 from indexer.transcripts.tree import Tree
 from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
-from smart_fork.agents.qwen.codec import QwenCodec, parts_of, text_of
+from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up, text_of
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.log import slug
 from smart_fork.agents.subagents import LoggedSubAgents
@@ -141,7 +141,7 @@ def loaded_by_compaction(record: Record) -> int:
     """What a compaction left in the context; 0 for other records. From there on that is sent, and not what is above."""
     given = dict_in(record.get("systemPayload"))
     history = given.get("compressedHistory")
-    if record.get("subtype") != "chat_compression" or not isinstance(history, list):
+    if not sums_up(record) or not isinstance(history, list):
         return 0
     told = count(dict_in(given.get("info")).get("newTokenCount"))
     return told or max(1, sum(estimate_tokens(text_of(parts_of(message))) for message in history))

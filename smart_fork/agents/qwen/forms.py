@@ -9,10 +9,9 @@ from uuid import UUID, uuid5
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.forms import Becomes, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
-from smart_fork.agents.qwen.codec import QwenCodec, parts_of
+from smart_fork.agents.qwen.codec import SAID, QwenCodec, parts_of, sums_up
 from smart_fork.agents.tree_copy import placed
 
-_SAID, _COMPACTED = ("user", "assistant", "tool_result"), "chat_compression"
 #: What of a record is shared. Not among it are telemetry, snapshots of files and of edits, and commands of its own.
 _FIELDS = frozenset({
     "uuid", "timestamp", "type", "subtype", "provenance", "cwd", "version", "gitBranch", "message", "model",
@@ -75,9 +74,8 @@ class QwenForms(QwenCodec, PartForms):
 
 
 def _is_said(record: Record) -> bool:
-    if record.get("type") == "system":
-        return record.get("subtype") == _COMPACTED
-    return record.get("type") in _SAID and isinstance(record.get("message"), dict)
+    is_message = record.get("type") in SAID and isinstance(record.get("message"), dict)
+    return is_message or (record.get("type") == "system" and sums_up(record))
 
 
 def _withheld_result(result: Any, mark: str) -> Any:

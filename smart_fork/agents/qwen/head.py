@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
+from smart_fork.agents.qwen.codec import SAID
 from smart_fork.agents.qwen.home import project_of
 from smart_fork.agents.qwen.log import QwenAdapter
 
@@ -14,7 +15,7 @@ class QwenHeads(TreeHeads):
     """How logs of Qwen Code begin."""
 
     reader = QwenAdapter()
-    said = ("user", "assistant", "tool_result")
+    said = SAID
 
     def is_native(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.is_native`. Its forks begin as ours do."""

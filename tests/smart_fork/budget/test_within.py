@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.copier import NewSession, shortened
+from smart_fork.agents.copied_texts import shortened
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import MATCH, Wanted, amount, numbers

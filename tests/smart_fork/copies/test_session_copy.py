@@ -166,7 +166,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
-        list(through_parents(READERS["codex"], path))
+        list(through_parents(path))
 
 
 def test_codex_files_of_the_first_versions_become_todays(home, repo):

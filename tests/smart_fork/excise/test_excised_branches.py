@@ -228,7 +228,7 @@ def test_a_copy_that_cannot_be_written_is_told_and_nothing_is_left(world, shop, 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("smart_fork.agents.claude.copy.copy_beside", full)
+    monkeypatch.setattr("smart_fork.agents.claude.copy.copy_folder", full)
     done = run("branch", session, "--excise", "2-3")
 
     assert 1 == done.code

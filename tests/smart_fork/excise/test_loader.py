@@ -167,7 +167,7 @@ def test_the_newest_session_of_claude(home, claude_session):
         discover_newest_claude()
     for folder in sorted((home / ".claude").rglob("*"), reverse=True):
         folder.rmdir()
-    with pytest.raises(NotFound, match="no Claude projects directory at"):
+    with pytest.raises(NotFound, match=r"no \.jsonl session files under"):
         discover_newest_claude()
 
 

@@ -36,7 +36,7 @@ class OneFileRegistration(JsonRegistration):
 
 class OneFile(Agent):
     name, title = "onefile", "One File"
-    command = ProgramSpec("onefile", "SMART_FORK_ONEFILE", "Install it.", ())
+    command = ProgramSpec("onefile", "onefile", ())
     facets = MappingProxyType({"hooks": f"{__name__}:OneFileHooks", "registration": f"{__name__}:OneFileRegistration"})
 
 
@@ -73,7 +73,7 @@ class PluggedRegistration(JsonRegistration):
 
 class Plugged(Agent):
     name, title = "plugged", "Plugged"
-    command = ProgramSpec("plugged", "SMART_FORK_PLUGGED", "Install it.", ())
+    command = ProgramSpec("plugged", "plugged", ())
     facets = MappingProxyType({"hooks": f"{__name__}:PluggedHooks", "registration": f"{__name__}:PluggedRegistration"})
 
 
