@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smart_fork.sharing import wire
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, state_after, written
+from smart_fork.sharing.canonical import NOTHING, encode, state_after, written
 from smart_fork.sharing.segments import pack
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account

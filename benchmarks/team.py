@@ -24,8 +24,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from smart_fork.errors import Conflict
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import pack
 from smart_fork.sharing.wire import Push

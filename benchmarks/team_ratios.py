@@ -33,8 +33,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.digest import state_after, state_of, written
+from smart_fork.sharing.canonical import decode, encode, state_after, state_of, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, SegmentBody

@@ -183,8 +183,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.agents import READERS
     from smart_fork.agents.facets import forms_of
     from smart_fork.agents.forms import HomePlace
-    from smart_fork.sharing.canonical import encode
-    from smart_fork.sharing.digest import NOTHING, digest_of
+    from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.sharing.segments import pack
     from smart_fork.sharing.wire import Push
     from smart_fork.team.vectors import known

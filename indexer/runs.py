@@ -101,7 +101,7 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 def announce(store: Store, next_run: str | None) -> None:
     """Keep when this process runs next. It counts for as long as the process lives."""
     pid = os.getpid()
-    store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": _born(pid)}).decode())
+    store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
 
 
 def last_run(store: Store) -> LastRun | None:
@@ -114,7 +114,7 @@ def next_run(store: Store, now: datetime) -> str | None:
     """When a process that lives runs next; `None` where none does: the index is then brought up to date on demand."""
     told = _read(store, _NEXT) or {}
     at, pid = told.get("at"), told.get("pid")
-    lives = isinstance(pid, int) and (born := _born(pid)) is not None and born == told.get("born")
+    lives = isinstance(pid, int) and (since := born(pid)) is not None and since == told.get("born")
     return at if lives and isinstance(at, str) and at > moment(now) else None
 
 
@@ -131,8 +131,8 @@ def _read(store: Store, key: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _born(pid: int) -> float | None:
-    """When a process was started: its number alone may be another's by now."""
+def born(pid: int) -> float | None:
+    """When a process began, in seconds since the epoch: its number alone may be another's by now. `None` if unknown."""
     import psutil
 
     try:

@@ -18,6 +18,7 @@ from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
 from smart_fork.workers.roster import list_workers
+from smart_fork.workers.state import WorkerState
 
 
 @value
@@ -33,6 +34,7 @@ _OF_INDEX = (
     "logs", "unread_logs", "sessions", "chunks", "embedded", "covered", "complete", "updated_at", "bytes", "model",
     "last_run", "next_run", "broken_lines", "set_aside",
 )  # fmt: skip
+_OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "waiting_for", "cwd")
 
 
 @record
@@ -88,18 +90,13 @@ class RecallOverview(Value):
     errors_followed: int = rare(0)
 
 
-@value
-class WorkerOverview(Value):
+class WorkerOverview(WorkerState):
     """A worker that runs."""
 
-    worker_id: str | None
-    name: str
-    agent_type: str
-    kind: str
-    state: str
-    status: str | None
-    waiting_for: str | None
-    cwd: str
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, of the worker in short."""
+        told = super().as_json()
+        return {name: told[name] for name in _OF_WORKER}
 
 
 @value
@@ -167,5 +164,4 @@ def _memory(pid: int) -> int | None:
 def _workers() -> tuple[WorkerOverview, ...]:
     if not has_registry():
         return ()
-    shown = [one.name for one in fields(WorkerOverview)]
-    return tuple(WorkerOverview(*(getattr(one, name) for name in shown)) for one in list_workers(None) if one.worker_id)
+    return tuple(WorkerOverview.more(one) for one in list_workers(None) if one.worker_id)

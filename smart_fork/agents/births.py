@@ -51,11 +51,6 @@ class Births(ABC):
         """
 
 
-def moment(text: object) -> float | None:
-    """Return a time with ``Z`` or an offset in seconds since the epoch; `None` if it is no time."""
-    return seconds_in(str(text))
-
-
 #: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002
 _FILE_SECONDS = 2.0
@@ -90,7 +85,7 @@ def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, st
         for worker in registry.workers()
         if worker.session_id is None
         and worker.state != "failed"
-        and (moment(worker.started_at) or 0.0) >= now - SEARCHED_SECONDS
+        and (seconds_in(worker.started_at) or 0.0) >= now - SEARCHED_SECONDS
     ]
     could_be = [(worker, one) for worker in waiting for one in _candidates(worker) if not registry.of_session(one)]
     owners = Counter(session_id for _, session_id in could_be)
@@ -103,7 +98,7 @@ def _waits_for_its_session(worker: WorkerRecord) -> bool:
 
 
 def _candidates(worker: WorkerRecord) -> Iterator[str]:
-    began = moment(worker.started_at)
+    began = seconds_in(worker.started_at)
     if began is None or worker.agent not in READERS.names:  # another version may know agents that this one does not
         return
     reader = READERS[worker.agent]
@@ -124,7 +119,7 @@ def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
 
 def _began_so(log: Path, worker: WorkerRecord) -> bool:
     """Return whether the session began in the worker's directory, after its start, and from its parent."""
-    began = moment(worker.started_at)
+    began = seconds_in(worker.started_at)
     if began is None:
         return False
     births = AGENTS[worker.agent].births

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from indexer.runs import born
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import READERS
@@ -13,7 +14,7 @@ from smart_fork.agents.tail import running_tasks
 from smart_fork.errors import ForkRefused, joined
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
-from smart_fork.places.liveness import lives, process_start
+from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import OVER, WorkerRecord, known_workers
 from smart_fork.text.advice import advice
 
@@ -90,7 +91,7 @@ def _at_home_since(session: Session, world: World, caller: str | None) -> str | 
 
 
 def _started(pid: int | None) -> str:
-    return utc(process_start(pid)) if pid is not None else ""
+    return utc(born(pid)) if pid is not None else ""
 
 
 def _workers_of(session: Session) -> Sequence[WorkerRecord]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from indexer.runs import born
 from indexer.settings import WORKER_ID
-from smart_fork.agents.births import moment
+from indexer.unchecked import seconds_in
 from smart_fork.errors import SmartForkError
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
@@ -31,7 +32,7 @@ def lives(
     """Whether there is still something of a worker, which may have been said to run long ago."""
     if worker.state in OVER:
         return False
-    began = moment(worker.started_at)
+    began = seconds_in(worker.started_at)
     if worker.pid is None:
         cut_off = worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
         return not cut_off and not _window_is_gone(worker, processes, env)
@@ -41,7 +42,7 @@ def lives(
     if environment:
         mark = environment.get(WORKER_ID)
         return mark == worker.id or _is_becoming(worker, now, began)
-    since = process_start(worker.pid)  # the system does not tell what it was started with
+    since = born(worker.pid)  # the system does not tell what it was started with
     if since is not None and began is not None:
         return since <= began + START_SECONDS
     # The pane's number alone says nothing: a new tmux server counts from the beginning.
@@ -61,16 +62,6 @@ def note_ends(
     said_to_run = registry.workers(states=("starting", "running")) if among is None else among
     gone = [worker for worker in said_to_run if not lives(worker, processes, env, now, panes=panes)]
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
-
-
-def process_start(pid: int) -> float | None:
-    """When that process began, in seconds since the epoch; `None` where the system does not tell."""
-    import psutil  # takes a while
-
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None) -> bool:

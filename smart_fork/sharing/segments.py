@@ -16,8 +16,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, String
 from pydantic.dataclasses import dataclass as checked
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.digest import START, state_after, state_of, written
+from smart_fork.sharing.canonical import START, decode, state_after, state_of, written
 from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS
 
 _LEVEL = 6

@@ -14,7 +14,7 @@ import zstandard
 from pydantic import Field, StringConstraints, ValidationError
 
 from smart_fork.errors import SmartForkError, TooLarge, Unshareable
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.wire import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text
 from smart_fork.sync.key import Key

@@ -20,7 +20,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
 from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import TEXT
 from smart_fork.sync.key import Key
 from smart_fork.sync.manifest import Entry

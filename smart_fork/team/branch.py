@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from smart_fork.errors import Conflict, NotFound, Usage, WrongVerb
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import ahead

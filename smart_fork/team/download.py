@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import START, state_after, states, written
+from smart_fork.sharing.canonical import START, state_after, states, written
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
 from smart_fork.team.client import Client

@@ -16,8 +16,7 @@ from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of, encode
 from smart_fork.team.outgoing import last_pair
 from smart_fork.team.tracking import Alias
 from smart_fork.whereabouts import belongs, directory_of, unplaced

@@ -14,7 +14,7 @@ from smart_fork.agents.facets import starter_of
 from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import ServerUnavailable, Usage
 from smart_fork.families.branch import command_to_resume
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of
 from smart_fork.team import pulled, unfinished
 from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import complete

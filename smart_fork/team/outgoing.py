@@ -33,8 +33,7 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.config import TeamSection
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, START, state_after, written
+from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
 from smart_fork.team.settings import settings

@@ -21,8 +21,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms
-from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.digest import START, written
+from smart_fork.sharing.canonical import START, decode, encode, written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import NOTHING, state_after, state_of, written
+from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.team.begun import Begun, begin

@@ -13,7 +13,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import digest_of, state_of, states, written
+from smart_fork.sharing.canonical import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
 from smart_fork.team import replay
 from smart_fork.team.branch import Said, alone

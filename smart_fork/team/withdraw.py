@@ -23,8 +23,7 @@ from smart_fork.excise.ranges import chosen, numbered, pieces
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
-from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.team import unanswered, uncut
 from smart_fork.team.changes import Taken, take_over
 from smart_fork.team.download import Download, download

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, Usage, WrongVerb
-from smart_fork.sharing.digest import state_after, written
+from smart_fork.sharing.canonical import state_after, written
 from smart_fork.sharing.segments import Place, cut, unpack
 from smart_fork.sharing.wire import Branch, Pushed
 from smart_fork.teamserver import segments, sessions, withdrawn

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from smart_fork.errors import Usage
-from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.digest import state_after
+from smart_fork.sharing.canonical import decode, state_after
 from smart_fork.sharing.segments import Place, Segment, pack, unpack
 from smart_fork.sharing.wire import Rewrite
 

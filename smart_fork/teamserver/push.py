@@ -13,7 +13,7 @@ from datetime import datetime
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, Unshareable, Withdrawn
-from smart_fork.sharing.digest import START, state_of, states, written
+from smart_fork.sharing.canonical import START, state_of, states, written
 from smart_fork.sharing.segments import unpack
 from smart_fork.sharing.wire import Push, Pushed
 from smart_fork.teamserver import index, segments, sessions, withdrawn

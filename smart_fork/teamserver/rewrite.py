@@ -16,7 +16,7 @@ from psycopg import sql
 
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, WrongVerb
-from smart_fork.sharing.digest import written
+from smart_fork.sharing.canonical import written
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Rewrite, Rewritten
 from smart_fork.teamserver import segments, sessions, withdrawn

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import written
+from smart_fork.sharing.canonical import written
 from smart_fork.sharing.segments import Place
 from smart_fork.sharing.wire import Meta, SessionChange, SessionInfo
 from smart_fork.teamserver import segments

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.shapes import dataclass
+from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.births import find_sessions, moment
+from smart_fork.agents.births import find_sessions
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
@@ -154,7 +155,7 @@ class WorkerWatch:
 
     def _is_past(self, at: str | None) -> bool:
         """Whether that was so long ago that the screen has had the time to show it."""
-        return self.around.clock.now() - (moment(at) or 0.0) >= SETTLED_SECONDS
+        return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
         """What the hooks and the log say, whichever is newer."""

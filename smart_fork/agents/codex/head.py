@@ -10,9 +10,9 @@ from pathlib import Path
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in, dicts_in
+from indexer.unchecked import dict_in, dicts_in, seconds_in
 from smart_fork.agents.ancestry import Heads, Kin
-from smart_fork.agents.births import Birth, Births, moment
+from smart_fork.agents.births import Birth, Births
 from smart_fork.agents.codex.codec import base_of, payload_of
 from smart_fork.agents.codex.log import CodexAdapter
 
@@ -62,7 +62,7 @@ class CodexBirths(Births):
         with contextlib.suppress(OSError):
             meta = next((line.record.get("payload") for line in LineReader(log)), None)
             if isinstance(meta, dict):
-                parent, born = meta.get("forked_from_id"), moment(meta.get("timestamp"))
+                parent, born = meta.get("forked_from_id"), seconds_in(str(meta.get("timestamp")))
                 if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
                     return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
         return None

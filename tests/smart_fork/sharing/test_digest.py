@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import Unshareable
-from smart_fork.sharing.digest import NOTHING, START, digest_of, state_after, state_of, states, written
+from smart_fork.sharing.canonical import NOTHING, START, digest_of, state_after, state_of, states, written
 
 RECORDS = st.lists(st.binary(max_size=20), max_size=10)
 

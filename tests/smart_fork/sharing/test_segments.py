@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import START, state_after
+from smart_fork.sharing.canonical import START, encode, state_after
 from smart_fork.sharing.limits import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS
 from smart_fork.sharing.segments import cut, pack, unpack
 from tests.limited import limited

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from smart_fork.sharing import wire
-from smart_fork.sharing.digest import NOTHING
+from smart_fork.sharing.canonical import NOTHING
 from tests.cases import each
 
 ID = "0197f2c7-0000-7000-8000-000000000000"

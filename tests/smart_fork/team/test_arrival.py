@@ -10,8 +10,7 @@ import pytest
 
 from smart_fork.errors import Conflict, SmartForkError, Unshareable
 from smart_fork.sharing import wire
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.segments import pack
 from smart_fork.team.download import download
 from smart_fork.team.materialise import materialise

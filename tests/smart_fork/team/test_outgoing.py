@@ -12,7 +12,7 @@ from indexer import forgotten
 from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
-from smart_fork.sharing.digest import NOTHING
+from smart_fork.sharing.canonical import NOTHING
 from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.outgoing import IMAGES, NotSent, prepare
 from smart_fork.team.parent import parent_of

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, Pushed
 from smart_fork.teamserver import auth, segments, sessions

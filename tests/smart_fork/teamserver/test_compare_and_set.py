@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from smart_fork.errors import Conflict
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.segments import unpack
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.database import Database

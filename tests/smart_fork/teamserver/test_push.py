@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
-from smart_fork.sharing.digest import digest_of, state_after, state_of, written
+from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import segments, sessions

@@ -14,8 +14,7 @@ from psycopg.rows import dict_row
 from pydantic import ValidationError
 
 from smart_fork.errors import Conflict, NotFound, Unshareable, Usage, Withdrawn, WrongVerb
-from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import digest_of
+from smart_fork.sharing.canonical import digest_of, encode
 from smart_fork.sharing.wire import Rewrite
 from smart_fork.teamserver import rewrite, sessions, withdrawn
 from smart_fork.teamserver.app import AskedChanges

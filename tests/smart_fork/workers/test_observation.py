@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.births import moment
+from indexer.unchecked import seconds_in as moment
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.registry.workers import Registry

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from indexer.runs import born
 from indexer.settings import WORKER_ID
 from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
+from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.recovery import Recovered, reconcile, recover
@@ -112,7 +113,7 @@ def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registere
 
 def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
     """R-042: pane numbers begin anew with each tmux server."""
-    monkeypatch.setattr("smart_fork.places.liveness.process_start", lambda *_: None)
+    monkeypatch.setattr("smart_fork.places.liveness.born", lambda *_: None)
     taken, ours, unknown = (
         add(registry, pid=11, pane="%1"),
         add(registry, pid=12, pane="%2"),
@@ -248,5 +249,5 @@ def test_a_server_reconciles_what_there_is_and_minds_nothing_that_is_not(home, r
 
 
 def test_when_a_process_began_is_known(sleeper):
-    assert abs(process_start(sleeper.pid) - time.time()) < 60
-    assert process_start(2**22 + 1) is None
+    assert abs(born(sleeper.pid) - time.time()) < 60
+    assert born(2**22 + 1) is None
