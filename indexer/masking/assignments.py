@@ -51,20 +51,7 @@ _KEY_OWNERS = tuple(
     b"grafana".split()
 )
 #: What "pass" is right behind where it is a password: no word ends so.
-_PASS_OWNERS = (
-    b"key",
-    b"store",
-    b"user",
-    b"require",
-    b"db",
-    b"root",
-    b"admin",
-    b"smtp",
-    b"mail",
-    b"ftp",
-    b"sudo",
-    b"ssh",
-)
+_PASS_OWNERS = tuple(b"key store user require db root admin smtp mail ftp sudo ssh".split())
 #: Of these words "pass" is the end.
 _NO_PASS = tuple(b"by com sur tres over under multi single two one low high band first second render encom".split())
 #: What a key in an environment belongs to that is no secret.

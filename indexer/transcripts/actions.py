@@ -17,7 +17,7 @@ ACTION_CHARACTERS = 240
 NOTE_CHARACTERS = 200
 
 _EDITS = {"Edit", "Write", "MultiEdit", "NotebookEdit", "Update", "str_replace_editor", "create_file"}
-_SHELLS = {"Bash", "shell", "shell_command", "exec_command", "local_shell", "container.exec", "unified_exec"}
+SHELLS = {"Bash", "shell", "shell_command", "exec_command", "local_shell", "container.exec", "unified_exec"}
 _SILENT = {
     "TodoWrite", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "BashOutput", "KillBash", "KillShell", "ToolSearch",
     "write_stdin", "update_plan", "wait", "EnterPlanMode", "view_image",
@@ -36,7 +36,7 @@ _MOVES = {"cd", "pushd", "popd"}
 #: More commands of one line are not looked at.
 _MOST_COMMANDS = 50
 #: The shell that stays from one call to the next, and may be anywhere by then.
-_KEEPS_ITS_PLACE = "Bash"
+KEEPS_ITS_PLACE = "Bash"
 #: The exit statuses of a shell that has not found a program, or may not run it.
 _NOT_FOUND = (126, 127)
 _IN_BACKGROUND = "Command running in background with ID"
@@ -46,7 +46,9 @@ _LINE, _MOST_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
 #: How Codex begins the answer of a call that it could not carry out.
 _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_patch verification failed")
-#: Codex's header of a shell's output, the command included, is looked for in this many characters.
+#: How the lines of Codex's header of a shell's output begin.
+_HEADERS = ("Chunk ID:", "Wall time:", "Process exited", "Original token count:", "Output:", "Total output lines:")
+#: That header, the command included, is looked for in this many characters.
 _HEADER_CHARACTERS = 8000
 
 
@@ -59,7 +61,7 @@ def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
         return _line(f"read {path}" if arguments.get("command") == "view" else f"edit {path}")
     if name == "apply_patch" and (patch := patch_of(arguments)):
         return _patch(patch)
-    if name in _SHELLS or "command" in arguments or "cmd" in arguments:
+    if name in SHELLS or "command" in arguments or "cmd" in arguments:
         return _shell(arguments)
     if name == "Read":
         return _line(f"read {path}")
@@ -119,7 +121,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name == "Read" or (name in _EDITS and arguments.get("command") == "view"):
         path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
         return (path,) if path else ()
-    if name not in _SHELLS:
+    if name not in SHELLS:
         return ()
     line = command_of(arguments)
     commands = list(islice(simple_commands(line), _MOST_COMMANDS)) if _MAY_SHOW.search(line) else []
@@ -127,7 +129,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
         return ()
     folder = _first(arguments, "workdir")
     paths = (path for words in commands for path in _shown(words))
-    kept = (path for path in paths if path[:1] == "/" or name != _KEEPS_ITS_PLACE)
+    kept = (path for path in paths if path[:1] == "/" or name != KEEPS_ITS_PLACE)
     return tuple(dict.fromkeys(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in kept))
 
 
@@ -197,16 +199,7 @@ def status_and_body(output: str) -> tuple[int | None, str]:
 
 
 def _is_header(line: str) -> bool:
-    return len(line) < 60 and line.startswith(
-        (
-            "Chunk ID:",
-            "Wall time:",
-            "Process exited",
-            "Original token count:",
-            "Output:",
-            "Total output lines:",
-        )
-    )
+    return len(line) < 60 and line.startswith(_HEADERS)
 
 
 def _shell(arguments: Mapping[str, Any]) -> Masked:

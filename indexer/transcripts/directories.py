@@ -7,18 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from indexer.transcripts.actions import KEEPS_ITS_PLACE, SHELLS
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.state import is_path
 
-_SHELLS = {
-    "shell",
-    "shell_command",
-    "exec_command",
-    "local_shell",
-    "local_shell_call",
-    "container.exec",
-    "unified_exec",
-}
+#: A shell that stays from one call to the next may be anywhere.
+_SHELLS = SHELLS - {KEEPS_ITS_PLACE} | {"local_shell_call"}
 #: The directory that a command goes to before all else, as a plain word: nothing is expanded.
 _CD = re.compile(
     r"""\s*cd\s+(?:--\s+)?(?:"(?P<a>/[^"$`\\\n]*)"|'(?P<b>/[^'\n]*)'|(?P<c>/[^\s;&|"'$`\\*?~()<>\[\]{}]*))\s*(?:&&|;|\n|$)"""
