@@ -189,7 +189,7 @@ def _ending(messages: Sequence[Message], room: int) -> list[Message]:
 
 
 def _shortened(message: Message, room: int) -> Message:
-    """A message that takes at most so many tokens: its end, and of its actions the last ones."""
+    """A message that takes about so many tokens: its end, and of its actions the last ones."""
     if estimate_tokens(message.rendered()) <= room:
         return message
     left, actions = room * _CHARACTERS_A_TOKEN, []
