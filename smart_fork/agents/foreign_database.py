@@ -60,16 +60,16 @@ def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) ->
         with read_only(path) as db:
             for table, names in needed.items():
                 kind = db.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).get
-                if kind != "table" or not columns(db, table).issuperset(names):
+                if kind != "table" or not set(names).issubset(columns(db, table)):
                     raise OSError(f"{path} is not {what}, or its format is newer")
             yield db
     except (apsw.Error, UnicodeDecodeError) as error:
         raise OSError(f"{path} cannot be read: {error}") from error
 
 
-def columns(db: apsw.Connection, table: str) -> set[str]:
+def columns(db: apsw.Connection, table: str) -> list[str]:
     """Return the names of a table's columns."""
-    return {str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")}
+    return [str(name) for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
 
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
+#: A name from a log that cannot lead out of a folder.
+PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class TreeLoader(ABC):
@@ -29,6 +32,8 @@ class TreeLoader(ABC):
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
     identity: ClassVar[str] = "uuid"
     links: ClassVar[tuple[str, ...]] = ("parentUuid",)
+    #: The roles of records by their types.
+    roles: ClassVar[Mapping[str, Role]] = {}
 
     @classmethod
     def load(cls, path: Path) -> Transcript:
@@ -50,9 +55,9 @@ class TreeLoader(ABC):
     def begins(record: Record) -> bool:
         """Return whether a log of this agent may begin with a record."""
 
-    @abstractmethod
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
         """Return the role of a record."""
+        return self.roles.get(str(record.get("type")), "system")
 
     @abstractmethod
     def is_typed(self, record: Record) -> bool:

@@ -131,9 +131,12 @@ class ClaudeLines(TreeCopy):
         super().after(other)
         self.loaded = other.loaded if isinstance(other, ClaudeLines) else 0
 
-    def titled(self) -> list[bytes]:
-        """See `TreeCopy.titled`."""
-        return titled(self._new.id, self._new.title, self._new.moment) if self._new.title else []
+    def titled(self) -> Iterator[bytes]:
+        """See `TreeCopy.titled`: as ``/rename`` writes it. No other record says when the copy was made."""
+        if title := self._new.title:
+            named = {"sessionId": self._new.id, "timestamp": self._new.moment}
+            yield orjson.dumps({"type": "custom-title", "customTitle": title, **named})
+            yield orjson.dumps({"type": "agent-name", "agentName": title, **named})
 
     def own(self, record: Record) -> Record:
         """See `TreeCopy.own`."""
@@ -252,15 +255,6 @@ def replacements(record: Record, calls: Container[str], session_id: str) -> Reco
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
-
-
-def titled(session_id: str, title: str, moment: str) -> list[bytes]:
-    """A copy's title as ``/rename`` writes it: outside of the chain. No other record says when it was made."""
-    named = {"sessionId": session_id, "timestamp": moment}
-    return [
-        orjson.dumps({"type": "custom-title", "customTitle": title, **named}),
-        orjson.dumps({"type": "agent-name", "agentName": title, **named}),
-    ]
 
 
 def backups(record: Record) -> Iterator[str]:

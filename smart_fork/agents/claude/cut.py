@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import ANY_TURN, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
@@ -123,10 +122,6 @@ def discover_newest_claude() -> Path:
     return newest.path
 
 
-#: A name from a log that cannot lead out of a folder.
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-
 class ClaudeCutter(TreeCutter):
     """Transcripts of Claude Code."""
 
@@ -164,7 +159,7 @@ class ClaudeCutter(TreeCutter):
             return []
         calls = {call.id for turn in removed for call in turn.tool_calls}
         calls |= {result.tool_use_id for turn in removed for result in turn.tool_results}
-        found = [folder / "tool-results" / f"{call}.txt" for call in sorted(calls) if _PLAIN.fullmatch(call)]
+        found = [folder / "tool-results" / f"{call}.txt" for call in sorted(calls) if PLAIN.fullmatch(call)]
         for agent in sorted({agent for turn in removed if turn.tool_results for agent in _agents_of(turn)}):
             found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
         return [path for path in found if path.is_file()]
@@ -183,5 +178,5 @@ def _agents_of(turn: TranscriptTurn) -> Iterator[str]:
     """The sub-agents whose answers these are."""
     for _, record in decode_line(turn.raw)[0]:
         name = dict_in(record.get("toolUseResult")).get("agentId")
-        if isinstance(name, str) and _PLAIN.fullmatch(name):
+        if isinstance(name, str) and PLAIN.fullmatch(name):
             yield name

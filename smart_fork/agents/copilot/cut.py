@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import apsw
 import orjson
 
-from indexer.transcripts.items import GivenBack
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
@@ -27,11 +26,11 @@ from smart_fork.cuts.lines import RawLine
 from smart_fork.cuts.model import Transcript
 from smart_fork.system.processes import SystemProcesses
 
-_ROLES: dict[object, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
+_ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.
 _NEEDED = {"needed": "Copilot CLI"}
 #: Events that say how the session is kept. All others without a call of their own repeat something of their exchange.
-_KEEPING = ("session.", "system.message", "assistant.turn_", "subagent.", "abort", *map(str, _ROLES))
+_KEEPING = ("session.", "system.message", "assistant.turn_", "subagent.", "abort", *_ROLES)
 #: The title of a session, where it or its fork says that it was forked.
 _FORKED = re.compile(r'Forked (?:from|this session into) "(.*)" \([0-9a-f-]{36}\)', re.DOTALL)
 #: Events of a compaction, with the whole conversation in them.
@@ -43,7 +42,7 @@ class CopilotLoader(TreeLoader):
 
     tool = "copilot"
     codec = CopilotCodec()
-    identity, links = "id", ("parentId",)
+    identity, links, roles = "id", ("parentId",), _ROLES
 
     def __init__(self) -> None:
         self._said: list[str] = []  # the keys of all messages so far
@@ -58,9 +57,6 @@ class CopilotLoader(TreeLoader):
 
     def session_id(self, line: RawLine) -> str:
         return CopilotAdapter().id_of(line.place.path)
-
-    def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        return _ROLES.get(str(record.get("type")), "system")
 
     def is_typed(self, record: Record) -> bool:
         return not is_of_an_agent(record) and is_typed(data_of(record))

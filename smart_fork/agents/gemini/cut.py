@@ -28,7 +28,7 @@ from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.gemini.presence import PRESENCE
-from smart_fork.agents.tree_cut import COMPACTS, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import RawLine, opened, raw_lines
@@ -120,8 +120,6 @@ class GeminiLoader(TreeLoader):
         return typed_in(record) if record.get("type") == "user" else item.text
 
 
-#: A name from a log that cannot lead out of a folder.
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: The characters that it replaces in the names of files.
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -165,7 +163,7 @@ class GeminiCutter(TreeCutter):
 
     def files_of(self, path: Path) -> list[Path]:
         session = id_of(path)
-        if not _PLAIN.fullmatch(session):
+        if not PLAIN.fullmatch(session):
             return []
         folders = (path.parent / session, path.parents[1] / f"tool-outputs/session-{session}")
         found = (one for folder in folders if not folder.is_symlink() for one in sorted(folder.rglob("*")))

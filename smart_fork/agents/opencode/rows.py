@@ -19,7 +19,7 @@ import apsw
 import orjson
 
 from indexer.unchecked import dict_in, dicts_in, json_in
-from smart_fork.agents.foreign_database import BUSY_MILLISECONDS
+from smart_fork.agents.foreign_database import BUSY_MILLISECONDS, columns
 from smart_fork.agents.opencode.database import Json, has, opened
 from smart_fork.cuts.model import Stamp
 from smart_fork.errors import ForkRefused, NotFound
@@ -119,21 +119,21 @@ def _change(db: apsw.Connection, now: Sequence[Row], wanted: Sequence[Row]) -> N
     for (name, *values), row in after.items():
         was = before.get((name, *values))
         if was is None:
-            columns, places = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
-            db.execute(f"INSERT INTO {_quoted(name)} ({columns}) VALUES ({places})", tuple(row.values()))  # noqa: S608
+            names, places = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
+            db.execute(f"INSERT INTO {_quoted(name)} ({names}) VALUES ({places})", tuple(row.values()))  # noqa: S608
         elif was != row:
             changes = ", ".join(f"{_quoted(one)} = ?" for one in row)
             told = f"UPDATE {_quoted(name)} SET {changes} WHERE {_all_are(keys[name])}"  # noqa: S608
             db.execute(told, (*row.values(), *values))
 
 
-def _all_are(columns: Iterable[str]) -> str:
-    return " AND ".join(f"{_quoted(one)} IS ?" for one in columns)
+def _all_are(names: Iterable[str]) -> str:
+    return " AND ".join(f"{_quoted(one)} IS ?" for one in names)
 
 
 def _key_columns(db: apsw.Connection, table: str) -> list[str]:
-    columns = [(str(row[1]), row[5]) for row in db.execute(f"PRAGMA table_info({_quoted(table)})")]
-    return [name for name, key in columns if key] or [name for name, _ in columns]
+    found = db.execute("SELECT name, pk FROM pragma_table_info(?)", (table,)).fetchall()
+    return [str(name) for name, key in found if key] or [str(name) for name, _ in found]
 
 
 def _quoted(name: str) -> str:
@@ -191,15 +191,11 @@ def _others(db: apsw.Connection) -> list[str]:
     """The other tables that have rows of a session."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
-    return [one for one in tables if one not in known and "session_id" in _columns(db, one)]
-
-
-def _columns(db: apsw.Connection, table: str) -> list[str]:
-    return [str(row[1]) for row in db.execute(f"PRAGMA table_info({_quoted(table)})")]
+    return [one for one in tables if one not in known and "session_id" in columns(db, one)]
 
 
 def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Json]:
-    names = _columns(db, table)
+    names = columns(db, table)
     if column not in names:
         return []
     rows = db.execute(f"SELECT * FROM {_quoted(table)} WHERE {_quoted(column)} = ?", (value,))  # noqa: S608 - of its schema

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from indexer.transcripts.items import GivenBack, Item
+from indexer.transcripts.items import Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
@@ -15,12 +14,10 @@ from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up
 from smart_fork.agents.qwen.command import process_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.system.processes import SystemProcesses
-
-_ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
 
 class QwenLoader(TreeLoader):
@@ -28,6 +25,7 @@ class QwenLoader(TreeLoader):
 
     tool = "qwen"
     codec = QwenCodec()
+    roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     @staticmethod
     def begins(record: Record) -> bool:
@@ -40,9 +38,6 @@ class QwenLoader(TreeLoader):
 
     def said(self, record: Record, item: Item) -> str:
         return typed_in(record, item.text) if record.get("type") == "user" else item.text
-
-    def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        return _ROLES.get(str(record.get("type")), "system")
 
     def is_typed(self, record: Record) -> bool:
         return is_typed(record) and record.get("isSidechain") is not True
@@ -75,10 +70,6 @@ def _event(record: dict[str, Any]) -> dict[str, Any]:
     return dict_in(_payload(record).get("uiEvent"))
 
 
-#: A name from a log that cannot lead out of a folder.
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-
 class QwenCutter(TreeCutter):
     """Transcripts of Qwen Code."""
 
@@ -92,7 +83,7 @@ class QwenCutter(TreeCutter):
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The logs of the sub-agents of calls."""
         folder = agents_of(path)
-        calls = {call.id for turn in removed for call in turn.tool_calls if _PLAIN.fullmatch(call.id)}
+        calls = {call.id for turn in removed for call in turn.tool_calls if PLAIN.fullmatch(call.id)}
         found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]
         return [one for one in found if one.name.endswith((".jsonl", ".meta.json")) and one.is_file()]
 
