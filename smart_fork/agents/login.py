@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from smart_fork.system.processes import Completed, Processes
 
 #: The longest time for an agent to report whether it is logged in.
 STATUS_SECONDS = 30.0
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class Login(Facet):
     def answered(self, said: Completed) -> bool | None:
         """Return whether its command says that it is logged in; `None` if it does not tell."""
         return None
+
+
+def is_variable(value: object) -> bool:
+    """Return whether a value is the name of a variable."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -7,18 +7,16 @@ environment variable".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from indexer.unchecked import dict_in
 from smart_fork.agents.codex.home import HOME
-from smart_fork.agents.login import Login
+from smart_fork.agents.login import Login, is_variable
 from smart_fork.system.processes import Completed
 
 _KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: The provider that is meant where none is named.
 _OWN = "openai"
 
@@ -76,7 +74,7 @@ def _provider() -> tuple[str, Mapping[str, Any]]:
 def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
     """The variables without which this provider does not work."""
     key = str(provider.get("env_key") or "")
-    return (key,) if name != _OWN and _is_name(key) else ()
+    return (key,) if name != _OWN and is_variable(key) else ()
 
 
 def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
@@ -86,8 +84,4 @@ def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
 def _named_in(provider: Mapping[str, Any]) -> list[str]:
     """The variables that a provider's settings name."""
     named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
-    return [one for one in named if _is_name(one)]
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    return [one for one in named if is_variable(one)]

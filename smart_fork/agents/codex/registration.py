@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.shapes import dataclass
-from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError
+from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError, entry_in
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -92,13 +92,7 @@ class CodexRegistration(Registration):
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
-        servers = _understood(text or "").get(_SERVERS, {})
-        if not isinstance(servers, dict):
-            raise UnsuitableError(f"{_SERVERS} in it is not a table")
-        found = servers.get(NAME)
-        if found is not None and not isinstance(found, dict):
-            raise UnsuitableError(f"{_SERVERS}.{NAME} in it is not a table")
-        return found
+        return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
         """See `Registration.raw`: the tables of the entry, without comments behind the last key."""

@@ -6,12 +6,11 @@ ends immediately ("Missing API key for …"); there is no command that says whet
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from indexer.unchecked import dicts_in, text_in
-from smart_fork.agents.login import Login, table
+from smart_fork.agents.login import Login, is_variable, table
 
 #: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.
 _OPENAI = (("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"))
@@ -24,7 +23,6 @@ _WAYS = {
         ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
     ),
 }
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class QwenLogin(Login):
@@ -64,4 +62,4 @@ def _chosen(settings: Mapping[str, Any]) -> str:
 
 def _named_in(models: object) -> list[str]:
     """The variables that the models of one provider name."""
-    return [name for model in dicts_in(models) if _NAME.fullmatch(name := text_in(model.get("envKey")))]
+    return [name for model in dicts_in(models) if is_variable(name := text_in(model.get("envKey")))]

@@ -129,6 +129,20 @@ class Registration(Facet, ABC):
         return nullcontext()
 
 
+def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, Any] | None:
+    """Return the entry of our name among the `servers` in settings, which are of that `kind`; `None` without one.
+
+    Raises:
+        UnsuitableError: They are not.
+    """
+    listed = settings.get(servers, {})
+    found = listed.get(NAME) if isinstance(listed, dict) else None
+    for name, value in ((servers, listed), (f"{servers}.{NAME}", {} if found is None else found)):
+        if not isinstance(value, dict):
+            raise UnsuitableError(f"{name} in it is not {kind}")
+    return found
+
+
 def is_ours(words: Sequence[str]) -> bool:
     """Return whether these words start smart-fork, wherever it is installed."""
     return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])
@@ -145,15 +159,7 @@ class JsonRegistration(Registration):
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
-        if text is None:
-            return None
-        servers = _understood(text).get(self.servers, {})
-        if not isinstance(servers, dict):
-            raise UnsuitableError(f'"{self.servers}" in it is not an object')
-        found = servers.get(NAME)
-        if found is not None and not isinstance(found, dict):
-            raise UnsuitableError(f'"{NAME}" in it is not an object')
-        return found
+        return None if text is None else entry_in(_understood(text), self.servers, "an object")
 
     def raw(self, text: str | None) -> str | None:
         """See `Registration.raw`."""
