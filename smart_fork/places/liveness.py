@@ -6,7 +6,7 @@ What cannot be found out is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
@@ -49,17 +49,10 @@ def lives(
     return worker.place != "tmux" or (panes or Panes(processes, env)).pid_in(worker.terminal_id) in (None, worker.pid)
 
 
-def note_ends(
-    registry: Registry,
-    processes: Processes,
-    env: Mapping[str, str],
-    now: float,
-    *,
-    among: Iterable[WorkerRecord] | None = None,
-) -> list[WorkerRecord]:
-    """Have the registry say what is true now: the workers, of all or `among` these, that are found to have ended."""
+def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
+    """Have the registry say what is true now: the workers that are found to have ended."""
     panes = Panes(processes, env)
-    said_to_run = registry.workers(states=("starting", "running")) if among is None else among
+    said_to_run = registry.workers(states=("starting", "running"))
     gone = [worker for worker in said_to_run if not lives(worker, processes, env, now, panes=panes)]
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
 

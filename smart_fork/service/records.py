@@ -72,7 +72,7 @@ def log_file() -> Path:
     return private_dir(state_home() / "logs") / "service.log"
 
 
-def log_to_file(*, verbose: bool = False) -> None:
+def log_to_file() -> None:
     """Write all records there, from now on."""
     handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
     handler.setFormatter(JsonLines())
@@ -82,7 +82,7 @@ def log_to_file(*, verbose: bool = False) -> None:
     for name in ("indexer", "smart_fork"):
         logger = logging.getLogger(name)
         logger.handlers = []
-        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.setLevel(logging.INFO)
 
 
 def last_lines(number: int) -> list[dict[str, Any]]:
