@@ -15,6 +15,7 @@ import typer
 from indexer.settings import GIVEN, VARIABLES
 from smart_fork import config, conversation
 from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
@@ -237,7 +238,7 @@ def test_every_environment_variable_of_ours_is_in_the_table_of_settings():
     )
     listed = {str(one) for one in (*VARIABLES, *GIVEN, *agent_variables())}
 
-    read = set(re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source))
+    read = {one for one in re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source) if not one.endswith("_")} | set(overrides())
     assert read == {name for name in listed if name.startswith("SMART_FORK_")}
 
 
