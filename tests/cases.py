@@ -21,11 +21,11 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
-        def tried(**fixtures: Any) -> None:
+        def tried(*own: Any, **fixtures: Any) -> None:
             failures = []
             for row in rows:
                 try:
-                    test(**fixtures, **dict(zip(known, row, strict=True)))
+                    test(*own, **fixtures, **dict(zip(known, row, strict=True)))
                 except Exception as failure:  # noqa: BLE001 - all that have failed are told
                     failure.add_note(", ".join(f"{name} = {value!r}" for name, value in zip(known, row, strict=True)))
                     failures.append(failure)

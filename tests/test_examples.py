@@ -143,7 +143,19 @@ def is_run(example: Example) -> bool:
 
 
 #: How-tos whose commands take a second or more. What these print is in golden files too, and that they are understood is tried here.
-DEAR = {"excise", "hooks", "install", "script", "service", "setup", "troubleshooting", "verdicts", "workers"}
+DEAR = {
+    "engines",
+    "excise",
+    "hooks",
+    "install",
+    "script",
+    "service",
+    "setup",
+    "troubleshooting",
+    "uninstall",
+    "verdicts",
+    "workers",
+}
 
 
 def run_pages() -> Iterator[Any]:

@@ -76,7 +76,7 @@ def noted(prompt: str) -> list[Message]:
     return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
 
 
-@each_agent(thorough="codex")
+@each_agent(thorough="claude")
 def test_a_branch_of_a_whole_session_is_opened_in_a_terminal_by_the_command_that_is_printed_with_all_of_it(
     equipped: Machine, agent: Protocol, parent: Log
 ):
@@ -145,7 +145,7 @@ def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent:
     assert made["started"]["worker_id"] == (one["running"] or made["started"])["worker_id"]
 
 
-@each_agent(thorough="codex")
+@each_agent(thorough="claude")
 def test_an_agent_branches_over_mcp_and_its_thinking_and_tool_calls_go_into_a_branch_as_they_are(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):

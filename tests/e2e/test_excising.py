@@ -124,7 +124,7 @@ def asked_next(machine: Machine, agent: Protocol, session_id: str) -> list[tuple
     return before
 
 
-@each_agent(thorough="codex")
+@each_agent(thorough="claude")
 def test_the_model_is_sent_exactly_what_stayed(machine: Machine, agent: Protocol, session: Log):
     """E-030, E-032, E-040, E-041: one whole step, and of another one the call alone, which takes its result along.
 

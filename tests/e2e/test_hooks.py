@@ -92,7 +92,7 @@ def fork(machine: Machine, registry: Registry, parent: Log, place: str, prompt: 
     return registry.get(run_fork(machine, parent, prompt, "--in", place)["worker_id"])
 
 
-@each_agent()
+@each_agent(thorough="claude")
 def test_a_worker_without_a_terminal_works_is_idle_and_ends(hooked, registry, parent_of, agent):
     """R-021, R-031."""
     worker = fork(hooked, registry, parent_of(agent), "process", unlike_any_other(NEXT))

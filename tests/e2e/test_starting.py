@@ -49,7 +49,7 @@ def ended(machine: Machine, prompt: str) -> None:
     wait_until(lambda: not [p for p in machine.processes() if prompt in arguments(p)], "the worker to end")
 
 
-@each_agent()
+@each_agent(thorough="claude")
 def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agent: Protocol, project: Path):
     """R-060 to R-064, R-066: by the worker's id, and as the newest of its directory."""
     first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))

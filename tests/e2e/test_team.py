@@ -119,7 +119,7 @@ def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Coll
 ABOUT = {"claude": "retry with backoff in the uploader", "codex": "in which currency invoices are rounded"}
 
 
-@each_agent(thorough="codex")
+@each_agent(thorough="claude")
 def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, agent: Protocol):
     """C-070 to C-076: the model gets exactly her messages and his prompt, with his paths and none of hers.
 

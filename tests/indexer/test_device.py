@@ -56,6 +56,7 @@ def test_a_driver_that_is_half_installed_is_no_gpu(torch, monkeypatch, caplog):
     assert ("cpu", "no GPU can be used: driver too old") == (best_device(), caplog.messages[-1])
 
 
+@pytest.mark.thorough  # where there is none, as on most machines, PyTorch plays one
 def test_on_a_gpu_everything_is_in_full_precision(monkeypatch, expected):
     embedder = on("cpu:0", monkeypatch)
     monkeypatch.setattr(embedding, "_has_bfloat16", lambda: True)

@@ -125,6 +125,7 @@ def takes_time_in_proportion(long: int, first: str, repeated: str, last: str = "
     assert any(is_proportional(short, text) for _ in range(3)), repeated
 
 
+@pytest.mark.thorough
 @each("piece", ADVERSARIAL)
 def test_a_long_text_made_to_backtrack_takes_time_in_proportion_to_its_length(piece):
     takes_time_in_proportion(LONG, "", piece)
@@ -139,6 +140,7 @@ def test_so_does_a_longer_one_and_one_that_begins_like_that_or_stands_behind_the
     takes_time_in_proportion(LONGER, "token", piece, "!")
 
 
+@pytest.mark.thorough
 @each("token", [token for _, token in EVERY_TOKEN])
 def test_a_long_text_of_tokens_is_masked_to_the_last(token):
     assert token[-30:] not in redact(filled(token + ", ", LONG // 2))

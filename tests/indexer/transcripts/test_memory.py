@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import assistant as answer
 from tests.indexer.transcripts.records import (
@@ -93,7 +94,7 @@ def codex_round() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_a_long_log_is_read_within_bounded_memory(home, agent):
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not tell the peak of a process's memory")

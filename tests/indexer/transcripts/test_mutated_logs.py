@@ -35,7 +35,7 @@ RECORDS = drilled(60_000, 2_000)
 #: The bytes of a large log.
 LARGE = 5 << 18
 #: Of each shape of log one: lines, and a document that is written again. The others are thorough.
-ALWAYS = ("claude", "gemini")
+ALWAYS = ("claude",)
 #: A document is parsed as a whole: the parser alone takes twelve times its size, and again if it has to be repaired.
 DOCUMENT_TIMES = 30
 HERE = HomePlace("/home/ada/shop", "/home/ada")

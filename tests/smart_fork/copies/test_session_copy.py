@@ -271,6 +271,7 @@ def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home,
         branch.undo()
 
 
+@pytest.mark.thorough
 @first("agent", ["claude", "codex"])
 def test_a_long_session_is_copied_record_by_record(agent, home, repo):
     """B-061: with much less memory than it is long."""

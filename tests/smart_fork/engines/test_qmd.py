@@ -16,6 +16,7 @@ from smart_fork.engines.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.errors import Usage
 from smart_fork.system import permission
 from tests import warm
+from tests.cases import each
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
 
@@ -60,7 +61,7 @@ class TestTheChain:
         assert "qmd search failed: boom search" in answer["qmd_error"]
         assert [one["session_id"] for one in answer["fallback_sessions"]] == [knows]
 
-    @pytest.mark.parametrize(
+    @each(
         ("failure", "reason"),
         [
             ({"code": 3}, "qmd query failed: <no stderr>"),
@@ -98,7 +99,7 @@ class TestTheChain:
 
         assert world.find(RETRY, shop, agent_type="claude")["qmd_command"] == "query"
 
-    @pytest.mark.parametrize("printed", ["No results found.\n", "[]", ""])
+    @each("printed", ["No results found.\n", "[]", ""])
     def test_no_results_are_an_answer(self, world, shop, knows, qmd, printed):
         qmd.answers("query", printed)
 
@@ -162,18 +163,18 @@ def test_how_long_a_search_may_take_is_a_setting(said, seconds):
 class TestTheIntent:
     """F-035."""
 
-    @pytest.mark.parametrize("intent", ["-n retry", "--help", "a 'b' \"c\" `id` $(id) ; rm", "--collection=mine x"])
+    @each("intent", ["-n retry", "--help", "a 'b' \"c\" `id` $(id) ; rm", "--collection=mine x"])
     def test_it_is_one_argument_and_never_an_option(self, world, shop, knows, qmd, intent):
         world.find(intent, shop, agent_type="claude")
 
-        argv = next(call["argv"] for call in qmd.calls if call["argv"][0] == "query")
+        argv = [call["argv"] for call in qmd.calls if call["argv"][0] == "query"][-1]
         assert argv == ["query", "-c", "claude-sessions", "--json", "-n", "50", "--", intent]
 
-    @pytest.mark.parametrize("kind", ["lex", "vec", "HYDE", "intent", "expand"])
+    @each("kind", ["lex", "vec", "HYDE", "intent", "expand"])
     def test_it_is_no_query_of_another_kind(self, world, shop, knows, qmd, kind):
         world.find(f"{kind}: retry\nlex: uploader", shop, agent_type="claude")
 
-        asked = next(call["argv"][-1] for call in qmd.calls if call["argv"][0] == "query")
+        asked = [call["argv"][-1] for call in qmd.calls if call["argv"][0] == "query"][-1]
         assert asked == f"{kind} retry lex: uploader"
 
     def test_search_rules_nothing_out(self, world, shop, knows, qmd):
@@ -213,7 +214,7 @@ class TestWhatItSays:
         assert answer["results"] == []
         assert answer["skipped"] == 18
 
-    @pytest.mark.parametrize(
+    @each(
         "place",
         [
             "qmd://claude-sessions/{id}.md",
@@ -227,7 +228,7 @@ class TestWhatItSays:
 
         assert world.ids(RETRY, shop, agent_type="claude") == [knows]
 
-    @pytest.mark.parametrize("prefix", ["", "{}: ", "  {}│ "])
+    @each("prefix", ["", "{}: ", "  {}│ "])
     def test_a_document_by_another_name_is_looked_up(self, world, shop, knows, qmd, prefix):
         """F-052, F-053."""
         url = "qmd://claude-sessions/another-name.md"
@@ -247,7 +248,7 @@ class TestWhatItSays:
 
         assert world.ids(RETRY, shop, agent_type="claude") == [claim]
 
-    @pytest.mark.parametrize("score", [None, "0.9", float("nan"), float("inf"), 10**400, True, [], {"value": 1}])
+    @each("score", [None, "0.9", float("nan"), float("inf"), 10**400, True, [], {"value": 1}])
     def test_a_score_that_is_no_number_is_none_and_comes_last(self, world, shop, knows, qmd, score):
         """F-031, F-039, F-040."""
         other = world.claude(shop, "paint the logo", "It is blue")

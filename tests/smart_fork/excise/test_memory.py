@@ -29,6 +29,7 @@ finally:
 """
 
 
+@pytest.mark.thorough
 def test_a_long_session_is_listed_within_three_times_its_size(tmp_path):
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not tell the peak of memory")

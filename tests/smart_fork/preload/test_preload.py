@@ -21,6 +21,7 @@ import pytest
 from smart_fork.preload import place
 from smart_fork.preload.server import may_ask
 from smart_fork.preload.start import begin
+from tests.cases import first
 from tests.conftest import move_into
 from tests.drilled import drilled
 from tests.living import arguments
@@ -388,7 +389,7 @@ def test_a_signal_ends_a_server_and_the_process_that_waited(preloader, tmp_path,
         until(lambda: not serving(preloader, tmp_path))
 
 
-@pytest.mark.parametrize("ignored", [True, False])
+@first("ignored", [True, False])
 def test_a_signal_that_the_caller_ignores_does_not_end_its_command(preloader, tmp_path, ignored):
     """As after ``nohup``. It makes no difference what whoever has started the preloader ignores."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)

@@ -29,6 +29,7 @@ from smart_fork.system.processes import SystemProcesses
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees
 from tests.cases import first
+from tests.drilled import drilled
 
 PROCESSES = SystemProcesses()
 LONG_AGO = "1970-01-01T00:00:00Z"
@@ -285,7 +286,7 @@ def test_forged_repositories_open_no_session_and_run_nothing(home, monkeypatch):
     """benchmarks/forged.py, in small."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     try:
-        report = importlib.import_module("forged").forge(home, 25, seed=3).as_json()
+        report = importlib.import_module("forged").forge(home, drilled(25, 10), seed=3).as_json()
     finally:
         for name in ("forged", "_planted", "_words_only"):
             sys.modules.pop(name, None)

@@ -117,7 +117,7 @@ def test_a_list_names_what_is_no_log_and_what_it_is(home, agent, kind):
     assert {str(path): why} == {name: said.removeprefix("no log: ") for name, said in passed_over(agent).items()}
 
 
-@pytest.mark.parametrize("agent", PLACES)
+@first("agent", PLACES)
 def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
 
@@ -126,7 +126,7 @@ def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
     assert reads[str(path)] < GLANCE_GAP_BYTES + (2 << 20)
 
 
-@pytest.mark.parametrize("agent", PLACES)
+@first("agent", PLACES)
 def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
 
@@ -147,6 +147,7 @@ def test_what_was_said_before_a_huge_hole_is_read(world, shop):
     assert ["mend it", "done"] == [turn.text for turn in sessions.read(sessions.locate(session_id)).turns]
 
 
+@pytest.mark.thorough
 def test_lines_that_are_no_records_are_not_read_for_ever(tmp_path, reads):
     log = tmp_path / "log.jsonl"
     log.write_bytes(b'{"a":1}\n' + b"\n" * 200_000)

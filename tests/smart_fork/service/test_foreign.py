@@ -106,7 +106,7 @@ REFERENCES = {
 
 
 #: The others are other names of the same.
-MAIN = ("session", "worker", "project")
+MAIN = ("session",)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from tests.smart_fork.service.test_before_edit import edit
 from tests.smart_fork.service.test_recall import announced, asked, on, prompt, run
 from tests.smart_fork.world import Did, World
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["announced", "on"]
 
 NUMBER = drilled(300, 40)

@@ -63,6 +63,7 @@ def all_is_even(machines: Machines, sessions: int) -> None:
     assert len(machines.files()) == sessions + 1
 
 
+@pytest.mark.thorough
 def test_who_is_slower_fetches_and_tries_again(machines):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.desktop.world.claude(machines.desktop.repository, *OTHER)
@@ -82,6 +83,7 @@ def test_who_is_slower_fetches_and_tries_again(machines):
     all_is_even(machines, 2)
 
 
+@pytest.mark.thorough
 def test_a_withdrawal_wins_over_a_machine_that_sends_the_session_at_the_same_time(machines):
     session = machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.set_up()
@@ -121,6 +123,7 @@ RECEIVING = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", [pytest.param(SENDING[0], marks=pytest.mark.thorough), SENDING[1]])
 def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
@@ -129,6 +132,7 @@ def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
     all_is_even(machines, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point", [RECEIVING[0], RECEIVING[-1], *(pytest.param(one, marks=pytest.mark.thorough) for one in RECEIVING[1:-1])]
 )
@@ -140,6 +144,7 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
     all_is_even(machines, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [
@@ -159,6 +164,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
     assert OTHER[1] in machines.desktop.logs()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "point",
     [
@@ -178,6 +184,7 @@ def test_who_is_killed_while_something_is_withdrawn_has_nothing_of_it_the_next_t
     assert "413" not in machines.desktop.logs()
 
 
+@pytest.mark.thorough
 def test_over_ssh_nothing_is_asked_and_the_other_side_is_as_it_is(machines):
     fake = machines.laptop.home / "bin/ssh"
     log = machines.laptop.home / "asked"

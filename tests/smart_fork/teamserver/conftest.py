@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
-from smart_fork.teamserver.cluster import APP, OWNER, Account, Cluster, Programs, programs
+from smart_fork.teamserver.cluster import APP, DATABASE, OWNER, Account, Cluster, Programs, programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.schema import create, make_database
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
@@ -20,6 +22,8 @@ from tests.smart_fork.teamserver.team import Team
 
 #: No test loses power, and what is slow about that safety is not what they are about.
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+#: Where another PostgreSQL with pgvector is, for all tests that do not kill theirs.
+GIVEN = os.environ.get("SMART_FORK_TEST_DSN")
 
 
 @pytest.fixture(scope="session")
@@ -69,10 +73,23 @@ def copied(made: Cluster, folder: Path) -> Cluster:
     return cluster
 
 
+@dataclass(frozen=True)
+class Given:
+    """A PostgreSQL that somebody else has started, and that trusts whoever comes from here."""
+
+    address: str
+
+    def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
+        return make_conninfo(self.address, user=user, dbname=database)
+
+
 @pytest.fixture(scope="session")
-def database(made, open_folder) -> Iterator[Cluster]:
-    with copied(made, open_folder / "run").running() as embedded:
-        yield embedded
+def database(request, open_folder) -> Iterator[Cluster | Given]:
+    if GIVEN is None:
+        with copied(request.getfixturevalue("made"), open_folder / "run").running() as embedded:
+            yield embedded
+    else:
+        yield Given(GIVEN)
 
 
 @pytest.fixture
@@ -103,10 +120,11 @@ def cluster(copy) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def base(database) -> str:
     """The name of a database with all tables, for all tests: each has projects and users of its own."""
-    make_database(database.conninfo(OWNER, "postgres"), "team")
-    with psycopg.connect(database.conninfo(OWNER, "team"), autocommit=True) as db:
+    name = "team" if GIVEN is None else f"team_{os.getpid()}"
+    make_database(database.conninfo(OWNER, "postgres"), name)
+    with psycopg.connect(database.conninfo(OWNER, name), autocommit=True) as db:
         create(db)
-    return "team"
+    return name
 
 
 @pytest.fixture

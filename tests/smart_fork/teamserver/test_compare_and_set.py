@@ -19,6 +19,8 @@ from smart_fork.teamserver.push import check_bodies, push
 from tests.drilled import drilled
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
+pytestmark = pytest.mark.thorough
+
 ROUNDS, PUSHERS = 20, 16
 MACHINES = st.integers(0, 2)
 

@@ -11,6 +11,8 @@ import pytest
 
 from smart_fork.team.login import Account
 
+pytestmark = pytest.mark.thorough
+
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 

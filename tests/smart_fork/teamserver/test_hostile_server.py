@@ -22,6 +22,8 @@ from tests.smart_fork.teamserver.machines import serving, team_server
 from tests.smart_fork.teamserver.shop import index_all
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of
 
+pytestmark = pytest.mark.thorough
+
 #: At each answer so many lies are tried, in turns: `SMART_FORK_DRILLS=all` tries them all.
 EACH = 29 if ALL else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")

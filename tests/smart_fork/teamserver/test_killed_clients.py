@@ -66,6 +66,7 @@ def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team
     assert {(False, True, False), (True, False, True)} == seen
 
 
+@pytest.mark.thorough
 def test_what_was_said_after_a_lost_answer_is_appended_to_the_session_that_was_made(alice, team):
     log = session_of(alice, "claude", PROMPT, ANSWER)
     killed_after_the_commit(team, alice, "team", "push", log, "--yes")
@@ -77,6 +78,7 @@ def test_what_was_said_after_a_lost_answer_is_appended_to_the_session_that_was_m
     assert (2, False) == (again["pushed_records"], again["created"])
 
 
+@pytest.mark.thorough
 def test_where_it_has_changed_after_a_lost_answer_that_is_said_and_deleted_it_is_made_again(alice, team):
     log = session_of(alice, "claude", PROMPT, ANSWER)
     killed_after_the_commit(team, alice, "team", "push", log, "--yes")
@@ -125,6 +127,7 @@ def untracked(machine):
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_fork_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, bob, team):
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
     known, kept = set(), 0
@@ -147,6 +150,7 @@ def test_a_fork_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(al
     assert kept
 
 
+@pytest.mark.thorough
 def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_path, team, address, capsys):
     person = team.add("carol").name
     machine, other = (TeamMachine(tmp_path / name, "shop", team, capsys) for name in ("carol", "other"))
@@ -187,6 +191,7 @@ def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out
     assert [] == alice.state("SELECT * FROM withdrawals")
 
 
+@pytest.mark.thorough
 def test_after_a_withdrawal_without_an_answer_other_numbers_are_asked_for_again(alice, team):
     session = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")["session_id"]
     before = len(team.stored(session))

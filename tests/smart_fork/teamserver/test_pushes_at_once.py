@@ -36,6 +36,7 @@ def at_once(machine, *words, places=()):
     return [json.loads(told[0]) for told, _ in ended]
 
 
+@pytest.mark.thorough
 def test_of_the_same_pushes_at_once_one_makes_the_session_and_all_name_it(alice, team):
     for number in range(ROUNDS):
         session = session_of(alice, "claude", f"{PROMPT} {number}", ANSWER)
@@ -48,6 +49,7 @@ def test_of_the_same_pushes_at_once_one_makes_the_session_and_all_name_it(alice,
         assert number + 1 == len(shared_by(team, "alice")) == len(alice.tracking()["aliases"])
 
 
+@pytest.mark.thorough
 def test_of_the_same_pushes_at_once_one_appends_and_the_others_have_nothing_new(alice):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     for number in range(ROUNDS):
@@ -82,6 +84,7 @@ def worktree(alice):
     return folder
 
 
+@pytest.mark.thorough
 def test_of_the_same_pushes_at_once_from_two_checkouts_one_makes_the_session_and_all_name_it(alice, team, worktree):
     for number in range(ROUNDS):
         session = session_of(alice, "claude", f"{PROMPT} {number}", ANSWER)
@@ -93,6 +96,7 @@ def test_of_the_same_pushes_at_once_from_two_checkouts_one_makes_the_session_and
         assert number + 1 == len(shared_by(team, "alice"))
 
 
+@pytest.mark.thorough
 def test_what_one_checkout_has_pushed_goes_on_there(alice, worktree, monkeypatch):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
@@ -143,6 +147,7 @@ def test_a_push_that_another_machine_overtakes_says_that_the_session_has_advance
     assert (9, True) == (refused.code, "The remote session has advanced (2 -> 4 records)." in refused.err)
 
 
+@pytest.mark.thorough
 def test_who_reads_a_session_while_it_is_pushed_to_reads_what_is_there_then(alice, overtaken):
     shown = alice.team("show", overtaken["session_id"])
 

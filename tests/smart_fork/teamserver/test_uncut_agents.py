@@ -21,6 +21,8 @@ from smart_fork.team.uncut import is_uncut
 from tests.smart_fork.teamserver.test_two_people import said
 from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["carol"]
 
 UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_uncut(agent.name)]
