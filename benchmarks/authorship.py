@@ -90,12 +90,12 @@ class Asking:
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents import READERS
         from smart_fork.repository.git import opened
-        from smart_fork.system.processes import SystemProcesses
+        from smart_fork.system.processes import Processes
 
         private_dir(state_home())
         self.store, report = SqliteStore(index_db()), Report()
         read_logs(self.store, READERS, changed_logs(self.store, READERS, report), report)
-        self.there = opened(folder, SystemProcesses())
+        self.there = opened(folder, Processes())
         self.scope = self.store.scope(project_of(folder), READERS.names, automated=True)
 
     def ask(self, line: Drawn) -> str:

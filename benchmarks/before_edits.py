@@ -171,7 +171,7 @@ def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) 
     """Ask about each edit of a repository, and say how many edits there were of each kind."""
     from smart_fork.errors import SmartForkError
     from smart_fork.retrieval import before_edit
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
     asked, counts = list[Asked](), Counter[str]()
     with at_home(folder / "home", folder / "state"):
@@ -209,7 +209,7 @@ def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) 
                     index.update()
                     edit = before_edit.Edit(done.agent, done.by.session, str(play.here), done.tool, done.given)
                     try:
-                        said = before_edit.origin_of(edit, SystemProcesses())
+                        said = before_edit.origin_of(edit, Processes())
                     except (SmartForkError, OSError):
                         said = None
                 play.put(*done_after)

@@ -277,11 +277,11 @@ def forge(home: Path, number: int, seed: int) -> Report:
 
 def _one(world: World, count: int, report: Report) -> None:
     from smart_fork.repository.worktree import create_worktree, remove_worktree
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
     chance, made = world.chance, None
     if chance.random() < 0.5:
-        made = create_worktree(world.shop, f"w{count}", SystemProcesses())
+        made = create_worktree(world.shop, f"w{count}", Processes())
         folder = made.path
     else:
         folder = world.home / "downloads" / f"d{count}"
@@ -306,7 +306,7 @@ def _one(world: World, count: int, report: Report) -> None:
     _run(world, folder, made, report)
     next((world.home / ".claude/projects").rglob(f"{own}.jsonl")).unlink()
     if made is not None:
-        remove_worktree(made, SystemProcesses())
+        remove_worktree(made, Processes())
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -351,11 +351,11 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from smart_fork.errors import SmartForkError
     from smart_fork.registry.workers import Registry
     from smart_fork.repository.worktree import create_worktree, remove_if_saved
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare
     from smart_fork.workers.worktrees import worktrees
 
-    processes = SystemProcesses()
+    processes = Processes()
     branch, base = (made.branch, made.base) if made else ("smart-fork/x", _head(world.shop))
     with Registry() as registry:
         worker = registry.add(

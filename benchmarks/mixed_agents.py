@@ -127,9 +127,9 @@ def tell(store: Any, count: int, chance: random.Random) -> Iterator[Pair]:
     from smart_fork.errors import SmartForkError
     from smart_fork.forking.handover import handover
     from smart_fork.forking.told import write_told
-    from smart_fork.system.processes import Machine, SystemProcesses
+    from smart_fork.system.processes import Machine, Processes
 
-    machine = Machine(SystemProcesses(), os.environ)
+    machine = Machine(Processes(), os.environ)
     logs = sorted((str(log.path), reader) for reader in READERS for log in reader.discover())
     chance.shuffle(logs)
     others, left = cycle(READERS), count

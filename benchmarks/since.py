@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from smart_fork.repository.news import News, Then, news
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 START, APART = 1_600_000_000, 100
 KNOWN = 40
 WHO = "A <a@example.org>"
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from smart_fork.agents.programs import look_at
 from smart_fork.agents.verbs import abilities_of
 from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.index_access import known_index
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 #: How long a program may take to say its version.
 _SECONDS = 30.0
@@ -78,7 +78,7 @@ def understood() -> Mapping[AgentName, Understood]:
 
 def roster(processes: Processes | None = None, env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
     """All agents. Programs are asked for their versions at the same time."""
-    known = processes or SystemProcesses()
+    known = processes or Processes()
     agents, logs = list(AGENTS), understood()
     with ThreadPoolExecutor(max_workers=4, thread_name_prefix="agents") as pool:
         return AgentsAtAGlance(tuple(pool.map(lambda agent: _glance(agent, known, env, logs), agents)))

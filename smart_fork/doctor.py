@@ -39,7 +39,7 @@ from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.system.release import installed
 from smart_fork.text.snippets import printable
 
@@ -72,7 +72,7 @@ class Checked(Value):
 
 def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
     """All checks, each on its own: one that fails does not stop the next."""
-    embedder, processes = embedder or configured_embedder(), processes or SystemProcesses()
+    embedder, processes = embedder or configured_embedder(), processes or Processes()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
         "state database": _facts,

@@ -15,7 +15,7 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_in, seconds_in, text_in
 from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
 
 #: Far more than anybody has: of a transcript, and of sessions and checkpoints of a repository.
@@ -72,7 +72,7 @@ def _git(common: str, *words: str, given: bytes = b"") -> bytes:
     clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_")}
     argv = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", f"--git-dir={common}", *words)
     try:
-        done = SystemProcesses().run(argv, env=clean | _ENVIRONMENT, timeout=_SECONDS, input=given)
+        done = Processes().run(argv, env=clean | _ENVIRONMENT, timeout=_SECONDS, input=given)
     except SmartForkError as error:
         raise OSError(error.message) from error
     if not done.ok:

@@ -14,7 +14,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of, title_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
@@ -104,7 +104,7 @@ def problems_of(
 ) -> dict[AgentName, str]:
     """Return the reason why each of `agents` cannot fork; empty if it can."""
     before = len(_seen)
-    found = [look_at(agent, processes or SystemProcesses(), env) for agent in agents]
+    found = [look_at(agent, processes or Processes(), env) for agent in agents]
     if len(_seen) > before:
         keep()
     return {one.agent: "" if one.can_fork else one.problem for one in found}

@@ -9,7 +9,7 @@ import typer
 
 from indexer.masking import beginning
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.comparison import counted, facts
 from smart_fork.workers.state import Compared
@@ -24,7 +24,7 @@ def compare(
     html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
-    found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)
+    found = compared(list(workers or ()), Processes(), patch=diff or html is not None)
     if html is not None:
         from smart_fork.page.comparison_file import write_page
 

@@ -56,11 +56,11 @@ def _indexed() -> str:
 def _later(plan: SetupPlan) -> str:
     """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
     from indexer.paths import private_dir, state_home
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
         return "The service does the rest. `smart-fork index status` shows the progress."
     log = private_dir(state_home() / "logs") / "first-index.log"
     argv = [plan.program, "index", "run", "--if-idle"]
-    SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)
+    Processes().start(argv, cwd=state_home(), env=os.environ, log=log)
     return "Indexing continues in the background. `smart-fork index status` shows the progress."

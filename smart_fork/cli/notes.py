@@ -41,7 +41,7 @@ def verdict(
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
     from smart_fork import notes
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
     from smart_fork.workers import outcomes
 
     if remove and outcome:
@@ -51,7 +51,7 @@ def verdict(
     elif outcome:
         told = outcomes.judge(session, notes.outcome(outcome.value), reason)
     else:
-        told = outcomes.about(session, SystemProcesses())
+        told = outcomes.about(session, Processes())
     _print(told)
 
 

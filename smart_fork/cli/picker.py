@@ -138,9 +138,9 @@ def _copy(row: PickerRow) -> int:
     """Into the clipboard: by macOS' program, else by the sequence that terminals understand, also far away ones."""
     command = f"smart-fork fork {row.session_id}"
     if program := shutil.which("pbcopy"):
-        from smart_fork.system.processes import SystemProcesses
+        from smart_fork.system.processes import Processes
 
-        SystemProcesses().run([program], timeout=5, input=command.encode())
+        Processes().run([program], timeout=5, input=command.encode())
     else:
         from base64 import b64encode
 

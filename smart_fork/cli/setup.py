@@ -91,9 +91,9 @@ def setup(  # noqa: PLR0917 - the command's options
 
 def _show(ledger: Ledger, options: SetupOptions) -> SetupPlan:
     from smart_fork.setup.plan import make_plan
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
-    plan = make_plan(options, ledger, SystemProcesses())
+    plan = make_plan(options, ledger, Processes())
     if not printed_as_json(plan.told()):
         _print_plan(plan)
     return plan
@@ -116,9 +116,9 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.setup.bytecode import compile_ahead
     from smart_fork.setup.plan import make_plan
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
-    plan = make_plan(options, ledger, SystemProcesses())
+    plan = make_plan(options, ledger, Processes())
     asks = not plan.is_done and not yes
     if not wants_json():
         _print_plan(plan)
@@ -234,10 +234,10 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
     from smart_fork.setup.parts import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.setup.setup_answer import TakenOut
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
     lines = lines_of(ledger, options.agents, what)
-    steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
+    steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, Processes())
     left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in steps)
     told = TakenOut(ok=ok, changed=bool(steps) and not dry_run, steps=tuple(steps), left=tuple(left))

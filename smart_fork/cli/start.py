@@ -84,9 +84,9 @@ def continue_newest(
     from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.start import directory
     from smart_fork.places import choose_place
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
 
-    headless = choose_place(options.place, SystemProcesses(), os.environ).headless
+    headless = choose_place(options.place, Processes(), os.environ).headless
     target, caller = directory(project or Path.cwd()), _caller()
     try:
         source = newest_session(target, agent, automated=headless, apart_from=caller)
@@ -204,9 +204,9 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
         say(f"Prompt sent: {told.how}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
-        from smart_fork.system.processes import SystemProcesses
+        from smart_fork.system.processes import Processes
 
-        SystemProcesses().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
+        Processes().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
     out.print(plain(worker.attach or worker.id))
 
 

@@ -11,7 +11,7 @@ import typer
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.cli.search import ProjectOption
 from smart_fork.retrieval.request import current_project
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers import worktrees as trees
 from smart_fork.workers.worktrees import WorkersTree
 
@@ -29,10 +29,10 @@ def worktrees(
     copies: list[Path] = []
     kept: list[str] = []
     if pruning:
-        gone, left = trees.prune(SystemProcesses(), within)
+        gone, left = trees.prune(Processes(), within)
         copies, kept = trees.remove_copies_of_gone(within)
     else:
-        left = trees.worktrees(SystemProcesses(), within)
+        left = trees.worktrees(Processes(), within)
     if wants_json():
         told = trees.WorkersTrees(tuple(left))
         if pruning:

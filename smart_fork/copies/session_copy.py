@@ -20,7 +20,7 @@ from smart_fork.agents.copier import Copy, Excerpt, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def write_copy(
     agent = copier(session.agent)
     target = agent.place(session.source_path, becomes)
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
-    machine = machine or Machine(SystemProcesses(), os.environ)
+    machine = machine or Machine(Processes(), os.environ)
     with ExitStack() as stack:
         copy: Copy = agent.up_to(session, end, becomes)
         if excerpt:

@@ -4,20 +4,16 @@ written as one.
 
 from __future__ import annotations
 
-import fcntl
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 
-from indexer.files import remove
-from indexer.locks import held
 from indexer.masking import mask, shorten
-from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import READERS
@@ -26,34 +22,10 @@ from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Distilled, Excerpt, NewSession
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral, read
 from smart_fork.text.snippets import printable
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """Clean the private folder for temporary logs, and yield it under the shared lock.
-
-    Writers share a lock. Cleaning takes it exclusively, so that it deletes files of dead processes only.
-    """
-    clear_leftovers()
-    with held(private_dir(_temporary()), fcntl.LOCK_SH):
-        yield _temporary()
-
-
-def clear_leftovers() -> None:
-    """Delete leftover logs, unless a process is writing."""
-    if not any(_temporary().glob("*")):
-        return
-    with suppress(BlockingIOError), held(_temporary(), fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for path in _temporary().glob("*"):
-            remove(path)
-
-
-def _temporary() -> Path:
-    return state_home() / "told"
-
 
 #: The most characters of a directory or a branch in a line.
 SAID_CHARACTERS = 100
@@ -137,7 +109,7 @@ def as_session(
 def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
     """Yield a temporary private log with these records, in `folder` or in the folder for temporary logs."""
     with (
-        nullcontext(folder) if folder else _temporary_folder() as where,
+        nullcontext(folder) if folder else leftovers.folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,
     ):
         name = copier(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name

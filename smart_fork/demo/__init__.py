@@ -17,7 +17,7 @@ import orjson
 from indexer.shapes import dataclass
 from smart_fork.agents.claude.log import slug
 from smart_fork.errors import ProgramFailed
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 __all__ = ["DemoHome", "write_demo_home"]
 
@@ -59,7 +59,7 @@ def run_git(arguments: Sequence[str], directory: Path) -> str:
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    done = SystemProcesses().run(["git", *arguments], cwd=directory, env=environment, timeout=GIT_SECONDS)
+    done = Processes().run(["git", *arguments], cwd=directory, env=environment, timeout=GIT_SECONDS)
     if not done.ok:
         raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}")
     return done.text

@@ -34,7 +34,7 @@ from smart_fork.engines.base import (
     collections,
 )
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.system.processes import Completed, Processes, SystemProcesses
+from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
 
@@ -167,7 +167,7 @@ class Qmd:
     name = "qmd"
 
     def __init__(self, processes: Processes | None = None, *, environment: Mapping[str, str] | None = None) -> None:
-        self._processes = processes or SystemProcesses()
+        self._processes = processes or Processes()
         self._environment = os.environ if environment is None else environment
         self._folder = state_home() / "qmd"
 

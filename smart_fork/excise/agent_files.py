@@ -22,7 +22,7 @@ from smart_fork.excise.traces import own_words, searched, words_at, words_in, wo
 from smart_fork.families.descent import Descendant
 from smart_fork.repository.git import GIT_SECONDS, bare_environment
 from smart_fork.system import permission
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.text.advice import advice
 
 #: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
@@ -71,7 +71,7 @@ class _Search:
     def _in_store(self, store: Path) -> set[str]:
         """Those in any version of any file that a git repository has. Sessions are not told apart there."""
         likely = (*self._secret, *self.solid)
-        pieces = contents(store, SystemProcesses()) if likely else ()
+        pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
         return words_of(some, self._secret, self.solid)
 

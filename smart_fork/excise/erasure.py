@@ -28,7 +28,7 @@ from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
 from smart_fork import notes
-from smart_fork.copies.told import clear_leftovers
+from smart_fork.copies import leftovers
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.engines.configured import erased_by_engines
@@ -41,7 +41,7 @@ from smart_fork.excise.soundness import cut_words
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def settle() -> bool:
 
 
 def _settled(note: int, pid: int, facts: Mapping[str, Any]) -> bool:
-    if pid != os.getpid() and SystemProcesses().alive(pid):
+    if pid != os.getpid() and Processes().alive(pid):
         return True
     try:
         done = _forgotten(*facts["forget"]) if "forget" in facts else _cut_erased(facts)
@@ -142,7 +142,7 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
     if (agent, session_id) not in forgotten():
         return True  # it did not come to that
     snapshots.forget(session_id)
-    clear_leftovers()
+    leftovers.clear()
     with only_writer(PATIENCE):
         _remove_older_indexes()
     return forget_workers(session_id)
@@ -159,7 +159,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
         with only_writer(PATIENCE):
             sweep_staged()
             sweep_reading()
-            clear_leftovers()
+            leftovers.clear()
             _remove_older_indexes()
             for copy in (kept_logs.find(agent, one) for one in session_ids) if agent else ():
                 _leave_out(copy, wanted)

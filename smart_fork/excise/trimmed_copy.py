@@ -37,7 +37,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.families.branch import command_to_resume, new_title
 from smart_fork.families.work import refuse_while_tasks_run, refuse_while_working
 from smart_fork.retrieval.results import title as shown_title
-from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.advice import advice
 
 
@@ -156,7 +156,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
         for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), beside_of(planned)):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
-    machine = Machine(SystemProcesses(), os.environ)
+    machine = Machine(Processes(), os.environ)
     return list(copier(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
 
 

@@ -18,7 +18,7 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import known_workers
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def writer_of(session: Transcript) -> str:
 
 def _worker(session: Transcript) -> str:
     own = (worker for worker in known_workers() if worker.session_id == session.session_id)
-    living = (worker.id for worker in own if lives(worker, SystemProcesses(), os.environ, time.time()))
+    living = (worker.id for worker in own if lives(worker, Processes(), os.environ, time.time()))
     return next((f"worker {one}" for one in living), "")
 
 

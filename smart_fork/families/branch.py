@@ -45,7 +45,7 @@ from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
-from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
@@ -184,7 +184,7 @@ def _told(
     from smart_fork.forking.told import write_told
 
     told = handover(session, end, agent, excerpt)
-    written = write_told(READERS[agent], told, session, becomes, Machine(SystemProcesses(), os.environ))
+    written = write_told(READERS[agent], told, session, becomes, Machine(Processes(), os.environ))
     return replace(written, source_session_id=session.session_id), told.handed
 
 

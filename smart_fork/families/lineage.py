@@ -31,7 +31,7 @@ from smart_fork.retrieval.index_access import known_index
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system import permission
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.whereabouts import permits, placed_here
 
 #: How much of the message is quoted after which a fork left its parent.
@@ -135,7 +135,7 @@ def _workers() -> list[WorkerRecord]:
     if not has_registry():
         return []
     with Registry() as registry:
-        note_ends(registry, SystemProcesses(), os.environ, time.time())
+        note_ends(registry, Processes(), os.environ, time.time())
         known = registry.workers()
     return [worker for worker in known if permission.permits(worker.cwd)]
 

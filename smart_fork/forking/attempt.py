@@ -16,8 +16,8 @@ from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import second_name, stage_transcript
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.copies import leftovers
 from smart_fork.copies.session_copy import write_branch
-from smart_fork.copies.told import clear_leftovers
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
@@ -82,7 +82,7 @@ class Attempt:
 
     def stage(self, plan: ForkPlan, log: Path | None, spec: WorkerSpec) -> list[str]:
         """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
-        clear_leftovers()
+        leftovers.clear()
         if plan.staging == "name":
             self._name(plan, log)
         elif log is None:

@@ -12,7 +12,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 
 class Clock(Protocol):
@@ -43,7 +43,7 @@ class SystemClock:
 class Instruments:
     """What workers are looked at with. Tests may give their own."""
 
-    processes: Processes = field(default_factory=SystemProcesses)
+    processes: Processes = field(default_factory=Processes)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -63,4 +63,4 @@ def world_of(
 ) -> World:
     """What starting an agent works with: of what is not given, the real one."""
     env = os.environ if env is None else env
-    return World(processes or SystemProcesses(), env, clock or SystemClock(), adapter=READERS[agent])
+    return World(processes or Processes(), env, clock or SystemClock(), adapter=READERS[agent])

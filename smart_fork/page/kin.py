@@ -26,7 +26,7 @@ from smart_fork.page.renderer import PageValues
 from smart_fork.page.session import located
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.worth import worth_of
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
 
 
@@ -232,7 +232,7 @@ def best_of(family: Iterable[Relative]) -> str:
         with opened() as store:
             rows = [row for one in known if (row := store.session(one.agent_type, one.session_id))]
             rows = [row for row in rows if row.outcome in _GOOD]
-            worth = worth_of(rows, store, project_of(directory), directory, SystemProcesses())
+            worth = worth_of(rows, store, project_of(directory), directory, Processes())
     except IndexUnavailable:
         return ""
     return min(rows, key=lambda row: worth[row.row].key).session_id if rows else ""

@@ -19,7 +19,7 @@ from smart_fork.page.board import BoardView, asked
 from smart_fork.page.comparison_file import side_by_side
 from smart_fork.page.desk import Asked, Desk, in_thread
 from smart_fork.page.renderer import HEADERS, Shown, rendered
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
@@ -137,4 +137,4 @@ def compared(wanted: list[str]) -> Shown:
     Raises:
         SmartForkError: there is no such worker.
     """
-    return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], SystemProcesses(), patch=True))
+    return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], Processes(), patch=True))

@@ -11,7 +11,7 @@ from indexer.paths import private_dir, state_home
 from indexer.settings import BACKGROUND
 from smart_fork.errors import SmartForkError
 from smart_fork.preload.place import is_wanted, socket_path
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 
 def begin() -> None:
@@ -26,7 +26,7 @@ def begin() -> None:
     with suppress(SmartForkError, OSError):  # the command has done its work all the same
         output = private_dir(state_home() / "logs") / "preload.log"
         command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
-        SystemProcesses().start(command, cwd=state_home(), env=dict(os.environ), log=output)
+        Processes().start(command, cwd=state_home(), env=dict(os.environ), log=output)
 
 
 def _listens(path: str) -> bool:

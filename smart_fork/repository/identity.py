@@ -16,7 +16,7 @@ from indexer.repositories import Repository
 from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import opened_to_look_back
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def look(top: Path, processes: Processes | None = None) -> Repository | None:
     one = repositories.seen(top, before)
     if one is None or one.shallow or (one.roots and before and known(Path(one.key), (before.head,))):
         return one
-    return replace(one, roots=_roots(top, processes or SystemProcesses()))
+    return replace(one, roots=_roots(top, processes or Processes()))
 
 
 def recognized(project: Project) -> Project:

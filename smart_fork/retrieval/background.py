@@ -18,7 +18,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer
@@ -71,6 +71,6 @@ def index_in_background(project: Project | None) -> None:
     argv += [f"--project={project.root}"] if project else []
     try:
         output = private_dir(state_home() / "logs") / "index.log"
-        SystemProcesses().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
+        Processes().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
     except (SmartForkError, OSError) as error:  # the answer is there all the same
         log.warning("indexing does not go on in the background: %s", error)

@@ -21,7 +21,7 @@ from smart_fork.errors import IndexUnavailable, ProgramFailed, SmartForkError
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.identity import recognized
 from smart_fork.retrieval.index_access import opened
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import where_now
 
@@ -38,7 +38,7 @@ def commits_made(
     if not directory or not index_db().exists():
         return {}
     try:
-        rows, works = works_of(sessions, directory, processes or SystemProcesses())
+        rows, works = works_of(sessions, directory, processes or Processes())
     except (IndexUnavailable, SmartForkError, OSError) as error:  # what was asked for is good without
         log.info("the commits of sessions are not known: %s", error)
         return {}

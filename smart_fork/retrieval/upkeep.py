@@ -29,7 +29,7 @@ from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.words import found_by_words
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener
@@ -62,7 +62,7 @@ class Engine:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     unfinished: Callable[[Project | None], None] | None = None
     rerank: Rerank | None = None
-    processes: Processes = field(default_factory=SystemProcesses)
+    processes: Processes = field(default_factory=Processes)
     elsewhere: Elsewhere | None = None
 
     @property

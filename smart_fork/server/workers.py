@@ -185,10 +185,10 @@ def compare_workers(
     """
     from indexer.masking import beginning
     from smart_fork.retrieval.results import UNTRUSTED
-    from smart_fork.system.processes import SystemProcesses
+    from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare
 
-    found = compare(workers or [], SystemProcesses(), patch=diff)
+    found = compare(workers or [], Processes(), patch=diff)
     return Comparison(
         UNTRUSTED,
         tuple(

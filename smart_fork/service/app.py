@@ -29,7 +29,7 @@ from smart_fork.retrieval.errors import end_of
 from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.server.bodies import refusing
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def application(
     inner.router.routes += [
         Route("/healthz", healthz),
         Route("/recall", recall, methods=["POST"]),
-        Route("/before-edit", at_a_call(partial(origin_of, processes=SystemProcesses())), methods=["POST"]),
+        Route("/before-edit", at_a_call(partial(origin_of, processes=Processes())), methods=["POST"]),
         Route("/after-failure", at_a_call(end_of), methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),

@@ -19,7 +19,7 @@ from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.setup.setup_answer import Trial
 from smart_fork.system import foreign_files
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 
 #: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
@@ -135,7 +135,7 @@ class _Server:
 
 @contextmanager
 def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_Server]:
-    process: Any = SystemProcesses().converse(argv, cwd=folder, env=env)
+    process: Any = Processes().converse(argv, cwd=folder, env=env)
     late = threading.Timer(SECONDS, process.kill)
     late.start()
     try:

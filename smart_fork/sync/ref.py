@@ -15,7 +15,7 @@ from indexer.paths import private_dir
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
 from smart_fork.sync import key
-from smart_fork.system.processes import Completed, Processes, SystemProcesses
+from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.snippets import quoted
 
 REF = "refs/smart-fork/sync"
@@ -91,7 +91,7 @@ class Ref:
     """The ref on a remote, whose address was `checked`."""
 
     remote: str
-    processes: Processes = field(default_factory=SystemProcesses)
+    processes: Processes = field(default_factory=Processes)
 
     def fetch(self) -> Fetched:
         """Get what is there now.

@@ -101,7 +101,7 @@ class _CtrlC:
             handler(*self._pressed[0])
 
 
-class SystemProcesses:
+class Processes:
     """Running other programs."""
 
     def __init__(self) -> None:
@@ -258,10 +258,6 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
-
-
-#: What is taken where programs are run. Tests give others with the same methods.
-Processes = SystemProcesses
 
 
 class Machine(NamedTuple):

@@ -30,7 +30,7 @@ from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError,
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
 from smart_fork.sharing.wire import Count, SessionId, refused
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.team import login
 from smart_fork.text.snippets import quoted
 
@@ -278,7 +278,7 @@ class Tracking:
 
     def _refuse_if_known_to_git(self) -> None:
         with contextlib.suppress(ProgramFailed):
-            repository = git.opened(self.place.root, SystemProcesses())
+            repository = git.opened(self.place.root, Processes())
             if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
                 raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
@@ -331,7 +331,7 @@ def _key_in_words(text: str) -> str:
 
 def _origin(top: Path) -> str:
     """The address from which it is fetched. A host without a dot is a name of this machine's: see git's insteadOf."""
-    repository = git.opened(top, SystemProcesses())
+    repository = git.opened(top, Processes())
     said = repository.git("config", "--get-all", "remote.origin.url")
     first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
     if not first:

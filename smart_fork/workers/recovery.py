@@ -23,7 +23,7 @@ from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import Processes, SystemProcesses, every_process
+from smart_fork.system.processes import Processes, every_process
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def recover() -> None:
         return
     try:
         with Registry() as registry:
-            reconcile(registry, SystemProcesses(), os.environ)
+            reconcile(registry, Processes(), os.environ)
     except (SmartForkError, apsw.Error, OSError) as error:
         log.warning("the registry of workers could not be brought up to date: %s", error)
 

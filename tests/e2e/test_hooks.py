@@ -10,7 +10,7 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
@@ -125,7 +125,7 @@ def test_a_worker_in_a_window_works_is_idle_and_goes_on_and_no_other_session_is_
         assert worker.id == registry.get(worker.session_id).id
     hooked.terminal(worker.terminal_id).type("/exit" if agent == "claude" else "/quit")
     wait_until(lambda: pane_is_dead(hooked, worker), "the agent to leave")
-    reconcile(registry, SystemProcesses(), hooked.env)  # Codex does not say so
+    reconcile(registry, Processes(), hooked.env)  # Codex does not say so
     assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
 
 
@@ -182,7 +182,7 @@ def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, regis
         server.start()
         server.call("list_sessions")
 
-        assert Recovered() == reconcile(registry, SystemProcesses(), hooked.env)
+        assert Recovered() == reconcile(registry, Processes(), hooked.env)
         assert known == [facts(registry.get(one.id)) for one in workers]
         assert (panes, logs) == (windows(hooked), all_logs(hooked))
     for agent, prompt, one, worker in zip(by, prompts, forked, workers, strict=True):
@@ -205,7 +205,7 @@ def close(machine: Machine, registry: Registry, worker: WorkerRecord) -> None:
     assert worker.pid is not None
     machine.tmux("kill-pane", "-t", worker.terminal_id or "")
     wait_until(lambda: not alive(worker.pid or 0), "the worker to end")
-    reconcile(registry, SystemProcesses(), machine.env)
+    reconcile(registry, Processes(), machine.env)
     assert "ended" == registry.get(worker.id).state
 
 

@@ -25,7 +25,7 @@ from smart_fork.agents.claude.log import slug
 from smart_fork.cli import main
 from smart_fork.demo import DemoHome, write_demo_home
 from smart_fork.server import create_server
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
 from tests.smart_fork.forks import eventually
@@ -119,7 +119,7 @@ class Scene:
         with log.open("a") as file:
             file.writelines(json.dumps({"timestamp": now, **one}) + "\n" for one in records)
         os.kill(pid, signal.SIGUSR1)
-        eventually(lambda: not SystemProcesses().alive(pid))
+        eventually(lambda: not Processes().alive(pid))
 
 
 @contextlib.contextmanager

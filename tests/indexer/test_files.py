@@ -133,12 +133,7 @@ def test_files_are_written_in_one_place():
         if isinstance(node, ast.Attribute) and node.attr in WRITES
     }
 
-    # A stream that only ever grows is in `compressed`: it has no second file. What a hook notes it makes once, and what it
-    # imports each prompt waits for. SQLite writes the state, and a program of PostgreSQL a backup.
-    others = {
-        "indexer/compressed.py",
-        "indexer/state.py",
-        "smart_fork/hooks/recall.py",
-        "smart_fork/teamserver/backup.py",
-    }
+    # What a hook notes it makes once, and what it imports each prompt waits for. SQLite writes the state, and a program of
+    # PostgreSQL a backup.
+    others = {"indexer/state.py", "smart_fork/hooks/recall.py", "smart_fork/teamserver/backup.py"}
     assert {"indexer/disk.py", *others} == places

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.request import ForkRequest
-from smart_fork.system.processes import Completed, SystemProcesses
+from smart_fork.system.processes import Completed, Processes
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"
 NEW = "7a1c0000-0000-4000-8000-000000000002"
@@ -81,7 +81,7 @@ class FakeProcesses:
         self.ran.append(tuple(argv))
         name = Path(argv[0]).name
         if name == "git":
-            return SystemProcesses().run(argv, cwd=cwd, env=env, timeout=timeout, input=input)
+            return Processes().run(argv, cwd=cwd, env=env, timeout=timeout, input=input)
         code, output = answer(argv) if callable(answer := self.answers.get(name, (1, ""))) else answer
         return Completed(tuple(argv), code, output.encode(), b"")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import HELP, eventually
 
 AGENT = f"""#!{sys.executable} -IS
@@ -88,7 +88,7 @@ class Scripted:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not any(map(SystemProcesses().alive, pids)))
+        eventually(lambda: not any(map(Processes().alive, pids)))
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ SECRET = "ghp_" + "a1B2" * 9
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
     return processes
 

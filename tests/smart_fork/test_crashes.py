@@ -11,7 +11,7 @@ import pytest
 from smart_fork import sessions
 from smart_fork.agents.births import own_part
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
@@ -106,7 +106,7 @@ def test_crashes_lose_nothing_and_double_nothing(world, shop, program, private_t
 
             server.start()
             server.call("list_sessions")
-            assert Recovered() == reconcile(registry, SystemProcesses(), os.environ)
+            assert Recovered() == reconcile(registry, Processes(), os.environ)
             now = registry.workers()
             assert facts == {one.id: (one.session_id, one.terminal_id, one.pid, one.started_at) for one in now}
             assert {("running", "idle")} == {(one.state, one.status) for one in now}

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.registry.workers import Registry
 from smart_fork.server import workers
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -25,7 +25,7 @@ def stage(world, shop, monkeypatch) -> Stage:
     stage.said("Done", LATER)
     stage.terminal.on_key = lambda _key: stage.asked("typed", LATEST)
     for name in ("run", "alive", "environment", "end"):
-        monkeypatch.setattr(SystemProcesses, name, lambda _self, *about, name=name, **more: getattr(stage.terminal, name)(*about, **more))  # fmt: skip
+        monkeypatch.setattr(Processes, name, lambda _self, *about, name=name, **more: getattr(stage.terminal, name)(*about, **more))  # fmt: skip
     return stage
 
 

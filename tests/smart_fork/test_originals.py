@@ -22,7 +22,7 @@ from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage
@@ -45,7 +45,7 @@ def born(world, shop) -> Path:
 @pytest.fixture
 def tree(shop):
     """A worktree of a worker that has ended."""
-    made = create_worktree(shop, "tree", SystemProcesses())
+    made = create_worktree(shop, "tree", Processes())
     with Registry() as registry:
         worker = registry.add(
             "claude", source_session_id="s", place="process", cwd=made.path, worktree=made.path, branch=made.branch,

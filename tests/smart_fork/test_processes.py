@@ -14,7 +14,7 @@ import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.system.processes import SystemProcesses, every_process
+from smart_fork.system.processes import Processes, every_process
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -22,8 +22,8 @@ HOSTILE = ["--help", "$(touch pwned)", "`touch pwned`", "; touch pwned", "a\nb",
 
 
 @pytest.fixture
-def processes() -> SystemProcesses:
-    return SystemProcesses()
+def processes() -> Processes:
+    return Processes()
 
 
 def test_a_process_is_told_as_it_is_though_another_one_had_its_number():
@@ -95,9 +95,9 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
 def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_interrupted(tmp_path):
     pid_file = tmp_path / "pid"
     waits = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
+        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import Processes; "
         "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
-        "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
+        "Processes().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
     with subprocess.Popen(python(waits, str(ROOT), str(pid_file)), stderr=subprocess.PIPE) as waiting:
         eventually(lambda: pid_file.exists() and pid_file.read_text())
@@ -113,9 +113,9 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     pid_file = tmp_path / "pid"
     waits = (
         "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # nohup has hang-ups ignored
-        "sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
+        "sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import Processes; "
         "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
-        "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
+        "Processes().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
     with subprocess.Popen(python(waits, str(ROOT), str(pid_file))) as waiting:
         eventually(lambda: pid_file.exists() and pid_file.read_text())
@@ -129,10 +129,10 @@ def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_wit
     """As the service ends while a search program embeds."""
     pid_file = tmp_path / "pid"
     leaves = (
-        "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import SystemProcesses; "
+        "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import Processes; "
         "does = 'read line; sleep 600 & echo $! >\"' + sys.argv[2] + '\"; wait'; "  # what it reads comes from who waits by now
         "args, kwargs = (['sh', '-c', does],), {'input': b'go\\n', 'timeout': 600}; "
-        "threading.Thread(target=SystemProcesses().run, args=args, kwargs=kwargs, daemon=True).start(); "
+        "threading.Thread(target=Processes().run, args=args, kwargs=kwargs, daemon=True).start(); "
         "sys.stdin.read(); os._exit(0)"
     )
     with subprocess.Popen(python(leaves, str(ROOT), str(pid_file)), stdin=subprocess.PIPE) as leaving:
@@ -235,8 +235,8 @@ def test_a_log_is_never_written_through_a_link(processes, tmp_path):
 
 def test_replacing_becomes_the_program(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from smart_fork.system.processes import SystemProcesses\n"
-        "SystemProcesses().replace(sys.argv[2:], cwd=Path(sys.argv[1]), env={'A': '1'})"
+        "import sys; from pathlib import Path; from smart_fork.system.processes import Processes\n"
+        "Processes().replace(sys.argv[2:], cwd=Path(sys.argv[1]), env={'A': '1'})"
     )
     inner = python("import os,sys; print(os.getcwd(), os.environ['A'], sys.argv[1])", "$(x)")
     root = Path(__file__).resolve().parents[2]
@@ -251,35 +251,35 @@ def test_replacing_becomes_the_program(tmp_path):
 
 def test_a_process_keeps_the_environment_that_it_was_started_with(tmp_path):
     """X-003: by which a worker's process is known, whatever number it has."""
-    pid = SystemProcesses().start(
+    pid = Processes().start(
         ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
     )
 
-    assert "w-1" == SystemProcesses().environment(pid)["MARK"]
-    SystemProcesses().end(pid, force=False)
-    eventually(lambda: SystemProcesses().environment(pid) is None)
-    SystemProcesses().end(pid, force=True)  # what has ended is stays
+    assert "w-1" == Processes().environment(pid)["MARK"]
+    Processes().end(pid, force=False)
+    eventually(lambda: Processes().environment(pid) is None)
+    Processes().end(pid, force=True)  # what has ended is stays
 
 
 def test_what_does_not_listen_is_ended_with_its_group(tmp_path):
     code = "trap '' TERM; sleep 600 & echo $!; while :; do wait; done"
-    pid = SystemProcesses().start(["sh", "-c", code], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, log=tmp_path / "log")
+    pid = Processes().start(["sh", "-c", code], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, log=tmp_path / "log")
     child = int(eventually((tmp_path / "log").read_text))
 
-    SystemProcesses().end(pid, force=True)
+    Processes().end(pid, force=True)
 
-    eventually(lambda: SystemProcesses().environment(pid) is None and SystemProcesses().environment(child) is None)
+    eventually(lambda: Processes().environment(pid) is None and Processes().environment(child) is None)
 
 
 def test_a_process_that_is_just_becoming_another_program_keeps_its_environment(tmp_path, monkeypatch):
     """Linux shows none for a moment; it must not be taken for somebody else's."""
-    pid = SystemProcesses().start(
+    pid = Processes().start(
         ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
     )
     shown = [{}, {}, {"MARK": "w-1"}]
     monkeypatch.setattr("psutil.Process.environ", lambda _self: shown.pop(0))
     monkeypatch.setattr("smart_fork.system.processes._LOOK_SECONDS", 0)
 
-    assert {"MARK": "w-1"} == SystemProcesses().environment(pid)
+    assert {"MARK": "w-1"} == Processes().environment(pid)
     assert [] == shown
-    SystemProcesses().end(pid, force=True)
+    Processes().end(pid, force=True)

@@ -20,12 +20,12 @@ from smart_fork.agents.plan import environment
 from smart_fork.errors import SmartForkError
 from smart_fork.places.process import ProcessPlace
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import WordsModel
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 RETRY = "add retry with backoff to the uploader"
 
 

@@ -19,7 +19,7 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, Tre
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import ANY_TURN, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
@@ -169,7 +169,7 @@ class ClaudeCutter(TreeCutter):
         for path in (claude_home() / "sessions").glob("*.json"):
             note = dict_in(json_at(path))
             pid = note.get("pid")
-            if isinstance(pid, int) and note.get("sessionId") == session.session_id and SystemProcesses().alive(pid):
+            if isinstance(pid, int) and note.get("sessionId") == session.session_id and Processes().alive(pid):
                 return f"Claude Code, process {pid}"
         return ""
 

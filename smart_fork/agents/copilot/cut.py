@@ -24,7 +24,7 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine
 from smart_fork.cuts.model import Transcript
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.
@@ -155,7 +155,7 @@ class CopilotCutter(TreeCutter):
     def writer_of(self, session: Transcript) -> str:
         """It notes each running session beside its log, and may leave the note there at its end."""
         noted = {*PRESENCE.noted(session.session_id), *processes_in(session.source_path.parent)}
-        alive = SystemProcesses().alive
+        alive = Processes().alive
         return next((f"Copilot CLI, process {pid}" for pid in sorted(noted) if alive(pid)), "")
 
 

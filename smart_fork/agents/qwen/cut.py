@@ -17,7 +17,7 @@ from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 
 class QwenLoader(TreeLoader):
@@ -89,5 +89,5 @@ class QwenCutter(TreeCutter):
 
     def writer_of(self, session: Transcript) -> str:
         """It notes each running session beside its log, and leaves the note there at its end."""
-        alive = SystemProcesses().alive
+        alive = Processes().alive
         return next((f"Qwen Code, process {pid}" for pid in process_of(session.source_path) if alive(pid)), "")

@@ -25,7 +25,7 @@ from smart_fork.service.lock import stop
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.systemd import Systemd
 from smart_fork.service.units.unit_settings import Settings, State, keep, kept, new_settings
-from smart_fork.system.processes import Processes, SystemProcesses
+from smart_fork.system.processes import Processes
 
 Kind = Literal["launchd", "systemd"]
 Supervisor = Launchd | Systemd
@@ -48,7 +48,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
     Raises:
         SmartForkError: this system has neither.
     """
-    kind, processes = kind or native_kind(), processes or SystemProcesses()
+    kind, processes = kind or native_kind(), processes or Processes()
     if kind is None:
         step = "Let your login start `smart-fork serve`."
         raise SmartForkError(f"Neither launchd nor systemd is on {sys.platform}: nothing was installed", step)

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents import known_variables
 from smart_fork.agents.facets import login_of, login_variables, logins
 from smart_fork.agents.login_shell import login_shell, values_of
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
 
@@ -76,7 +76,7 @@ def test_codex_is_asked_whether_it_is_logged_in(programs, answer, status, logged
 
 @pytest.mark.parametrize("login", list(logins()), ids=lambda login: login.agent)
 def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
-    assert login.standing({}, str(home / "none"), SystemProcesses()).logged_in is None
+    assert login.standing({}, str(home / "none"), Processes()).logged_in is None
 
 
 @each(
@@ -231,7 +231,7 @@ def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):
     env = {"HOME": str(home), "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "from-here"}
     names = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ASKED"]
 
-    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == values_of(names, env, SystemProcesses())
+    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == values_of(names, env, Processes())
 
 
 @pytest.mark.parametrize("profile", ["exit 0", "echo no; exit 1", "exec sleep 60"])
@@ -239,12 +239,12 @@ def test_a_shell_that_does_not_answer_sets_nothing(profile, home, monkeypatch):
     monkeypatch.setattr("smart_fork.agents.login_shell.SECONDS", 0.5)
     (home / ".profile").write_text(f"{profile}\n")
 
-    assert {} == values_of(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, SystemProcesses())
+    assert {} == values_of(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, Processes())
 
 
 def test_only_an_absolute_path_is_a_shell(home):
     assert "/bin/sh" == login_shell({"SHELL": "/bin/sh"})
     assert "" == login_shell({"SHELL": "sh"})
     assert "" == login_shell({"SHELL": str(home / "none")})
-    assert {} == values_of(["A"], {"SHELL": "sh"}, SystemProcesses())
+    assert {} == values_of(["A"], {"SHELL": "sh"}, Processes())
     assert Path(login_shell({})).is_absolute()

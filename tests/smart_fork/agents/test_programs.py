@@ -12,7 +12,7 @@ from indexer import state
 from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.programs import can_fork, find_program, look_at, require_fork
 from smart_fork.errors import ProgramMissing
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import HELP
 
 of_each = pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if agent.command])
@@ -84,23 +84,23 @@ def test_the_current_directory_never_chooses_the_program(places, tmp_path, monke
 
 @of_each
 def test_a_missing_program_is_reported_and_not_raised(places, agent):
-    program = look_at(agent, SystemProcesses())
+    program = look_at(agent, Processes())
 
     assert not program.can_fork
-    assert not can_fork(agent, SystemProcesses())
+    assert not can_fork(agent, Processes())
     assert "was not found" in program.problem
     assert "Install" in program.hint
     with pytest.raises(ProgramMissing, match="was not found"):
-        require_fork(agent, SystemProcesses())
+        require_fork(agent, Processes())
 
 
 @of_each
 def test_a_program_that_lists_forking_can_fork(places, agent):
     program = install(places, agent, HELP[agent], HELP[agent])
 
-    assert require_fork(agent, SystemProcesses(), headless=True) == str(program)
-    assert can_fork(agent, SystemProcesses())
-    assert "" == look_at(agent, SystemProcesses()).problem
+    assert require_fork(agent, Processes(), headless=True) == str(program)
+    assert can_fork(agent, Processes())
+    assert "" == look_at(agent, Processes()).problem
 
 
 @of_each
@@ -108,27 +108,27 @@ def test_an_old_program_is_refused_with_a_hint(places, agent):
     install(places, agent, "  resume   --resume\n  forked words, a fork in the road")
 
     with pytest.raises(ProgramMissing, match="cannot fork sessions") as caught:
-        require_fork(agent, SystemProcesses())
+        require_fork(agent, Processes())
     assert "Update it" in caught.value.hint
 
 
 def test_an_older_codex_forks_only_in_a_terminal(places):
     program = install(places, "codex", HELP["codex"], "Commands:\n  resume  Resume\n")
 
-    assert require_fork("codex", SystemProcesses()) == str(program)
+    assert require_fork("codex", Processes()) == str(program)
     with pytest.raises(ProgramMissing, match="without a terminal"):
-        require_fork("codex", SystemProcesses(), headless=True)
+        require_fork("codex", Processes(), headless=True)
 
 
 def test_a_program_is_asked_once_until_it_is_updated(places):
     program = install(places, "claude", "nothing")
 
-    assert [False, False] == [can_fork("claude", SystemProcesses()) for _ in range(2)]
+    assert [False, False] == [can_fork("claude", Processes()) for _ in range(2)]
     assert ["asked"] == (places / "asked").read_text().split()
 
     install(places, "claude", HELP["claude"])
     os.utime(program, ns=(1, 1))
-    assert can_fork("claude", SystemProcesses())
+    assert can_fork("claude", Processes())
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_program_that_does_not_run_is_not_called_too_old_or_missing(places, sc
     program = install(places, "claude", HELP["claude"])
     program.write_text(script)
 
-    seen = look_at("claude", SystemProcesses())
+    seen = look_at("claude", Processes())
 
     assert not seen.can_fork
     assert said in seen.problem
@@ -158,7 +158,7 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
     def later() -> bool:
         """Whether it can fork, for a process that has asked nothing yet."""
         programs._seen.clear()
-        return can_fork("claude", SystemProcesses())
+        return can_fork("claude", Processes())
 
     assert later()
     programs.keep()

@@ -11,11 +11,11 @@ from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.system.processes import Completed, SystemProcesses
+from smart_fork.system.processes import Completed, Processes
 from tests.smart_fork.authorship.test_authorship import BODY, LATER, commit, git, wrote
 
 
-class WithGh(SystemProcesses):
+class WithGh(Processes):
     """Runs all programs but gh, which gives this answer: what it prints, its exit status, or an error."""
 
     def __init__(self, answer: object, status: int = 0) -> None:

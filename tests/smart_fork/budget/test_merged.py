@@ -42,7 +42,7 @@ def claude_log(repo: Path, session_id: str, *, prefix: str) -> Path:
 
 @pytest.fixture
 def merge(repo, programs, no_waiting, monkeypatch):
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", FakeProcesses)
 
     def run(*ids: str, budget: int = 600, **how: object):
         options = Options("go on", place="process")

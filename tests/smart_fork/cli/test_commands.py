@@ -231,7 +231,7 @@ class TestFind:
         started = []
         monkeypatch.setattr("smart_fork.retrieval.background.configured_embedder", BrokenModel)
         monkeypatch.setattr(
-            "smart_fork.system.processes.SystemProcesses.start", lambda _, argv, **more: started.append((argv, more))
+            "smart_fork.system.processes.Processes.start", lambda _, argv, **more: started.append((argv, more))
         )
         monkeypatch.delenv("SMART_FORK_BACKGROUND")
         world.claude(shop, RETRY, DONE)

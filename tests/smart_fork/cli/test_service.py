@@ -18,7 +18,7 @@ from tests.smart_fork.test_docs import assert_documented
 def systemd(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     fake = FakeSystemd()
-    monkeypatch.setattr(installation, "SystemProcesses", lambda: fake)
+    monkeypatch.setattr(installation, "Processes", lambda: fake)
     return fake
 
 
@@ -26,7 +26,7 @@ def systemd(monkeypatch):
 def launchd(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     fake = FakeLaunchd()
-    monkeypatch.setattr(installation, "SystemProcesses", lambda: fake)
+    monkeypatch.setattr(installation, "Processes", lambda: fake)
     return fake
 
 

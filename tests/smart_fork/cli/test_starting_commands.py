@@ -173,7 +173,7 @@ def test_a_person_at_a_terminal_is_taken_to_the_running_session(run, world, scri
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        "smart_fork.system.processes.SystemProcesses.replace", lambda _self, argv, **_how: became.append(list(argv))
+        "smart_fork.system.processes.Processes.replace", lambda _self, argv, **_how: became.append(list(argv))
     )
 
     run("resume", session)

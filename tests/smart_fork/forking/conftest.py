@@ -14,7 +14,7 @@ from smart_fork.copies.session_copy import Point
 from smart_fork.forking.launch import fork
 from smart_fork.forking.spec import ForkSource, WorkerSpec
 from smart_fork.forking.world import world_of
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
 
@@ -72,7 +72,7 @@ def played(agent, clock, home):
     return playing(agent, clock, home)
 
 
-class SystemThatHelps(SystemProcesses):
+class SystemThatHelps(Processes):
     """Real processes, but for the agents' help."""
 
     def run(self, argv, **options):

@@ -15,7 +15,7 @@ from smart_fork.forking.confirmation import Confirmation
 from smart_fork.forking.report import ended_at_once
 from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, write_log
@@ -63,7 +63,7 @@ def test_what_was_made_for_an_agent_that_ended_at_once_goes_again(launch, source
         launch(source, processes, at="a4" if agent == "claude" else "6")
 
     assert not (repo / ".worktrees/retry").exists()
-    assert "" == SystemProcesses().run(["git", "-C", str(repo), "branch", "--list", "smart-fork/*"], timeout=30).text
+    assert "" == Processes().run(["git", "-C", str(repo), "branch", "--list", "smart-fork/*"], timeout=30).text
     assert before == snapshot(home / f".{agent}")
     processes.on_start = lambda call: (call["cwd"] / "found.txt").write_text("what it found out")
     with pytest.raises(ProgramFailed, match="ended before"):

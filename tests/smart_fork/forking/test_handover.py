@@ -53,7 +53,7 @@ def programs(programs, home):
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
     return processes
 

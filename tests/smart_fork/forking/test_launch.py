@@ -22,7 +22,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
 
@@ -133,7 +133,7 @@ def test_a_start_that_fails_leaves_nothing_but_a_note(launch, source, agent, rep
         launch(source, processes, worktree="retry")
 
     assert not (repo / ".worktrees/retry").exists()
-    assert "" == SystemProcesses().run(["git", "-C", str(repo), "branch", "--list", "smart-fork/*"], timeout=30).text
+    assert "" == Processes().run(["git", "-C", str(repo), "branch", "--list", "smart-fork/*"], timeout=30).text
     assert before == (snapshot(home / ".claude") if agent == "claude" else {})
     with Registry() as registry:
         assert ["failed"] == [worker.state for worker in registry.workers()]
@@ -275,7 +275,7 @@ def test_here_is_remembered_before_it_replaces_us(launch, source, agent):
 def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch):
     """B-074, C-022: and says where, if that is in the middle of an exchange."""
     played = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: played)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: played)
 
     forked = fork_session(ForkRequest(SESSION[:8], Options("go on", place="process", name="fixer"), at=0))
 
@@ -293,7 +293,7 @@ def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch)
 @agents
 def test_a_log_is_read_once_for_a_fork_at_a_message(source, programs, no_waiting, monkeypatch):
     reader, read = READERS[source.agent], []
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", FakeProcesses)
     real = type(reader).read
     monkeypatch.setattr(type(reader), "read", lambda *a, **k: read.append(a[1]) or real(*a, **k))
 

@@ -35,7 +35,7 @@ agents = first("agent", ["claude", "codex"])
 @pytest.fixture
 def played(no_waiting, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
+    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
     return processes
 
 

@@ -18,7 +18,7 @@ from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"
@@ -32,7 +32,7 @@ signal.pause()
 """
 
 
-class Asked(SystemProcesses):
+class Asked(Processes):
     """Real processes, but for an agent that says whether it is logged in as the real one does."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ def worker(repo):
 
 def test_a_window_has_the_key_and_no_list_of_processes_or_server_does(private_tmux, worker, repo, env, monkeypatch):
     private_tmux("kill-server")  # so that ours starts one
-    place, processes = TmuxPlace(), SystemProcesses()
+    place, processes = TmuxPlace(), Processes()
     seen: list[tuple[str, ...]] = []
     run = processes.run
     monkeypatch.setattr(processes, "run", lambda argv, **options: seen.append(tuple(argv)) or run(argv, **options))

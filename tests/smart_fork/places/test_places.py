@@ -20,10 +20,10 @@ from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 #: An agent: asks its terminal for bracketed paste as the real ones do, shows a question, keeps every byte that it hears,
 #: and ends when it is told to.
 AGENT = """

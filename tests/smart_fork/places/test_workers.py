@@ -18,10 +18,10 @@ from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace, session_name
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 REPORT = (
     "import json, os, sys; from pathlib import Path\n"
     "done = Path(sys.argv[1]); part = done.with_suffix('.part')\n"
@@ -46,9 +46,9 @@ def start(place, plan, worker) -> Started:
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
         "from smart_fork.agents.plan import environment; from smart_fork.places.here import HerePlace\n"
-        "from smart_fork.system.processes import SystemProcesses\n"
+        "from smart_fork.system.processes import Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
-        "HerePlace().start(plan, None, SystemProcesses(), environment(plan, os.environ))"
+        "HerePlace().start(plan, None, Processes(), environment(plan, os.environ))"
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     subprocess.run([sys.executable, "-c", code, str(plan.cwd), *plan.argv], env=env, check=True)

@@ -16,10 +16,10 @@ from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree, remove_worktree
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.drilled import drilled
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 
 
 def git(folder: Path, *words: str, check: bool = True) -> str:

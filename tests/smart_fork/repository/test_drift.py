@@ -13,7 +13,7 @@ from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
 from smart_fork.repository.drift import Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 START = 1_770_000_000
 
@@ -36,7 +36,7 @@ def edits(*paths: Path | str, at: float = START + 100) -> Edits:
     return Edits(tuple(map(str, paths)), datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"))
 
 
-class Counting(SystemProcesses):
+class Counting(Processes):
     def __init__(self) -> None:
         super().__init__()
         self.logs: list[bytes] = []
@@ -48,7 +48,7 @@ class Counting(SystemProcesses):
 
 
 def drift(folder: Path, one: Edits) -> Drift | None:
-    return drifts(opened_to_look_back(folder, SystemProcesses()), {0: one}).get(0)
+    return drifts(opened_to_look_back(folder, Processes()), {0: one}).get(0)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_no_setting_of_the_repository_changes_the_answer(shop):
 
 
 def test_git_that_does_not_answer_in_time_is_said(shop):
-    class Late(SystemProcesses):
+    class Late(Processes):
         def run(self, argv, **how):
             if "log" in argv:
                 raise ProgramFailed(f"git did not answer within {how['timeout']:g} seconds")

@@ -25,13 +25,13 @@ from smart_fork.repository.worktree import (
     remove_worktree,
     what_would_be_lost,
 )
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees
 from tests.cases import first
 from tests.drilled import drilled
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 LONG_AGO = "1970-01-01T00:00:00Z"
 #: What is planted, and the whole of benchmarks/forged.py, which is no package.
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from smart_fork.repository.news import News, Then, news
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 START = 1_770_000_000
 BEGUN, UNTIL, LATER = START + 50, START + 100, START + 200
 TEN = "".join(f"line {number}\n" for number in range(10))
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 
 
 def sh(folder: Path, script: str, at: int = LATER) -> str:

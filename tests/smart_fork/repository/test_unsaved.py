@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import snapshot
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 
 
 def git(folder, *words: str) -> str:
@@ -250,7 +250,7 @@ def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
 def test_a_commit_that_is_made_meanwhile_is_kept(made, repo):
     """The branch moves after it was looked at."""
 
-    class Meanwhile(SystemProcesses):
+    class Meanwhile(Processes):
         def run(self, argv, **more):
             if "update-ref" in argv and "-d" in argv:
                 tree = git(repo, "rev-parse", "main^{tree}").strip()

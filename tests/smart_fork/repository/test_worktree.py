@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.worktree import create_worktree, left_unfiltered, plain_name, plan_worktree, remove_worktree
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 
 
 def git(folder, *words: str) -> str:
@@ -87,7 +87,7 @@ def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo
     (half / "gitdir").write_text(f"{repo}/.worktrees/half/.git\n")
     (half / "commondir").touch()
 
-    class Meanwhile(SystemProcesses):
+    class Meanwhile(Processes):
         def run(self, argv, **more):
             done = super().run(argv, **more)
             if "worktree" in argv and not lasting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.retrieval import by_code
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.world import Did, git
 
 ASK, DONE = "> add retry with backoff to the uploader", "the uploader retries now"
@@ -34,10 +34,8 @@ def edited(world, shop) -> dict[str, str]:
 def asked(monkeypatch) -> list:
     """What git was asked."""
     asked: list = []
-    run = SystemProcesses.run
-    monkeypatch.setattr(
-        SystemProcesses, "run", lambda self, argv, **how: asked.append([*argv]) or run(self, argv, **how)
-    )
+    run = Processes.run
+    monkeypatch.setattr(Processes, "run", lambda self, argv, **how: asked.append([*argv]) or run(self, argv, **how))
     return asked
 
 

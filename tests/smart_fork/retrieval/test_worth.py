@@ -11,7 +11,7 @@ from smart_fork.retrieval import worth
 from smart_fork.retrieval.answer import Changed, Price
 from smart_fork.retrieval.results import became_of
 from smart_fork.retrieval.worth import close
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
@@ -108,8 +108,8 @@ def test_git_is_asked_once_what_is_changed_and_once_what_has_changed_since_and_n
     world, shop, monkeypatch
 ):
     asked = []
-    run = SystemProcesses.run
-    monkeypatch.setattr(SystemProcesses, "run", lambda self, argv, **how: asked.append(argv) or run(self, argv, **how))
+    run = Processes.run
+    monkeypatch.setattr(Processes, "run", lambda self, argv, **how: asked.append(argv) or run(self, argv, **how))
     world.worked("claude", shop, ASK, DONE)
 
     assert found(world, shop)["results"][0]["drift"] is None

@@ -11,7 +11,7 @@ from smart_fork.setup import background
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.parts import remove
 from smart_fork.setup.plan import lasting_program
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from tests.smart_fork.service.units import FakeSystemd
 from tests.smart_fork.setup.homes import everything
 
@@ -59,4 +59,4 @@ def test_where_the_system_does_not_answer_it_is_left_out(program):
 def test_on_another_system_it_is_left_out(monkeypatch):
     monkeypatch.setattr(sys, "platform", "freebsd")
 
-    assert "left" == background.planned("/x/smart-fork", SystemProcesses()).state
+    assert "left" == background.planned("/x/smart-fork", Processes()).state

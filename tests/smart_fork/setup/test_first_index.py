@@ -8,14 +8,14 @@ from indexer import freshness
 from smart_fork.cli.first_index import first_index
 from smart_fork.setup.plan import SetupPlan
 from smart_fork.setup.step import Step
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 
 
 @pytest.fixture
 def started(monkeypatch):
     """What was started in the background, instead of starting it."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(SystemProcesses, "start", lambda self, argv, **_: commands.append(list(argv)))
+    monkeypatch.setattr(Processes, "start", lambda self, argv, **_: commands.append(list(argv)))
     return commands
 
 

@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from indexer.masking import Masked
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.comparison_file import page, write_page
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare, facts, last_fan_out
 from smart_fork.workers.state import Compared
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 START = 1767225600.0  # a world's sessions begin some minutes later
 PROMPT = "fix the same race in the api"
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \x1b[2J"
@@ -148,7 +149,10 @@ def test_without_names_the_last_fan_out_is_compared(fleet):
 
 
 def test_facts_are_words():
-    one = Compared("w", None, "n", "claude", "fork", "running", "idle", "p", "t")
+    one = Compared(
+        worker_id="w", session_id=None, name="n", agent_type="claude", kind="fork", state="running", status="idle",
+        prompt=Masked("p"), started_at="t",
+    )  # fmt: skip
 
     assert {
         "state": "running, idle",

@@ -16,7 +16,7 @@ from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile, recover
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
 
@@ -37,7 +37,7 @@ def add(registry: Registry, *, pid: int | None = None, pane: str | None = None, 
 
 
 def again(registry: Registry, processes=None, **more):
-    return reconcile(registry, processes or SystemProcesses(), os.environ, **more)
+    return reconcile(registry, processes or Processes(), os.environ, **more)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_where_the_system_does_not_tell_what_it_was_started_with_one_that_began_
     registry, sleeper, monkeypatch
 ):
     """R-042."""
-    monkeypatch.setattr(SystemProcesses, "environment", lambda *_: None)
+    monkeypatch.setattr(Processes, "environment", lambda *_: None)
     late, in_time = add(registry, pid=sleeper.pid, now=time.time() - START_SECONDS - 10), add(registry, pid=sleeper.pid)
     assert [late.id] == [one.id for one in again(registry).ended]
     assert "running" == registry.get(in_time.id).state

@@ -17,13 +17,13 @@ from smart_fork.places.base import runs, whereabouts
 from smart_fork.places.process import ProcessPlace
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
-from smart_fork.system.processes import SystemProcesses
+from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of
 from tests.smart_fork.terminals import PID, Stage
 
-PROCESSES = SystemProcesses()
+PROCESSES = Processes()
 WAITS = "import signal, sys; print('ready', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\nwhile True: signal.pause()"
 #: It ends when it is told to; what it has started does not.

@@ -16,7 +16,7 @@ from smart_fork.agents.copilot.copy import CopilotCopier
 from smart_fork.agents.facets import heads_of
 from smart_fork.errors import ForkRefused
 from smart_fork.families.crossing import parents
-from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, id_of, read_copilot, texts
 from tests.smart_fork.agents.copilot.test_log import ADA, fixture
 
@@ -30,7 +30,7 @@ def copied(
     copier = CopilotCopier()
     target = copier.place(session.source_path, becomes)
     copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
-    return copier.write(copy, target, becomes, Machine(SystemProcesses(), {}), lambda: None).path
+    return copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None).path
 
 
 @pytest.mark.parametrize("name", ["tools", "denied", "subagent", "compacted", "fork"])

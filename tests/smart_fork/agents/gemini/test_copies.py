@@ -14,7 +14,7 @@ from smart_fork.agents.files import second_name
 from smart_fork.agents.gemini.copy import GeminiCopier
 from smart_fork.agents.gemini.home import project_for
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.system.processes import Machine, SystemProcesses
+from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, listed, ran, read_gemini, spoken, texts
 from tests.smart_fork.agents.gemini.test_log import fixture
 
@@ -29,7 +29,7 @@ def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | N
     copier = GeminiCopier()
     copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     target = copier.place(session.source_path, becomes)
-    written = copier.write(copy, target, becomes, Machine(SystemProcesses(), {}), lambda: None)
+    written = copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None)
     return written.path, [json.loads(line) for line in target.read_text().splitlines()]
 
 
