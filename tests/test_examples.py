@@ -204,8 +204,8 @@ class Shell:
         self.home, self.folder, programs = demo.home, demo.project, demo.home / "bin"
         programs.mkdir()
         answering = AGENT.replace("signal.pause()", ANSWERS)
-        ours = f'#!/bin/sh\nexec {sys.executable} -P -m smart_fork "$@"\n'
-        python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+        ours = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m smart_fork "$@"\n'
+        python = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
         texts = {"claude": answering, "codex": answering, "smart-fork": ours, "python": python}
         for program, text in texts.items():
             (programs / program).write_text(text)

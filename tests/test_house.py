@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
 from tests import lines
+from tests.programs import first_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("indexer", "smart_fork")
@@ -347,7 +348,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     command = tmp_path / ".venv/bin/smart-fork"
     command.parent.mkdir(parents=True)
     command.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps(sys.argv[1:]))\n"
+        f"{first_lines()}import json, os, sys\nprint(json.dumps(sys.argv[1:]))\n"
         "sys.exit(int(os.environ.get('EXIT', 0)) if sys.argv[1] == 'find' else 0)\n"
     )
     command.chmod(0o755)

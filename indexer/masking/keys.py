@@ -10,16 +10,16 @@ from indexer.patterns import late
 _EDGE = r"(?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1|[A-Z ]{0,20}NKEY SEED) ?-----?"
 _BODY_LIMIT, _TAIL_LIMIT = 32_768, 4_096
 _BEGIN = late(rf"-----? ?BEGIN {_EDGE}")
-_WHOLE = late(rf"((?:[^-{HIDDEN}]++|-(?!--- ?-?)|-(?=-----END))*+)-----? ?END {_EDGE}")
+_WHOLE = late(rf"((?>(?:[^-{HIDDEN}]++|-(?!--- ?-?)|-(?=-----END))*))-----? ?END {_EDGE}")
 #: What stands between the lines of a key: what a quotation, a difference, or a numbered listing begins them with.
-_BETWEEN = r"(?:\\[nrt]|[\s\"'+>|-]|\d{1,6}(?:[→:|\t]|\\t))"
+_BETWEEN = r"(?>(?:\\[nrt]|[\s\"'+>|-]|\d{1,6}(?:[→:|\t]|\\t)){1,24})"
 #: What follows a header whose end is missing: lines of base64 and nothing else, the last one perhaps cut.
-_CUT = late(rf"(?:{_BETWEEN}{{0,24}}+[A-Za-z0-9+/=]{{32,}}+)++(?:{_BETWEEN}{{1,24}}+[A-Za-z0-9+/=]{{1,31}}+\Z)?")
+_CUT = late(rf"(?>(?:(?>{_BETWEEN}?)[A-Za-z0-9+/=]{{32,}}+)+)(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,31}}+\Z)?")
 #: What stands before an end whose header is missing, read from behind.
 _END = late(rf"-----? ?END {_EDGE}")
-_BODY = late(rf"(?:[A-Za-z0-9+/=]{{16,}}+{_BETWEEN}{{1,24}}+)++(?:[A-Za-z0-9+/=]{{1,15}}{_BETWEEN}{{1,24}}+)?$")
+_BODY = late(rf"(?>(?:[A-Za-z0-9+/=]{{16,}}+{_BETWEEN})+)(?:[A-Za-z0-9+/=]{{1,15}}{_BETWEEN})?$")
 _BASE64_RUN = late(r"[A-Za-z0-9+/]{16}")
-_PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,}+\s{0,4})++(?:Private-MAC: [0-9a-f]{40,}+)?)")
+_PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?>(?:[A-Za-z0-9+/=]{16,}+\s{0,4})+)(?:Private-MAC: [0-9a-f]{40,}+)?)")
 
 
 def private_keys(text: str, plain: bytes) -> Iterator[Span]:

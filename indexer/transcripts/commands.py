@@ -22,7 +22,7 @@ _WORDS = late(
 )
 #: Quoted parts of a word, each of which is closed.
 _QUOTES = late(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
-_CLOSED = late(rf"(?:{_COMMENT}|[^#'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)*+", re.DOTALL)
+_CLOSED = late(rf"(?>(?:{_COMMENT}|[^#'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)*)", re.DOTALL)
 _ESCAPED = late(r"\\([\"\\])")
 _HERE_DOCUMENT = late(r"<<-?\s*(['\"]?)(\w+)\1(.*?)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE)
 _JOINED_OUTPUT = late(r"\d*>&\d*-?|&>>?\s*\S+|\d*>>?\s*/dev/null")

@@ -16,7 +16,7 @@ MOST_BYTES = 16 << 20
 MOST_TOKENS = 3_000_000
 #: What stands in a line for its long texts.
 INSTEAD = re.compile(rb'"\[a text of [0-9,]+ bytes, too long to be read\]"')
-_TEXT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_TEXT = re.compile(rb'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
 _BETWEEN = re.compile(rb'[^"{}\[\],]*+')
 _OPEN, _CLOSE = b"{[", b"}]"
 

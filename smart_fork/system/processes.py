@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -353,7 +354,9 @@ def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> Sma
         return NotFound(f"No such directory: {cwd}")
     if isinstance(error, FileNotFoundError) and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
         return ProgramFailed(f"{name} cannot be started: the interpreter in its first line is missing: {argv[0]}")
-    if isinstance(error, FileNotFoundError):
+    # A folder on PATH that this user may not look into is reported as one program that he may not run.
+    hidden = isinstance(error, PermissionError) and name == argv[0] and shutil.which(name) is None
+    if isinstance(error, FileNotFoundError) or hidden:
         return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
     return ProgramFailed(f"{name} cannot be started: {error}")
 

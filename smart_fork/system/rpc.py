@@ -17,7 +17,7 @@ Id = str | int
 #: Objects and lists in each other. Every parser behind this one reads deeper.
 MAX_DEPTH = 100
 _PARSE_ERROR, _INVALID_REQUEST, _INVALID_PARAMS = -32700, -32600, -32602
-_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_TEXT = r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)'
 _TOKEN = re.compile(rf"{_TEXT}|[\[\]{{}}]", re.DOTALL)
 _VALUE = re.compile(rf"\s*:\s*({_TEXT}|-?\d[\d.eE+-]*|[^\s,}}])", re.DOTALL)
 

@@ -17,6 +17,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.embedding_process import ProcessEmbedder, answer
 from indexer.light import LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder
+from tests.programs import first_lines
 
 PYTHON = sys.executable
 TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
@@ -59,9 +60,8 @@ def gone(child):
     return not psutil.pid_exists(child.pid)
 
 
-#: The process with a model that is there immediately; it is given what Python is.
-QUICK = """#!{python}
-import sys
+#: The process with a model that is there immediately, given what Python is.
+QUICK = """import sys
 sys.argv[1:4] = []  # -P -m indexer.embedding_process
 import numpy as np
 from indexer import embedding_process
@@ -79,7 +79,7 @@ embedding_process.main()
 def quick(tmp_path, monkeypatch):
     """Processes that embed are real, and have nothing to load."""
     program = tmp_path / "python"
-    program.write_text(QUICK.format(python=sys.executable))
+    program.write_text(first_lines() + QUICK)
     program.chmod(0o755)
     monkeypatch.setenv("PYTHONPATH", str(Path(indexer.__file__).parent.parent))
     monkeypatch.setattr("indexer.embedding_process.sys.executable", str(program))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import pytest
@@ -48,7 +49,7 @@ def test_pipx_injects_it(root):
 
 def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
     monkeypatch.setattr(installed, "find_spec", lambda name: name)
-    assert f"{sys.executable} -m pip install sentence-transformers" == adding("sentence-transformers")
+    assert f"{shlex.quote(sys.executable)} -m pip install sentence-transformers" == adding("sentence-transformers")
 
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
     assert f"uv pip install --python {sys.executable} sentence-transformers" == adding("sentence-transformers")

@@ -230,7 +230,8 @@ def test_exports_and_their_folders_are_private_whatever_the_umask():
 
 
 def test_an_existing_folder_is_left_as_it_is(tmp_path):
-    (tmp_path / "mine").mkdir(mode=0o755)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").chmod(0o755)
 
     assert 0o755 == stat.S_IMODE(private_dir(tmp_path / "mine").stat().st_mode)
 

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import tzlocal
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
@@ -17,9 +18,15 @@ SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def utc(monkeypatch):
-    monkeypatch.setenv("TZ", "UTC")
+def utc():
+    """What asked for the time zone first would hold for all of this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        tzlocal.reload_localzone()
+        yield
     time.tzset()
+    tzlocal.reload_localzone()
 
 
 @pytest.mark.parametrize(

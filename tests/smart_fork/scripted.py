@@ -6,17 +6,16 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
+from tests.programs import first_lines
 from tests.smart_fork.forks import HELP, eventually
 
-AGENT = f"""#!{sys.executable} -IS
-import os, sys
+AGENT = f"""{first_lines("-IS")}import os, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 if words[-1:] == ["--help"]:
     print({HELP!r}[name])

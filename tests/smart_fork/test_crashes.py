@@ -15,6 +15,7 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
+from tests.programs import first_lines
 from tests.smart_fork.forks import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +23,7 @@ WORKERS = 2
 #: Each is like the one before: `SMART_FORK_DRILLS=all` has ten of them.
 CRASHES = drilled(10, 1)
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
-AGENT = """#!{python}
-import datetime, json, os, shlex, subprocess, sys, uuid
+AGENT = """{first}import datetime, json, os, shlex, subprocess, sys, uuid
 from pathlib import Path
 if "--help" in sys.argv:
     sys.exit(print("  --fork-session  Fork"))
@@ -66,7 +66,7 @@ SERVE = [
 @pytest.fixture
 def program(world, private_tmux, monkeypatch) -> None:
     """A `claude` after a script, that finds our hooks."""
-    (world.home / "bin" / "claude").write_text(AGENT.format(python=sys.executable))
+    (world.home / "bin" / "claude").write_text(AGENT.format(first=first_lines(), python=sys.executable))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("PYTHONPATH", "HOME"):
         private_tmux("set-environment", "-g", name, os.environ[name])

@@ -17,6 +17,7 @@ import pytest
 
 from smart_fork.cli import picker
 from smart_fork.cli.picker import PickerRow, with_fzf, with_numbers
+from tests.programs import first_lines
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -67,7 +68,7 @@ def test_the_list_leaves_room_on_the_screen(monkeypatch, capsys):
 def program(folder, script: str) -> str:
     """A program that is called as fzf is."""
     path = folder / "fzf"
-    path.write_text(f"#!{sys.executable}\nimport json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
+    path.write_text(f"{first_lines()}import json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
     path.chmod(0o755)
     return str(path)
 

@@ -26,6 +26,7 @@ from tests.conftest import move_into
 from tests.drilled import drilled
 from tests.living import arguments
 from tests.mcp_process import McpProcess
+from tests.programs import first_lines
 from tests.smart_fork.forks import eventually as until
 
 SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
@@ -103,7 +104,7 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program in Claude Code's place that says how it was started."""
     program, told = folder / "claude", folder / "told.json"
     program.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"{first_lines()}import json, os, sys\n"
         "if sys.argv[1:] == ['--version']:\n    print('2.1.197 (Claude Code)'); sys.exit()\n"
         f"json.dump([os.getpid(), sys.argv[1:], os.getcwd(), dict(os.environ)], open({str(told)!r}, 'w'))\n"
     )

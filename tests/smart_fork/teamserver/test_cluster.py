@@ -167,7 +167,8 @@ def test_a_folder_with_other_things_is_not_used(unmade, account):
 
 
 def test_a_folder_that_others_may_read_is_not_used(unmade):
-    unmade.folder.mkdir(mode=0o755)
+    unmade.folder.mkdir()
+    unmade.folder.chmod(0o755)
 
     with pytest.raises(Usage, match="does not belong to"), unmade.running():
         pass
