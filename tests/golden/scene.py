@@ -28,6 +28,7 @@ from smart_fork.server import create_server
 from smart_fork.system.processes import Processes
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
+from tests.programs import first_lines
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT, Scripted
 from tests.smart_fork.world import WordsModel
@@ -37,8 +38,7 @@ HEADLESS = ("--in", "process")
 WIDTH, HOME_LENGTH = 100, 130
 
 #: The scripted agents, which also end in peace when they are told to.
-INTERPRETER, _, REST = AGENT.partition("\n")
-ENDING = f"{INTERPRETER}\nimport signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n{REST}"
+ENDING = f"{first_lines('-IS')}import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n{AGENT}"
 
 
 class PlacelessModel(WordsModel):

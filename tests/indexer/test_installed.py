@@ -52,7 +52,9 @@ def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
     assert f"{shlex.quote(sys.executable)} -m pip install sentence-transformers" == adding("sentence-transformers")
 
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
-    assert f"uv pip install --python {sys.executable} sentence-transformers" == adding("sentence-transformers")
+    assert f"uv pip install --python {shlex.quote(sys.executable)} sentence-transformers" == adding(
+        "sentence-transformers"
+    )
 
 
 def test_an_extra_is_added_by_its_packages_whatever_has_installed_us(root):
