@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
 from tests import lines
-from tests.programs import first_lines
+from tests.written_programs import first_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("indexer", "smart_fork")

@@ -137,7 +137,7 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
     """Find each session's parent; the first ones of all are not in it. There are no circles in it.
 
-    Codex and the branches that are written say whose copies they are. Claude Code's own forks say nothing, but copy the
+    Forks of some agents, and the branches that are written, say whose copies they are. Others say nothing, but copy the
     records of their parent with their ids: the parent is the session that shares the longest beginning and began first.
     """
     found: dict[str, str] = {}

@@ -40,8 +40,9 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _WORKER = re.compile(r"\b(claude|codex)-(?:fork-)?([0-9a-f]{6,})\b")
 _SNAPSHOT = re.compile(r"\b\d{8}T\d{6,}Z?(?:[-.]\w+)*\b")
 _COMMIT = re.compile(r"\b[0-9a-f]{40}\b|(?<=commit )[0-9a-f]{10}\b")
+_PROCESS = re.compile(r"\bprocess \d+\b")
 #: A program in Python is called otherwise where a shell has started it, for a path with blanks.
-_PROCESS = re.compile(r"\bprocess \d+\b(?: \((?:claude|python[\d.]*)\))?")
+_PROGRAM = re.compile(r"(?<=process <number> )\((?:claude|python[\d.]*)\)")
 _FRACTION = re.compile(r"(?<![\w.-])\d\.\d\d\b(?!\.\d)")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ]\d\d[:-]\d\d(?:[:-]\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -78,7 +79,7 @@ class Normal:
         text = self._begun.sub("~...", text)
         for theirs, ours in sorted(self._words.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(theirs, ours)
-        text = _PROCESS.sub(lambda found: f"process <number>{' (<program>)' * found[0].endswith(')')}", text)
+        text = _PROGRAM.sub("(<program>)", _PROCESS.sub("process <number>", text))
         text = _FRACTION.sub("<number>", text)
         text = text.replace(own_version(), "<version>").replace(f"/{getpass.getuser()}/", "/<user>/")
         text = _UUID.sub(lambda found: found[0] if found[0] in self._known else numbered.name("id", found[0]), text)

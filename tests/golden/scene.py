@@ -28,10 +28,10 @@ from smart_fork.server import create_server
 from smart_fork.system.processes import Processes
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
-from tests.programs import first_lines
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT, Scripted
 from tests.smart_fork.world import WordsModel
+from tests.written_programs import first_lines
 
 HEADLESS = ("--in", "process")
 #: Of the help pages; and how long the name of a home is, for it is a part of what is counted and of what is cut.

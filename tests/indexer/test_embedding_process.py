@@ -17,7 +17,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.embedding_process import ProcessEmbedder, answer
 from indexer.light import LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder
-from tests.programs import first_lines
+from tests.written_programs import first_lines
 
 PYTHON = sys.executable
 TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]

@@ -12,8 +12,8 @@ import pytest
 
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
-from tests.programs import first_lines
 from tests.smart_fork.forks import HELP, eventually
+from tests.written_programs import first_lines
 
 AGENT = f"""{first_lines("-IS")}import os, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]

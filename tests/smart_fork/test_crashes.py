@@ -15,8 +15,8 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
-from tests.programs import first_lines
 from tests.smart_fork.forks import eventually
+from tests.written_programs import first_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 2

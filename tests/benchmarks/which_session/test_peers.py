@@ -15,7 +15,7 @@ from benchmarks.which_session.play import Stage, at_home
 from benchmarks.which_session.transcripts import transcripts
 from tests.benchmarks.which_session.repository import lines, with_five_before
 from tests.indexer.written import HashEmbedder
-from tests.programs import first_lines
+from tests.written_programs import first_lines
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 

@@ -17,8 +17,8 @@ import pytest
 
 from smart_fork.cli import picker
 from smart_fork.cli.picker import PickerRow, with_fzf, with_numbers
-from tests.programs import first_lines
 from tests.smart_fork.world import World
+from tests.written_programs import first_lines
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"

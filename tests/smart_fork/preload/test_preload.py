@@ -26,8 +26,8 @@ from tests.conftest import move_into
 from tests.drilled import drilled
 from tests.living import arguments
 from tests.mcp_process import McpProcess
-from tests.programs import first_lines
 from tests.smart_fork.forks import eventually as until
+from tests.written_programs import first_lines
 
 SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
 PROGRAM = (sys.executable, "-P", "-m", "smart_fork")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.programs import first_lines
+from tests.written_programs import first_lines
 
 
 def test_one_runs_where_the_interpreter_lies_in_a_folder_with_blanks_and_a_quote(tmp_path, monkeypatch):
