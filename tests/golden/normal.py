@@ -3,7 +3,7 @@
 The demo's own ids and times are the same every time and stay. In this order, everywhere, also inside longer texts:
 
 * the home is ``~``, and a folder that is named after a directory is named after that; the checkout is ``<checkout>``,
-  the Python that runs is ``<python>``, the host is ``<host>``;
+  the Python that runs is ``<python>``, our program beside it ``<smart-fork>``, the host is ``<host>``;
 * an id that the demo has not made is ``<id 1>``, a worker's is ``<claude 1>``, a commit is ``<commit 1>``, a snapshot's is
   ``<snapshot 1>``, numbered as they appear in the answer;
 * a time that is later than the demo is ``<time>``, a date ``<date>``;
@@ -59,6 +59,7 @@ class Normal:
             str(home.resolve()): "~",
             slug(str(home.resolve())): "-home",
             str(CHECKOUT): "<checkout>",
+            str(python.with_name("smart-fork")): "<smart-fork>",
             shlex.quote(str(python)): "<python>",
             str(python): "<python>",
             str(python.resolve()): "<python>",

@@ -15,6 +15,7 @@ import pytest
 from indexer.masking import mask
 from smart_fork.agents import AGENTS
 from tests.golden import fixtures, story
+from tests.golden.normal import CHECKOUT, Normal
 from tests.golden.scene import Scene, scene
 from tests.indexer.masking.evaluation.expand import samples
 from tests.indexer.masking.test_evaluation import SECRETS
@@ -90,6 +91,14 @@ def masked() -> Iterable[tuple[str, str]]:
                 for number, text in enumerate(texts, start=1)
             ),
         )
+
+
+def test_answers_name_our_program_alike_in_whichever_environment_it_is(monkeypatch, home):
+    monkeypatch.setattr("sys.executable", str(CHECKOUT / "build/light/bin/python"))
+
+    said = Normal(home, ()).value({"program": str(CHECKOUT / "build/light/bin/smart-fork"), "folder": str(CHECKOUT)})
+
+    assert said == {"program": "<smart-fork>", "folder": "<checkout>"}
 
 
 def test_each_folder_of_fixtures_has_a_readme_with_the_version_and_all_of_them():

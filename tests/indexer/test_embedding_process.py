@@ -193,6 +193,7 @@ def test_its_name_is_the_same_as_that_of_the_other_forms():
     assert ProcessEmbedder().model == DefaultEmbedder().model
 
 
+@pytest.mark.full
 def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for_it_and_it_ends_by_itself():
     """It stays for as long as there is more to do, and then gives back all that it took."""
     before, nice = children(), os.getpriority(os.PRIO_PROCESS, 0)
@@ -210,6 +211,7 @@ def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for
     assert gone(child)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick")
 def test_a_process_that_was_begun_ends_when_it_is_no_longer_wanted():
     before = children()
@@ -227,6 +229,7 @@ def test_where_no_process_can_be_begun_the_light_engine_embeds(monkeypatch, capl
         raise OSError("no more processes")
 
     monkeypatch.setattr("indexer.embedding_process._start", refused)
+    monkeypatch.setattr("indexer.models.has_frameworks", lambda: True)
     embedder = DefaultEmbedder()
     embedder.begin()
 

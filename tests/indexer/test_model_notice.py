@@ -35,6 +35,7 @@ def test_it_is_told_in_its_context_alone():
     assert LOADED == told == other
 
 
+@pytest.mark.full
 def test_a_model_is_loaded_once(monkeypatch):
     class Model:
         def encode(self, texts, **_):
