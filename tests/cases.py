@@ -41,13 +41,22 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
     return decorated
 
 
-def first(names: str | tuple[str, ...], cases: Iterable[Any]) -> pytest.MarkDecorator:
+def first(
+    names: str | tuple[str, ...], cases: Iterable[Any], *, number: int = 1, ids: Iterable[str] | None = None
+) -> pytest.MarkDecorator:
     """`pytest.mark.parametrize`, of whose cases the first is tried always and the others are thorough: the same way again."""
-    return pytest.mark.parametrize(names, mostly_first(cases))
+    if isinstance(names, str) and "," not in names:
+        names, cases = (names,), [(case,) for case in cases]
+    return pytest.mark.parametrize(names, mostly_first(cases, number), ids=ids)
 
 
-def mostly_first(cases: Iterable[Any]) -> list[Any]:
-    """These cases, all but the first of them thorough."""
-    main, *others = cases
-    rows = [case if isinstance(case, tuple) else (case,) for case in others]
-    return [main, *(pytest.param(*row, marks=pytest.mark.thorough) for row in rows)]
+def mostly_first(cases: Iterable[Any], number: int = 1) -> list[Any]:
+    """These cases, all but the first of them thorough, or all but the first `number`."""
+    every = [*cases]
+    rows = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
+    return [*every[:number], *(pytest.param(*row, marks=pytest.mark.thorough) for row in rows)]
+
+
+def mostly(cases: Iterable[Any], *always: Any) -> list[Any]:
+    """These cases, each a single value; all but `always` are thorough."""
+    return [case if case in always else pytest.param(case, marks=pytest.mark.thorough) for case in cases]

@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,27 +18,30 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGET = Path(__file__).with_suffix(".txt")
 PACKAGES = ("indexer", "smart_fork")
 _LINE = re.compile(r"(\S+)(\s+)(\d+)(.*)")
-_NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+#: A comment, or a string. Python's own tokens say the same, and take seven times as long.
+_COMMENT_OR_STRING = re.compile(
+    r"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.DOTALL
+)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def code_lines(source: str) -> int:
     """Return the number of lines with code."""
-    lines = set[int]()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
+    text = _COMMENT_OR_STRING.sub(lambda found: "" if found[0][0] == "#" else found[0].replace("\n", "x\nx"), source)
+    lines = {number for number, line in enumerate(text.split("\n"), 1) if line and not line.isspace()}
+    for node in statements(ast.parse(source)):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return len(lines)
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Walk over a module and its statements, without their expressions."""
+    yield node
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        inner = getattr(node, name, ())
+        for one in inner if isinstance(inner, list) else ():
+            yield from statements(one)
 
 
 @cache

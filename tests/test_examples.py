@@ -142,28 +142,11 @@ def is_run(example: Example) -> bool:
     return not any(fnmatch.fnmatchcase(example.command, pattern) for pattern in NOT_RUN)
 
 
-#: How-tos whose commands take a second or more. What these print is in golden files too, and that they are understood is tried here.
-DEAR = {
-    "engines",
-    "excise",
-    "hooks",
-    "install",
-    "script",
-    "service",
-    "setup",
-    "troubleshooting",
-    "uninstall",
-    "verdicts",
-    "workers",
-}
-
-
 def run_pages() -> Iterator[Any]:
-    """The pages that have commands to run."""
+    """The pages that have commands to run. What the how-tos' print is in golden files too, and that they are understood is tried here."""
     for page in PAGES:
         if any(map(is_run, examples(page))):
-            dear = page.parent.name == "how-to" and page.stem in DEAR
-            yield pytest.param(page, marks=pytest.mark.thorough) if dear else page
+            yield pytest.param(page, marks=pytest.mark.thorough) if page.parent.name == "how-to" else page
 
 
 def commands() -> Iterator[tuple[str, str]]:

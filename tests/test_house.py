@@ -164,7 +164,7 @@ def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
     """The product's exception classes by their names; several of one name would hide each other."""
     texts = (path.read_text() for package in PACKAGES for path in (root / package).rglob("*.py"))
     classes: dict[str, list[ast.ClassDef]] = {}
-    for node in (node for text in texts if "class " in text for node in ast.walk(ast.parse(text))):
+    for node in (node for text in texts if "class " in text for node in lines.statements(ast.parse(text))):
         if isinstance(node, ast.ClassDef):
             classes.setdefault(node.name, []).append(node)
     return {name: nodes for name, nodes in classes.items() if "BaseException" in above(name, classes)}
@@ -221,7 +221,7 @@ def _names(line: ast.Assign | ast.AnnAssign) -> list[str]:
 def joins(path: Path) -> Iterator[str]:
     """Texts that put a hint behind a message themselves, which makes two dots where the message ends with one."""
     source = path.read_text()
-    if "hint" not in source and "next_step" not in source:
+    if not re.search(r"\}\.? \{", source) or ("hint" not in source and "next_step" not in source):
         return
     for text in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)):
         parts = "".join(

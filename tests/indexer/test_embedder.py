@@ -50,6 +50,7 @@ def test_vectors_are_of_unit_length_and_near_where_the_meaning_is(embedder):
     assert vectors[0] @ vectors[1] > 0.1 + vectors[0] @ vectors[2]
 
 
+@pytest.mark.thorough
 @pytest.mark.full
 def test_a_question_fits_the_index_whatever_the_precision(embedder, monkeypatch):
     alone = np.stack([embedder.embed([text])[0] for text in TEXTS])

@@ -194,8 +194,20 @@ def test_its_name_is_the_same_as_that_of_the_other_forms():
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("quick")
 def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for_it_and_it_ends_by_itself():
     """It stays for as long as there is more to do, and then gives back all that it took."""
+    begins_embeds_and_ends([[len(text)] for text in TEXTS])
+
+
+@pytest.mark.full
+@pytest.mark.thorough  # to load PyTorch takes nearly all of it
+def test_so_does_one_with_the_real_model():
+    many = begins_embeds_and_ends(None)
+    assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
+
+
+def begins_embeds_and_ends(expected):
     before, nice = children(), os.getpriority(os.PRIO_PROCESS, 0)
     embedder = DefaultEmbedder()
     embedder.begin()
@@ -206,9 +218,10 @@ def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for
     many, again = embedder.embed(TEXTS), embedder.embed(TEXTS)
     assert (many == again).all()
     assert ({child}, nice) == (children() - before, child.nice())  # somebody waits for it
-    assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
+    assert expected is None or expected == many.tolist()
     del embedder  # with it our end of the line
     assert gone(child)
+    return many
 
 
 @pytest.mark.full

@@ -27,8 +27,7 @@ from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
-SECONDS = 90
-HOUR = IntervalTrigger(hours=1)
+SECONDS, HOUR = 90, IntervalTrigger(hours=1)
 OVER = -1.0  # the time of a piece of work that is over before it begins
 
 
@@ -465,6 +464,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fresh, tmp_path, monkeypatch):
     """F-193: killed while logs come and grow."""
     for number in range(40):

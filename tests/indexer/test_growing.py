@@ -21,6 +21,7 @@ from indexer.transcripts.warm import Warm, WarmTurns
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
+from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.written import append, content, lines, moment, save, session_of
 
@@ -119,7 +120,7 @@ def indexed() -> dict:
     return content(index_db())
 
 
-@pytest.mark.parametrize("most", [0, 1 << 20], ids=["cold", "warm"])
+@first("most", [0, 1 << 20], ids=["cold", "warm"])
 def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypatch):
     """F-147, F-195: whether what was packed last is still in memory or not."""
 

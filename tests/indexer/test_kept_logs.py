@@ -18,6 +18,7 @@ from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from tests import warm
+from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
@@ -155,7 +156,7 @@ def test_a_full_disk_keeps_no_log_out_of_the_index(store, monkeypatch, caplog):
 FACTS = {"name": "0" * 16 + ".zst", "size": 1, "mtime_ns": 1, "inode": 1, "length": 1}
 
 
-@pytest.mark.parametrize(
+@first(
     "change",
     [
         {"place": "../../../etc/passwd"}, {"place": "/etc/passwd"}, {"agent": "../x"}, {"agent": "codex"}, {"session_id": "other"},
@@ -194,6 +195,7 @@ kept_logs.make_room(())
 """
 
 
+@pytest.mark.thorough
 def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
     log = claude_log(ONE, "/work/a", "question", "answer")
     keep_again()

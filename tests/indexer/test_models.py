@@ -20,6 +20,7 @@ from indexer.installed import adding, packages_of
 from indexer.light import GRAPH, LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder, configured_embedder
 from indexer.priority import NICE
+from tests.cases import first
 
 ROOT = Path(light.__file__).parent.parent
 CORPUS = ROOT.parent / "shared/corpus"
@@ -189,7 +190,7 @@ def test_a_question_imports_no_framework():
     assert "[]" == run(program).stdout.strip()
 
 
-@pytest.mark.parametrize("switch", [None, "0"])
+@first("switch", [None, "0"])
 def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, monkeypatch, switch):
     """What it would report is collected in a file in the home: that would be there at once."""
     if switch is not None:
@@ -215,6 +216,7 @@ def test_many_texts_take_the_fast_way_and_agree_with_the_light_one():
     assert float((many * few).sum(axis=1).min()) > 0.999
 
 
+@pytest.mark.thorough
 def test_many_texts_are_embedded_without_the_frameworks_as_well():
     program = (
         f"{WITHOUT_FRAMEWORKS} import psutil; from indexer.light import LightEmbedder; from indexer import models;"
@@ -227,6 +229,7 @@ def test_many_texts_are_embedded_without_the_frameworks_as_well():
     assert "[] 0.0" == run(program, "waited for").stdout.strip()
 
 
+@pytest.mark.thorough
 def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(without_frameworks, monkeypatch):
     monkeypatch.setattr(models, "processors", lambda: 5)
     threads: set[str] = set()

@@ -182,6 +182,7 @@ def test_words_of_the_restriction_are_no_words_of_the_conversation(store, tmp_pa
     assert [] == store.match_words("chunks", [], scope, 9) + store.match_words("chunks", ["needle"], Scope(), 9)
 
 
+@pytest.mark.thorough
 def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
     folders = [tmp_path / "tiny" / str(number) for number in range(3)]
     (tmp_path / "tiny/.git").mkdir(parents=True)

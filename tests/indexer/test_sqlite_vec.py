@@ -160,6 +160,7 @@ def test_of_a_vector_that_is_taken_out_no_byte_is_left(store):
     assert [False, False, True] == [of_session[name] in said for name in ("s3", "s150", "s199")]
 
 
+@pytest.mark.thorough
 def test_after_groups_have_gone_and_the_database_was_written_again_all_is_found(store):
     """VACUUM may give other numbers to the rows of a table; those of sqlite-vec's are places of vectors."""
     for number in range(600):

@@ -65,6 +65,7 @@ def test_a_vector_of_nothing_or_of_no_numbers_is_near_nothing(bare):
     assert [] == bare.similarities([np.ones(4, np.float32).tobytes()], Scope((99,))).best(9)
 
 
+@pytest.mark.thorough
 def test_of_fifty_nearest_in_full_precision_hardly_one_is_missed(bare):
     random = np.random.default_rng(2)
     topics = random.normal(size=(40, 384))
@@ -170,6 +171,7 @@ def test_groups_that_have_become_half_empty_are_filled_up(store):
     assert set(range(10_000, 10_600)) == dict(stored_vectors(store.db)).keys()
 
 
+@pytest.mark.thorough
 def test_a_session_that_grows_for_ever_takes_no_more_room_than_its_vectors(store):
     for last in range(400):
         save(store, session_of("first", f"number {last}"))

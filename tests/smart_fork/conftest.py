@@ -14,6 +14,7 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
+from tests.cases import mostly_first
 from tests.missing import missing
 from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
 from tests.smart_fork.forks import SESSION, HastyClock, codex_path, codex_records, said, text, told, write_log
@@ -66,7 +67,7 @@ def codex_session(home: Path, repo: Path) -> Path:
     return write_log(codex_path(home, SESSION), codex_records(SESSION, repo, ["add retry", "and the docs"]))
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def any_session(request) -> tuple[str, Path]:
     """An agent, and its session in `repo`."""
     return request.param, request.getfixturevalue(f"{request.param}_session")

@@ -28,19 +28,19 @@ from smart_fork.system.processes import Completed
 from smart_fork.text.snippets import quoted, snippet
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
-from tests.cases import each
+from tests.cases import each, first
 from tests.drilled import drilled
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
 
 SECRETS = {
-    "a token": ("", "ghp" + "_" + made_up(36)),
     "a long token": ("", "sk-" + "ant-api03-" + made_up(95)),
-    "a JWT": ("Bearer ", f"eyJ{made_up(30)}.eyJ{made_up(60)}.{made_up(43)}"),
+    "a token": ("", "ghp" + "_" + made_up(36)),
     "a password in an address": ("https://anna:", made_up(24) + "@host"),
     "a password with a name": ("PASSWORD=", made_up(24)),
+    "a JWT": ("Bearer ", f"eyJ{made_up(30)}.eyJ{made_up(60)}.{made_up(43)}"),
     "a key": ("", f"{KEY_BEGIN.format('')}\n{BASE64_LINES}"),
 }
-every_secret = pytest.mark.parametrize(("before", "secret"), SECRETS.values(), ids=SECRETS.keys())
+every_secret = first(("before", "secret"), SECRETS.values(), number=4, ids=SECRETS)
 #: So much of a token says what it is, not what is in it.
 PREFIX = 12
 #: Every offset is tried with some of the limits; `SMART_FORK_DRILLS=all` tries it with each.
@@ -103,7 +103,7 @@ WAYS_OUT: dict[str, tuple[int, Callable[[str], str]]] = {
 }
 
 
-@every_secret
+@first(("before", "secret"), SECRETS.values(), ids=SECRETS)
 @pytest.mark.parametrize(("limit", "shown"), WAYS_OUT.values(), ids=WAYS_OUT.keys())
 def test_no_cut_shows_a_piece_of_a_secret(limit, shown, before, secret):
     found = {piece for text in texts(before, secret, limit) for piece in shown_in(secret, shown(text))}

@@ -24,6 +24,7 @@ from smart_fork.repository.worktree import create_worktree
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.system.processes import Processes
 from smart_fork.workers.termination import close_workers
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage
 
@@ -78,7 +79,7 @@ def ids(log: Path, word: str) -> list[str]:
     return [json.loads(line)["uuid"] for line in log.read_text().splitlines() if word in line]
 
 
-@pytest.mark.parametrize(("first_seen", "more"), [("original", ()), ("copy", ()), ("copy", ("more", "done there"))])
+@first(("first_seen", "more"), [("original", ()), ("copy", ()), ("copy", ("more", "done there"))])
 def test_every_answer_names_the_original_however_much_newer_a_staged_copy_is(world, born, tree, first_seen, more):
     shop = tree.parent.parent
     if first_seen == "original":

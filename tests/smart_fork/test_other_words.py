@@ -10,6 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.floor import in_words
+from tests.cases import first
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
@@ -89,7 +90,7 @@ def test_the_twin_forks_nothing(world, shop, launched):
     assert [] == launched
 
 
-@pytest.mark.parametrize("tool", ["smart_fork", "find_sessions"])
+@first("tool", ["smart_fork", "find_sessions"])
 def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map", "drawn")

@@ -214,6 +214,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.thorough
 def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, world, shop, tmp_path):
     original = tmp_path / "original"
     shutil.copytree(state_home(), original)

@@ -105,6 +105,7 @@ def test_exactly_as_many_run_as_may_and_nothing_is_left_of_the_others(asked, scr
     } == after
 
 
+@pytest.mark.thorough
 def test_places_become_free_as_workers_end(asked, scripted, repo):
     """Nobody has told the registry: that their processes are gone is enough."""
     asked()

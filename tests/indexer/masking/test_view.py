@@ -4,6 +4,8 @@ import json
 import sys
 import unicodedata
 
+import pytest
+
 from indexer.masking import mask
 from indexer.masking.invisible import INVISIBLE
 from indexer.masking.view import View
@@ -40,6 +42,7 @@ def test_what_is_left_out_where_a_text_is_shown_does_not_join_a_secret():
         assert TOKEN not in shown.replace("\t", "\ufffd").replace("\n", "\ufffd")
 
 
+@pytest.mark.thorough
 def test_what_is_invisible_is_all_that_unicode_calls_so():
     ours = {code for code in range(sys.maxunicode + 1) if INVISIBLE.match(chr(code))}
     theirs = {code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) in ("Cc", "Cf")}

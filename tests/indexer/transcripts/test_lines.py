@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from indexer.transcripts import lines
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.lines import LineReader, open_regular
+from tests.cases import first
 from tests.drilled import drilled
 
 PIECES = st.lists(
@@ -191,6 +192,7 @@ def test_nesting_and_numbers_without_measure_are_broken_lines(log, line):
     assert [one.number for one in reader.broken] == [1]
 
 
+@pytest.mark.thorough
 def test_a_line_of_65_megabytes_counts_and_says_how_long_its_text_is(log):
     size = 65 * 1024 * 1024
     with log.open("wb") as file:
@@ -211,9 +213,7 @@ def test_a_line_of_65_megabytes_counts_and_says_how_long_its_text_is(log):
 PART = drilled(1, 16)
 
 
-@pytest.mark.parametrize(
-    ("piece", "times"), [(b"\0", 70_000_000), (b'["a",', 3_500_000 // PART), (b"[", 17_000_000 // PART)]
-)
+@first(("piece", "times"), [(b"\0", 70_000_000), (b'["a",', 3_500_000 // PART), (b"[", 17_000_000 // PART)])
 def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, piece, times, monkeypatch):
     line = piece * times
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", lines.MAX_LINE_BYTES // PART)
@@ -226,6 +226,7 @@ def test_a_long_line_that_is_no_record_is_passed_over_and_counted(log, piece, ti
     assert reader.offset == log.stat().st_size
 
 
+@pytest.mark.thorough
 def test_a_long_line_that_has_grown_is_read_as_if_it_had_been_there_before(log):
     start = b'{"a":1}\n{"b":"' + b"x" * lines.MAX_LINE_BYTES
     log.write_bytes(start)

@@ -44,6 +44,7 @@ def short(monkeypatch):
     monkeypatch.setattr(long_lines, "LONG_TEXT", 40)
 
 
+@pytest.mark.thorough
 @settings(max_examples=drilled(300, 50), suppress_health_check=[])
 @given(RECORDS, st.integers(1, 40))
 def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):

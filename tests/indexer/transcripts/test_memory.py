@@ -94,6 +94,7 @@ def codex_round() -> list[object]:
     ]
 
 
+@pytest.mark.thorough
 @first("agent", ["claude", "codex"])
 def test_a_long_log_is_read_within_bounded_memory(home, agent):
     if not Path("/proc/self/status").exists():

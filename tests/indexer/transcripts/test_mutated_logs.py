@@ -24,6 +24,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import neutral
+from tests.cases import mostly
 from tests.drilled import drilled
 from tests.golden.fixtures import logs
 from tests.indexer.transcripts.records import ASKED, DOCUMENTS, READ_LOGS, SESSION, lay_out, read_records
@@ -34,8 +35,6 @@ from tests.smart_fork.agents.opencode import database
 RECORDS = drilled(60_000, 2_000)
 #: The bytes of a large log.
 LARGE = 5 << 18
-#: Of each shape of log one: lines, and a document that is written again. The others are thorough.
-ALWAYS = ("claude",)
 #: A document is parsed as a whole: the parser alone takes twelve times its size, and again if it has to be repaired.
 DOCUMENT_TIMES = 30
 HERE = HomePlace("/home/ada/shop", "/home/ada")
@@ -249,7 +248,7 @@ def related(agent: Agent, session: Session) -> None:
             cutter.without_repetitions(loaded, {turn.id for turn in loaded.turns})
 
 
-@pytest.mark.parametrize("agent", READERS.names)
+@pytest.mark.parametrize("agent", mostly(READERS.names, "claude", "gemini", "goose"))
 def test_whatever_becomes_of_its_records_a_log_is_read(home, agent):
     path, write = laid_out(agent, home)
     rng = random.Random(agent)  # noqa: S311 - the same each time
@@ -333,9 +332,8 @@ def peak_of(read: Callable[[], Any]) -> int:
         gc.unfreeze()
 
 
-@pytest.mark.parametrize(
-    "agent", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.thorough) for name in READERS.names]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("agent", READERS.names)
 def test_a_large_mutated_log_takes_at_most_three_times_its_size(home, agent):
     path, size = large(agent, home)
     most = (DOCUMENT_TIMES if agent in DOCUMENTS else 3) * size

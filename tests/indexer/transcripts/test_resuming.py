@@ -17,6 +17,7 @@ from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
+from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     DOCUMENTS,
     READ_LOGS,
@@ -151,7 +152,7 @@ def case(request, home) -> tuple[AgentAdapter, Path, bytes]:
 
 def test_a_grown_log_is_read_from_the_offset_only(case):
     reader, path, data = case
-    for cut in range(0, len(data) + 1, 37):
+    for cut in range(0, len(data) + 1, drilled(37, 211)):
         path.write_bytes(data[:cut])
         before = reader.read(path)
         path.write_bytes(data)

@@ -20,6 +20,7 @@ from smart_fork.families.lineage import lineage
 from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
+from tests.cases import first
 from tests.smart_fork.budget.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log
 
@@ -53,7 +54,7 @@ def merge(repo, programs, no_waiting, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("agents", [("claude", "claude"), ("codex", "codex"), ("claude", "codex"), ("codex", "claude")])
+@first("agents", [("claude", "claude"), ("codex", "codex"), ("claude", "codex"), ("codex", "claude")])
 def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge, home, repo):
     for agent, session_id in zip(agents, (SESSION, OTHER), strict=True):
         if agent == "claude":
@@ -92,7 +93,7 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
     assert max(begun, key=lambda one: begun[one]) == new  # when it was made, not when what it has was said
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_what_is_cut_from_any_of_them_is_cut_from_what_they_were_merged_into(agent, merge, home, repo):
     claude_log(repo, SESSION, prefix="aa")
     if agent == "claude":

@@ -10,6 +10,7 @@ import pytest
 from smart_fork.cli import command_line
 from smart_fork.errors import Usage
 from smart_fork.terminal.commands import COMMANDS
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 
@@ -33,7 +34,7 @@ def given(*words: str) -> str:
     return refused.value.message
 
 
-@pytest.mark.parametrize("value", ["", " \t"])
+@first("value", ["", " \t"])
 def test_an_empty_option_is_refused_by_every_command(value):
     options = [(path, one) for path, one in with_values() if one.param_type_name == "option"]
 

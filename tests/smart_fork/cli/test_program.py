@@ -180,6 +180,7 @@ def test_what_others_are_owed_is_done_before_it_ends():
     assert "the last word" == done.stdout.splitlines()[-1]
 
 
+@pytest.mark.thorough
 def test_a_question_is_answered_before_garbage_is_looked_for(world, shop):
     world.claude(shop, "one", "1")
     code = (

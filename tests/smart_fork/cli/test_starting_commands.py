@@ -9,6 +9,7 @@ import os
 import pytest
 
 from smart_fork.registry.workers import Registry
+from tests.cases import first
 from tests.smart_fork.forks import NEW
 
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -20,7 +21,7 @@ def past(world, agent: str, *where_and_what) -> str:
 
 
 @agents
-@pytest.mark.parametrize("option", ["--agent", "--adapter"])
+@first("option", ["--agent", "--adapter"])
 def test_new_starts_an_agent(run, scripted, shop, agent, option):
     """R-001, R-060."""
     done = run("new", "fix the race", option, agent, *HEADLESS, "--json")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import mostly_first
+
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
 UNAVAILABLE = {"error", "message", "next_steps", "fallback_sessions"}
@@ -149,7 +151,7 @@ def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
     return ScriptedQmd(home)
 
 
-@pytest.fixture(params=["builtin", "qmd"])
+@pytest.fixture(params=mostly_first(["builtin", "qmd"]))
 def any_engine(request: pytest.FixtureRequest) -> str:
     """What holds whichever engine answers."""
     if request.param == "qmd":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.excise import Request, check, cut
-from tests.cases import mostly_first
+from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import indexed, play
 from tests.smart_fork.relatives import branch
@@ -69,7 +69,7 @@ def test_ordinary_words_in_files_of_other_sessions_are_no_trace(world, shop, nam
     assert check(session_id)["ok"]
 
 
-@pytest.mark.parametrize("name", ["codex", "gemini"])
+@first("name", ["codex", "gemini"])
 def test_the_kept_copy_of_a_lost_session_that_was_told_is_named(world, shop, monkeypatch, name):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     session_id = session_of(world, shop, "claude")
@@ -86,7 +86,7 @@ def test_the_kept_copy_of_a_lost_session_that_was_told_is_named(world, shop, mon
     assert all("smart-fork forget" in one["reason"] for one in found["copies"])
 
 
-@pytest.mark.parametrize("line", [
+@first("line", [
     {"type": "ai-title", "aiTitle": "use swordfish-hunter-7731"},
     {"type": "user", "isCompactSummary": True, "uuid": "c", "message": {"role": "user", "content": "swordfish-hunter-7731"}},
 ])  # fmt: skip

@@ -113,6 +113,7 @@ for number in range(1, 20, int(sys.argv[2])):
 """
 
 
+@pytest.mark.thorough
 def test_a_process_that_is_killed_in_any_call_leaves_the_old_transcript_or_the_new_one(claude_session):
     before, after = states(claude_session)
 

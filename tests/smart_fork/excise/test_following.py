@@ -317,7 +317,7 @@ class TestBeside:
         assert ([], True) == (holders(world.home), check(log.stem)["ok"])
 
 
-@pytest.mark.parametrize("agent", ["codex", "gemini"])
+@first("agent", ["codex", "gemini"])
 def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent):
     first = world.claude(shop, *SAID)
     told = branch(first, as_agent=agent)
@@ -330,7 +330,7 @@ def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent)
     assert (False, 2) == (found["ok"], len(found["copies"]))
 
 
-@pytest.mark.parametrize("agent", ["codex", "gemini"])
+@first("agent", ["codex", "gemini"])
 def test_a_told_session_that_has_a_cut_sentence_of_ordinary_words_is_named(world, shop, agent):
     first = world.claude(shop, *SAID[:2], "nobody may read that session before the next cut", "I will remember that")
     told = branch(first, as_agent=agent)
@@ -373,7 +373,7 @@ def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop,
     assert not check(first)["ok"]
 
 
-@pytest.mark.parametrize("agents", [
+@first("agents", [
     ("claude", "claude"), ("codex", "claude"), ("qwen", "gemini", "claude"), ("claude", "codex", "qwen"), ("gemini", "codex"),
 ])  # fmt: skip
 def test_exports_of_lost_parents_are_named_at_any_depth_until_they_are_forgotten(world, shop, run, agents):  # noqa: F811

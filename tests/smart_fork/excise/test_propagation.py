@@ -19,6 +19,7 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
+from tests.cases import first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log
 from tests.smart_fork.world import WordsModel, World
@@ -101,7 +102,7 @@ def kept_text(session_id: str) -> str:
         return path.read_text()
 
 
-@pytest.mark.parametrize("still_wanted", ["true", "false"])
+@first("still_wanted", ["true", "false"])
 def test_the_copy_that_was_kept_of_a_session_loses_what_was_cut(world: World, shop, monkeypatch, still_wanted):
     """Also where copies are not kept any more."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
@@ -183,7 +184,7 @@ def fork_upon_its_parent(world: World, shop) -> tuple[str, str, Request]:
     return parent, child, Request(parent, ids=turn_ids(path, "swordfish"))
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@first("killed", [False, True])
 def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, shop, monkeypatch, killed):
     """Codex's forks are written upon their parents: they lose it with them, which has to be insisted on."""
     _, child, request = fork_upon_its_parent(world, shop)

@@ -24,6 +24,7 @@ from smart_fork.excise import Request, check, cut, propagation
 from smart_fork.excise import erasure as erasing
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import WordsModel, World
@@ -166,7 +167,7 @@ def places(found: dict) -> dict[str, str]:
     return {str(Path(one["path"]).relative_to(state_home())): one["kind"] for one in found["remains"]}
 
 
-@pytest.mark.parametrize(
+@first(
     ("name", "kind", "written"),
     [
         ("logs/service.log", "log", SECRET.encode()),

@@ -28,6 +28,7 @@ from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Handed, NotSpawned
 from smart_fork.registry.workers import Registry
 from smart_fork.sharing.neutral import Message
+from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -250,10 +251,10 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
     huge = world.claude(shop, "q" * 200_000, "a" * 200_000)
     monkeypatch.setattr(AGENTS["codex"], "window", 4_000)
 
-    for one, first, last in ((parent, "add retry", "it retries"), (huge, "q", "a")):
+    for one, beginning, last in ((parent, "add retry", "it retries"), (huge, "q", "a")):
         forked = handed(one, "codex")
         copy = read(forked.new_session_id)
-        assert words(copy)[0].endswith(first)
+        assert words(copy)[0].endswith(beginning)
         assert words(copy)[-1].endswith(last)
         assert forked.handed.tokens < 4_000
 
@@ -396,7 +397,7 @@ def test_a_tool_hands_over_what_it_is_asked_to(world, shop):
     assert "Unknown adapter: emacs" in refused
 
 
-@pytest.mark.parametrize("agent", READ_LOGS)
+@first("agent", READ_LOGS)
 def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, played, agent):
     lay_out(agent, str(shop))
     path = home / below_home(agent)

@@ -88,7 +88,7 @@ def test_names_are_quoted_on_one_line_without_what_steers_or_ends_the_note():
     assert strip_boilerplate(f"{note}\n\ndo it") == "do it"
 
 
-@pytest.mark.parametrize("length", [1, 20, 100, 3000])
+@first("length", [1, 20, 100, 3000])
 def test_a_note_is_never_longer_than_it_may_be(length):
     files = [FileNews(f"{number}{'x' * length}.py", "changed", lines=(1, 0)) for number in range(400)]
     behind = tuple(one.path for one in files)

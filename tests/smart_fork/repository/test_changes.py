@@ -17,6 +17,7 @@ from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree, remove_worktree
 from smart_fork.system.processes import Processes
+from tests.cases import first
 from tests.drilled import drilled
 
 PROCESSES = Processes()
@@ -233,9 +234,7 @@ def test_a_bare_repository_with_worktrees_works(repo, home):
     assert home / "side/.worktrees/x" == assert_carried_over(home / "side")
 
 
-@pytest.mark.parametrize(
-    "setting", [("core.splitIndex", "true"), ("core.untrackedCache", "true"), ("index.version", "4")]
-)
+@first("setting", [("core.splitIndex", "true"), ("core.untrackedCache", "true"), ("index.version", "4")])
 def test_every_kind_of_index_works(repo, setting):
     git(repo, "config", *setting)
     git(repo, "update-index", "--split-index" if "split" in setting[0] else "--refresh")
@@ -246,7 +245,7 @@ def test_every_kind_of_index_works(repo, setting):
     assert_carried_over(repo)
 
 
-@pytest.mark.parametrize("cone", ["--cone", "--no-cone", "--sparse-index"])
+@first("cone", ["--cone", "--no-cone", "--sparse-index"])
 def test_a_sparse_checkout_works_or_is_refused(repo, cone):
     git(repo, "sparse-checkout", "set", *([cone] if cone != "--sparse-index" else [cone, "--cone"]), *(["src"] if cone != "--no-cone" else ["/src/", "/a.txt"]))  # fmt: skip
     (repo / "src/b.txt").write_text("changed\n")

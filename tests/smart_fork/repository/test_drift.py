@@ -14,6 +14,7 @@ from smart_fork.errors import ProgramFailed
 from smart_fork.repository.drift import Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.system.processes import Processes
+from tests.cases import first
 
 START = 1_770_000_000
 
@@ -120,7 +121,7 @@ def test_files_outside_do_not_count(shop, home):
     assert drift(shop, edits(*outside, shop / "a.py")) == (1, 1)
 
 
-@pytest.mark.parametrize(
+@first(
     "name",
     ["-n1", "--output=stolen", "--", "*.py", ":(glob)**", ":!a.py", "with space", 'quo"te', "--stdin", "^HEAD", "ä ö",
      "HEAD", "a\\b", "#x", "$(touch stolen)"],
@@ -168,6 +169,7 @@ def test_git_is_asked_once_for_all_sessions_and_not_where_none_has_edits(shop):
     assert len(processes.logs) == 1
 
 
+@pytest.mark.thorough
 def test_of_thousands_of_files_all_are_counted(shop):
     names = [f"many/{number}.py" for number in range(2000)]
     commit(shop, START + 200, *names)

@@ -129,6 +129,7 @@ def test_nothing_that_the_repository_configures_runs(repo, canary, when):
     everything(made)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quiet")
 @first("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
 def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo, canary, home, condition):
@@ -144,6 +145,7 @@ def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo
     everything(made)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quiet")
 def test_what_a_worktree_configures_for_itself_does_not_run(repo, made, canary):
     git(repo, "config", "extensions.worktreeConfig", "true")
@@ -234,6 +236,7 @@ def test_a_worktree_that_now_leads_to_another_repository_is_not_compared(repo, m
         (made.path / ".git").unlink(missing_ok=True)  # without any it would be taken for the repository around it
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quiet")
 def test_a_changed_submodule_is_told_without_running_what_it_configures(repo, canary, home):
     git(home, "init", "-q", "part")
@@ -282,6 +285,7 @@ def test_the_list_of_what_git_passes_over_is_never_written_through_a_link(repo, 
     assert "as it was\n" == (home / "precious").read_text()
 
 
+@pytest.mark.thorough
 def test_forged_repositories_open_no_session_and_run_nothing(home, monkeypatch):
     """benchmarks/forged.py, in small."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -12,6 +12,7 @@ import pytest
 
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved
 from smart_fork.system.processes import Processes
+from tests.cases import first
 from tests.smart_fork.forks import snapshot
 
 PROCESSES = Processes()
@@ -65,7 +66,7 @@ def test_a_worktree_that_holds_nothing_is_removed_with_its_branch(made, repo):
     assert made.branch not in git(repo, "config", "--list")
 
 
-@pytest.mark.parametrize(
+@first(
     "change",
     [
         lambda path: (path / "README.md").write_text("changed"),

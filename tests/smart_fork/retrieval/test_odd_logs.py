@@ -117,6 +117,7 @@ def test_a_list_names_what_is_no_log_and_what_it_is(home, agent, kind):
     assert {str(path): why} == {name: said.removeprefix("no log: ") for name, said in passed_over(agent).items()}
 
 
+@pytest.mark.thorough
 @first("agent", PLACES)
 def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
@@ -126,6 +127,7 @@ def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
     assert reads[str(path)] < GLANCE_GAP_BYTES + (2 << 20)
 
 
+@pytest.mark.thorough
 @first("agent", PLACES)
 def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
@@ -200,6 +202,7 @@ def test_who_may_not_ask_everything_is_told_no_paths(home, shop):
         permission._allowed.reset(token)
 
 
+@pytest.mark.thorough
 @first("kind", ODD)
 def test_commands_name_what_is_no_log(home, run, kind):
     path, why = odd_log(home, "claude", kind)

@@ -20,6 +20,7 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
 from smart_fork.retrieval.upkeep import Engine
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"
@@ -126,9 +127,7 @@ def untrained(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "was not trained")]
-)
+@first("made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "was not trained")])
 @pytest.mark.full
 def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tmp_path, made):
     make, said = made

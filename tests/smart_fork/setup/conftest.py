@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.setup import background, trial
+from smart_fork.setup import background, bytecode, trial
 from smart_fork.setup.step import Step
 from smart_fork.setup.trial import Trial
 from tests.cases import mostly_first
@@ -23,6 +23,7 @@ def setup(run, world, monkeypatch):
     monkeypatch.setattr(
         background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
     )
+    monkeypatch.setattr(bytecode, "_PACKAGES", ())  # to look through all our modules takes longer than the rest
     monkeypatch.setenv("COLUMNS", "80")
 
     def command(*words: str):

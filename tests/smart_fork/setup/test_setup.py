@@ -23,6 +23,7 @@ from smart_fork.setup import parts
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
 from tests import warm
+from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.setup.homes import HOMES, everything, full
 from tests.smart_fork.test_docs import assert_documented
@@ -102,7 +103,7 @@ def test_a_person_is_asked_once(setup, world, monkeypatch, answer, code):
     assert (code == 1) == (before == everything(world.home))
 
 
-@pytest.mark.parametrize(
+@first(
     ("name", "text"),
     [
         (".claude.json", '{"mcpServers": {'),

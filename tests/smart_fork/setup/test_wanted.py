@@ -17,6 +17,7 @@ from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
 from smart_fork.setup import bytecode, parts, tool_permission
 from smart_fork.setup.ledger import Ledger
+from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
@@ -69,7 +70,7 @@ def test_neither_is_set_up_unless_it_is_wanted(setup, world):
     assert "find_sessions" not in (world.home / ".claude/settings.json").read_text()
 
 
-@pytest.mark.parametrize("part", ["recall", "allow-reading"])
+@first("part", ["recall", "allow-reading"])
 def test_each_is_taken_back_by_one_command_that_asks_nothing(setup, world, part):
     full(world.home)
     setup("--yes")
@@ -198,3 +199,15 @@ def test_our_modules_are_compiled_and_those_that_cannot_be_are_left(tmp_path, mo
 
     assert [f"__init__.{sys.implementation.cache_tag}.pyc"] == [one.name for one in (package / "__pycache__").iterdir()]
     assert ("", "") == tuple(capfd.readouterr())
+
+
+@pytest.mark.usefixtures("settled")
+def test_who_sets_up_has_our_modules_compiled(setup, tmp_path, monkeypatch):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(bytecode, "_PACKAGES", ("ours",))
+
+    setup("--yes")
+
+    assert (tmp_path / "ours/__pycache__").is_dir()

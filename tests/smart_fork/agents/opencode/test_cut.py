@@ -22,6 +22,7 @@ from smart_fork.excise.soundness import check
 from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.undo import rollback
 from tests import warm
+from tests.cases import first
 from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
 
 SECRET = "zebrafalcon77"
@@ -234,7 +235,7 @@ KILLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "time", "made"), KILLS, ids=[f"{one}-{time}" for one, time, _ in KILLS])
+@first(("before", "time", "made"), KILLS, ids=[f"{one}-{time}" for one, time, _ in KILLS])
 def test_who_is_killed_in_a_cut_leaves_all_of_it_or_nothing_and_the_rest_is_made_up_for(path, before, time, made):
     there, texts = all_rows(path), said(path, TOOLS)
     left = [text for number, text in enumerate(texts) if number != 3]
