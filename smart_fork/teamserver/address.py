@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import socket
@@ -15,6 +16,8 @@ from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed, Usage
 
 BACKLOG = 512
+#: The machine does not have this address: in most containers `localhost` is also named ::1, and there is no IPv6.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
 
 
@@ -82,7 +85,7 @@ def parsed(listen: str) -> tuple[str, int]:
 
 
 def listening(options: Options) -> list[socket.socket]:
-    """Sockets that listen at all addresses of a host.
+    """Sockets that listen at all addresses of a host that this machine has.
 
     Raises:
         Usage: It is no address, or what is sent there could be read by others.
@@ -104,8 +107,10 @@ def listening(options: Options) -> list[socket.socket]:
             try:
                 one = socket.create_server((address, port), family=family, backlog=BACKLOG)
             except OSError as error:
+                if error.errno in _NOT_HERE and (sockets or address != addresses[-1]):
+                    continue
                 raise ProgramFailed(
-                    f"Cannot listen at {options.listen}: {error}", "Choose another port: --listen"
+                    f"Cannot listen at {options.listen}: {error}", "Choose another address or port: --listen"
                 ) from error
             opened.enter_context(one)
             port = port or int(one.getsockname()[1])

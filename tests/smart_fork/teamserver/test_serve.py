@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
-from smart_fork.teamserver import address, tables
+from smart_fork.teamserver import tables
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
@@ -418,31 +417,6 @@ def test_a_database_that_does_not_answer_is_said_without_its_password(dsn):
         tables.elsewhere(dsn)
 
     assert "topsecret" not in failed.value.message + failed.value.hint
-
-
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
-def test_plain_http_on_another_address_than_loopback_is_refused(listen):
-    with pytest.raises(Usage, match="unencrypted"):
-        address.listening(Options(listen))
-    if listen.startswith("["):
-        try:
-            socket.socket(socket.AF_INET6).close()
-        except OSError:
-            pytest.skip("this machine, or the place of this test, has no IPv6")
-    for more in ({"tls_cert": "c", "tls_key": "k"}, {"behind_proxy": True}):
-        for one in address.listening(Options(listen, **more)):
-            one.close()
-
-
-@pytest.mark.parametrize("listen", ["", "8770", "127.0.0.1", "127.0.0.1:99999", "a b:1:2", "[::1", "-x"])
-def test_an_address_that_is_none_is_refused(listen):
-    with pytest.raises((Usage, ProgramFailed)):
-        address.listening(Options(listen))
-
-
-def test_a_certificate_needs_its_key():
-    with pytest.raises(Usage, match="needs its key"):
-        address.listening(Options("127.0.0.1:0", tls_cert="c"))
 
 
 def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database, base, tmp_path, open_folder):
