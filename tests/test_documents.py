@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -110,6 +111,7 @@ def test_every_page_has_its_place_in_the_navigation():
     assert sorted(named) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md"))
 
 
+@pytest.mark.thorough  # `make check` builds it too
 def test_the_documentation_is_a_site_without_a_broken_link(tmp_path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)

@@ -29,6 +29,7 @@ def without(tmp_path):
     return run
 
 
+@pytest.mark.thorough
 def test_where_the_real_agents_cannot_be_installed_the_suite_fails(without):
     code, said = without(REAL)
 

@@ -13,6 +13,7 @@ TOGETHER = {
     "PyTorch": (
         "tests/indexer/test_device.py",
         "tests/indexer/test_embedder.py",
+        "tests/indexer/test_model_notice.py",
         "tests/indexer/test_models.py",
         "tests/smart_fork/retrieval/test_rerank.py",
         "tests/smart_fork/test_absent_model.py",

@@ -87,6 +87,7 @@ def run(last: int, script: str = INDEX) -> subprocess.CompletedProcess:
     return warm.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.thorough
 def test_kills_at_any_moment_change_nothing(logs, tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "EMBED_ROWS", 32)
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))

@@ -23,6 +23,7 @@ from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import agent_settings
 from smart_fork.text import json_text
+from tests.cases import first
 from tests.drilled import drilled
 
 FOREIGN = {
@@ -250,7 +251,7 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
     assert '{"model": "opus"}' == file.read_text()
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
+@first("shell", ["sh", "bash"])
 @agents
 def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, agent, monkeypatch, tmp_path):
     """After `pip uninstall` the Python is there without the module, or is gone itself."""

@@ -24,7 +24,7 @@ from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import fork_command
 from smart_fork.system import permission
 from smart_fork.team.local import found, read_log
-from tests.cases import each
+from tests.cases import each, first
 from tests.indexer.transcripts.records import (
     FIXTURES,
     assistant,
@@ -205,9 +205,7 @@ def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
 
 
 @pytest.mark.parametrize("cwd", ODD)
-@pytest.mark.parametrize(
-    "make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"]
-)
+@first("make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"])
 def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make):
     _claude(home, cwd)
 

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.retrieval.answer import Match, Unsearched
 from smart_fork.server.steps import about_workers, after_search
-from tests.cases import each
+from tests.cases import each, first
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
@@ -90,8 +90,8 @@ LONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("tool", ["find_sessions", "smart_fork"])
-@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+@first("tool", ["find_sessions", "smart_fork"])
+@first("text", LONG.values(), number=2, ids=LONG)
 def test_five_hits_are_told_in_4_kb_without_nulls_however_long_titles_and_snippets_are(world, shop, tool, text):
     """Of smart_fork, all but where each can be opened, of which the paths of this machine are a part."""
     for number in range(6):

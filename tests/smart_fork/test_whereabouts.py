@@ -23,6 +23,7 @@ from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system import permission
+from tests.cases import first
 from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
 
@@ -136,7 +137,7 @@ def test_a_commit_is_found_in_a_pack_and_in_a_worktree(world, shop):
     assert [(session_id, "commit")] == found(world, shop) == found(world, shop.parent / "tree")
 
 
-@pytest.mark.parametrize("commit", ["f" * 40, "main", "../../etc/passwd", "", "A" * 40, "f" * 64])
+@first("commit", ["f" * 40, "main", "../../etc/passwd", "", "A" * 40, "f" * 64])
 def test_a_commit_that_no_repository_has_tells_nothing(world, shop, commit):
     old_log(world, NOTHING, commit=commit)
 
@@ -213,7 +214,7 @@ def borrow(thief: Path, victim: Path, how: str) -> None:
             (objects / "pack" / index.name).symlink_to(index)
 
 
-@pytest.mark.parametrize("how", ["alternates", "linked store", "linked packs", "linked index"])
+@first("how", ["alternates", "linked store", "linked packs", "linked index"])
 def test_a_client_cannot_borrow_another_repository_s_commits(world, shop, how):
     git(shop, "gc", "-q", "--prune=now")
     session_id = old_log(world, NOTHING, commit=head(shop))

@@ -181,6 +181,7 @@ def samples(tmp_path_factory) -> Path:
     return folder / SAMPLES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("agent", "name", "counts"),
     [

@@ -27,6 +27,7 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
+from tests.cases import mostly_first
 from tests.smart_fork.copies.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 
@@ -94,7 +95,7 @@ def codex_log(repo: Path) -> list[dict]:
     return [{"timestamp": f"2026-01-02T03:04:{i:02d}Z", "type": kind, "payload": p} for i, (kind, p) in enumerate(rows)]
 
 
-@pytest.fixture(params=["claude", "codex"])
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
 def long_session(request, home, repo):
     agent = request.param
     records = claude_records(repo) if agent == "claude" else codex_log(repo)

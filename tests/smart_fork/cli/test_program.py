@@ -154,6 +154,7 @@ NOT_OF_A_FORK = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_fork_by_its_id_is_ready_without_what_only_other_forks_need(world, shop, programs):
     """All that is imported before the agent starts is waited for, each time."""
     (programs / "claude").write_text("#!/bin/sh\necho '  --fork-session'\n")

@@ -12,7 +12,7 @@ from smart_fork.registry.workers import Registry
 from tests.cases import first
 from tests.smart_fork.forks import NEW
 
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 HEADLESS = ("--in", "process")
 
 

@@ -14,6 +14,7 @@ from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
 from smart_fork.forking.match import message_for
 from smart_fork.retrieval.upkeep import Engine
+from tests.cases import first
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
 pytestmark = pytest.mark.usefixtures("qmd")
@@ -87,9 +88,7 @@ class TestNotThere:
         with pytest.raises(Usage, match="engine must be 'builtin' or 'qmd', not \"lucene\""):
             world.find(RETRY, shop)
 
-    @pytest.mark.parametrize(
-        ("settled", "engine"), [('engine = "QMD"', "qmd"), ('engine = "builtin"', "builtin"), ("", "builtin")]
-    )
+    @first(("settled", "engine"), [('engine = "QMD"', "qmd"), ('engine = "builtin"', "builtin"), ("", "builtin")])
     def test_the_settings_file_names_it_too(self, world, shop, knows, monkeypatch, settled, engine):  # noqa: PLR0917
         monkeypatch.delenv("SMART_FORK_ENGINE")
         (world.home / ".smart-fork" / "config.toml").write_text(settled)

@@ -64,6 +64,7 @@ def states(path: Path) -> tuple[bytes, bytes]:
     return before, after
 
 
+@pytest.mark.thorough
 def test_a_call_that_fails_leaves_the_old_transcript_or_the_new_one(claude_session):
     before, after = states(claude_session)
 

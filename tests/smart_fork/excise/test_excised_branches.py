@@ -15,6 +15,7 @@ from smart_fork.agents.claude.copy import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
 from smart_fork.registry.workers import Registry
+from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
@@ -67,13 +68,13 @@ def codex(world, shop) -> Path:
     return write_log(codex_path(world.home, session), records)
 
 
-@pytest.fixture(params=[claude, codex])
+@pytest.fixture(params=mostly_first([claude, codex]))
 def log(request, world, shop) -> Path:
     path: Path = request.param(world, shop)
     return path
 
 
-@pytest.fixture(params=["branch --excise", "excise cut --branch"])
+@pytest.fixture(params=mostly_first(["branch --excise", "excise cut --branch"]))
 def made(request, log, run) -> dict:  # noqa: F811
     """A copy without the second exchange, as both commands tell of it."""
     name = log.stem[-36:]

@@ -406,7 +406,7 @@ def killed_at(number: int, request: Request, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*mostly_first(range(FAMILIES)), 497]
+    "seed", mostly_first([*range(FAMILIES), 497])
 )  # 497: what a lost parent of another agent leaves
 def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch, seed):
     number_ids(monkeypatch, seed)

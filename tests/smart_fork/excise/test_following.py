@@ -118,6 +118,7 @@ def test_a_fork_of_which_nothing_says_whose_it_is_is_named_and_verify_fails(worl
     assert check(first)["ok"]
 
 
+@pytest.mark.thorough
 def test_what_is_cut_in_the_middle_is_cut_below_and_said_of_what_is_above(world, chain):
     done = cut_secret(chain[2])
 
@@ -139,6 +140,7 @@ def test_verify_reads_what_was_not_to_follow(world, chain):
     assert ([], True) == (holders(world.home), check(chain[0])["ok"])
 
 
+@pytest.mark.thorough
 def test_a_branch_that_says_it_itself_is_named(world, shop):
     first = world.claude(shop, *SAID)
     path = Path(branch(first)["path"])
@@ -350,6 +352,7 @@ def test_a_told_session_that_never_had_what_was_cut_is_not_named(world, shop):
     assert ([], True) == (done["left"], check(first)["ok"])
 
 
+@pytest.mark.thorough
 def test_a_told_session_that_was_cut_itself_is_behind_no_more(world, shop):
     first = world.claude(shop, *SAID)
     told = branch(first, as_agent="codex")["session_id"]
@@ -359,6 +362,7 @@ def test_a_told_session_that_was_cut_itself_is_behind_no_more(world, shop):
     assert [True, True] == [check(one)["ok"] for one in (first, told)]
 
 
+@pytest.mark.thorough
 def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     first = world.claude(shop, *SAID)

@@ -41,7 +41,7 @@ from smart_fork.excise import (
 )
 from smart_fork.excise.loader import located
 from smart_fork.excise.ranges import pieces
-from tests.cases import each
+from tests.cases import each, first
 from tests.indexer.masking.invented import KEY_BEGIN, KEY_END, made_up
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
@@ -71,9 +71,10 @@ def test_claudes_transcripts_are_known_by_their_first_line(tmp_path, name, conte
     assert not ClaudeLoader.detect(tmp_path / "missing.jsonl")
 
 
-def test_every_line_of_claudes_is_kept_in_its_order(tmp_path):
+@first("length", [17_000, 17_000_000])
+def test_every_line_of_claudes_is_kept_in_its_order(tmp_path, length):
     """E-002, E-011, E-013, E-014, E-024."""
-    long = json.dumps(said("big", "u1", "user", "x" * 17_000_000)).encode()
+    long = json.dumps(said("big", "u1", "user", "x" * length)).encode()
     found = [b"not json", b'{"type":"queue-operation"}', json.dumps(said("u1", None, "user", "later")).encode(), long]
     path = lines(tmp_path / "s.jsonl", b"\n".join([*found[:2], b"", b"  ", *found[2:]]) + b"\r\n")
 

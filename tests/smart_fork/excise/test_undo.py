@@ -77,6 +77,7 @@ def test_what_is_as_it_was_already_is_no_error_and_makes_no_snapshot(world, fami
     assert (None, count) == (again["snapshot"], len(snapshots.snapshots()))
 
 
+@pytest.mark.thorough
 def test_a_snapshot_that_is_put_elsewhere_puts_back_nothing_else(world, family):
     outcome = cut(Request(family[0].stem, ids=ids_with(family[0], "swordfish")))
     after = contents(family)
@@ -86,6 +87,7 @@ def test_a_snapshot_that_is_put_elsewhere_puts_back_nothing_else(world, family):
     assert after == contents(family)
 
 
+@pytest.mark.thorough
 def test_the_snapshot_of_a_cut_that_failed_can_be_used(claude_session):
     """Whichever step of the write failed after it was taken."""
     before, failed = claude_session.read_bytes(), 0

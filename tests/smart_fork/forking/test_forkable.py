@@ -16,6 +16,7 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.removal import sessions as session_removal
+from tests.cases import first
 from tests.smart_fork.world import World, add_program
 
 INTENT = "add retry with backoff to the uploader"
@@ -76,7 +77,7 @@ def refused(session_id: str, cwd: Path | None = None) -> str:
     return ""
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_result_says_of_forking_is_what_a_fork_does(world, shop, agent, case, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")

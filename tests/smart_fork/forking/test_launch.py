@@ -23,10 +23,11 @@ from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
+from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
 
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+agents = first("agent", ["claude", "codex"])
 
 
 @agents

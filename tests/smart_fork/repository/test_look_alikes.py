@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,
     a_fork_of_one_that_is_gone,
@@ -207,7 +208,20 @@ APART = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", APART, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "case",
+    mostly(
+        APART,
+        another_machines_template,
+        a_folder_of_its_name,
+        without_git,
+        a_fork_on_a_hosting_site,
+        a_copy_beside_it,
+        nothing_but_its_remote,
+        a_neighbour_whose_name_goes_on,
+    ),
+    ids=lambda one: one.__name__,
+)
 def test_a_look_alike_has_none_of_its_sessions(moves, case):
     session, folder = case(moves)
 

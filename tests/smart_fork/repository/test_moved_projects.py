@@ -14,6 +14,7 @@ from smart_fork.repository.identity import Place
 from smart_fork.retrieval.adoption import adopt
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.session_list import list_recent
+from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,
     a_fork_of_one_that_is_gone,
@@ -216,7 +217,13 @@ SAME = [value for name, value in sorted(globals().items()) if callable(value) an
 }]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SAME, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "case",
+    mostly(
+        SAME, renamed, copied_to_another_disk, cloned_again_over_https, a_worktree_moved, another_machine_that_pushed
+    ),
+    ids=lambda one: one.__name__,
+)
 def test_sessions_are_found_where_the_repository_is_now(moves, case):
     session, folder = case(moves)
 

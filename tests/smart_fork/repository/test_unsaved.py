@@ -211,7 +211,7 @@ def test_with_submodules_git_itself_decides(made, repo, home):
     assert_kept(made, "submodules")
 
 
-@pytest.mark.parametrize("what", ["folder", "clone", "link", "main", "stranger", "nothing"])
+@first("what", ["folder", "clone", "link", "main", "stranger", "nothing"])
 def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, what):
     """X-002."""
     path, branch = repo / ".worktrees/y", "smart-fork/y"
@@ -239,7 +239,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
     assert refs == git(repo, "for-each-ref")
 
 
-@pytest.mark.parametrize("branch", ["main", "smart-fork/*", "smart-fork/../main", "--all", ""])
+@first("branch", ["main", "smart-fork/*", "smart-fork/../main", "--all", ""])
 def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
     said = remove_if_saved(made.path, branch, made.base, PROCESSES)
 

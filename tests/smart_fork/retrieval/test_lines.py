@@ -7,8 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
@@ -110,7 +108,7 @@ def closed(path: Path) -> None:
     path.symlink_to(path)
 
 
-@pytest.mark.parametrize("harm", [edited, linked, piped, foldered, closed, Path.unlink])
+@first("harm", [edited, linked, piped, foldered, closed, Path.unlink])
 def test_no_lines_are_named_of_an_export_that_is_not_as_it_was_indexed(world, shop, harm, monkeypatch):
     world.claude(shop, FIX, "It is never flushed.")
     path = Path(best(world, shop, FIX)["source_path"])

@@ -107,7 +107,7 @@ def passed_over(agent: str = "all") -> dict[str, str]:
 @pytest.mark.parametrize(
     ("agent", "kind"),
     [
-        pytest.param(agent, kind, marks=() if agent == "claude" or kind == "line breaks" else pytest.mark.thorough)
+        pytest.param(agent, kind, marks=() if agent == "claude" else pytest.mark.thorough)
         for agent, kind in product(PLACES, ODD)
     ],
 )
@@ -141,6 +141,7 @@ def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
         sessions.read(sessions.Located(agent, SESSION, path))
 
 
+@pytest.mark.thorough
 def test_what_was_said_before_a_huge_hole_is_read(world, shop):
     session_id = world.claude(shop, "mend it", "done")
     sparse(world.log_of(session_id), HUGE)

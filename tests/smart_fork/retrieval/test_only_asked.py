@@ -69,7 +69,7 @@ ONLY_ASKED = {
 
 
 @pytest.mark.parametrize("how", ONLY_ASKED.values(), ids=ONLY_ASKED)
-@pytest.mark.parametrize("later", [False, True])
+@first("later", [False, True])
 def test_a_session_that_was_only_asked_is_behind_the_one_that_did_it(world, shop, how, later):
     if later:
         knows, asked = world.worked("claude", shop, *WORKED), said(world, shop, *how["steps"], **ends(how))

@@ -13,6 +13,7 @@ from smart_fork.doctor import run_each
 from smart_fork.hooks import agent_settings, switch
 from smart_fork.setup import parts
 from smart_fork.setup.ledger import Ledger
+from tests.cases import mostly_first
 from tests.smart_fork.setup.homes import everything
 from tests.smart_fork.setup.newcomers import NEWCOMERS, OneFile, Plugged
 from tests.smart_fork.world import add_program
@@ -33,7 +34,7 @@ def newcomer(request, world, monkeypatch):
     return agent
 
 
-@pytest.fixture(params=SETTINGS)
+@pytest.fixture(params=mostly_first(SETTINGS))
 def settled(request, newcomer, world):
     """Its own settings, of each kind."""
     way, text = newcomer.registration, SETTINGS[request.param]

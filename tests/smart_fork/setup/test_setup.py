@@ -23,15 +23,15 @@ from smart_fork.setup import parts
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
 from tests import warm
-from tests.cases import first
+from tests.cases import first, mostly
 from tests.drilled import drilled
-from tests.smart_fork.setup.homes import HOMES, everything, full
+from tests.smart_fork.setup.homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
 
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
 
 
-@pytest.mark.parametrize("settled", HOMES, indirect=True, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("settled", mostly(HOMES, full, empty, by_hand), indirect=True, ids=lambda one: one.__name__)
 def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     before = everything(settled)
 
@@ -430,9 +430,8 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize(
-    "finish", [("--yes", "--remove"), pytest.param(("--remove",), marks=pytest.mark.thorough)], ids=" ".join
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("finish", [("--yes", "--remove"), ("--remove",)], ids=" ".join)
 def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
     """By undoing, or by setting up again and undoing."""
     full(world.home)

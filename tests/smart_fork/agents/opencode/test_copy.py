@@ -56,6 +56,7 @@ def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_p
     assert TOOLS not in json.dumps(made)
 
 
+@pytest.mark.thorough
 def test_a_text_of_more_than_16_mebibytes_counts_and_is_copied_as_it_is(path, tmp_path):
     before = session(path, TOOLS)
     number = next(at for at, turn in enumerate(before.turns) if turn.prompt)

@@ -22,6 +22,7 @@ from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.opencode.log import OpenCodeAdapter
+from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.agents.opencode.database import (
     ALL,
@@ -322,7 +323,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("data", HOSTILE)
-@pytest.mark.parametrize("table", ["message", "part"])
+@first("table", ["message", "part"])
 def test_a_row_that_is_nothing_of_the_kind_does_not_hide_the_others(path, reader, table, data):
     with closing(sqlite3.connect(path)) as db:
         ((first,),) = db.execute(f"SELECT min(id) FROM {table} WHERE session_id = ?", (TOOLS,))  # noqa: S608
