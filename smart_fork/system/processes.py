@@ -139,7 +139,7 @@ class Processes:
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
-                raise _not_started(argv, cwd, error) from error
+                raise _not_started(argv, error, cwd, env) from error
             with process, _ended_with_us(process.pid) if timeout > _BRIEF_SECONDS else contextlib.nullcontext():
                 try:
                     ctrl_c.counts()
@@ -184,7 +184,7 @@ class Processes:
                     start_new_session=True,
                 )
         except (OSError, ValueError) as error:
-            raise _not_started(argv, cwd, error) from error
+            raise _not_started(argv, error, cwd, env) from error
         finally:
             os.close(output)
         # Waited for, so that a worker that has ended is gone and not a zombie that looks alive.
@@ -202,7 +202,7 @@ class Processes:
             pipe = subprocess.PIPE
             return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
         except (OSError, ValueError) as error:
-            raise _not_started(argv, cwd, error) from error
+            raise _not_started(argv, error, cwd, env) from error
 
     def alive(self, pid: int) -> bool:
         """Whether that process is still running."""
@@ -258,7 +258,7 @@ class Processes:
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
-            raise _not_started(argv, cwd, error) from error
+            raise _not_started(argv, error, cwd, env) from error
 
 
 class Machine(NamedTuple):
@@ -344,18 +344,21 @@ def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             told, _ = process.communicate(given)
     except (OSError, ValueError) as error:
-        raise _not_started(argv, None, error) from error
+        raise _not_started(argv, error) from error
     return told.decode("utf-8", "replace") if process.returncode == 0 else ""
 
 
-def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> SmartForkError:
+def _not_started(
+    argv: Sequence[str], error: Exception, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> SmartForkError:
     name = Path(argv[0]).name
     if cwd is not None and not cwd.is_dir():
         return NotFound(f"No such directory: {cwd}")
     if isinstance(error, FileNotFoundError) and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
         return ProgramFailed(f"{name} cannot be started: the interpreter in its first line is missing: {argv[0]}")
-    # A folder on PATH that this user may not look into is reported as one program that he may not run.
-    hidden = isinstance(error, PermissionError) and name == argv[0] and shutil.which(name) is None
+    # A folder on PATH that this user may not look into is reported as a program that he may not run.
+    path = None if env is None else env.get("PATH", os.defpath)
+    hidden = isinstance(error, PermissionError) and name == argv[0] and shutil.which(name, os.F_OK, path) is None
     if isinstance(error, FileNotFoundError) or hidden:
         return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
     return ProgramFailed(f"{name} cannot be started: {error}")

@@ -27,6 +27,7 @@ def codex_parent(machine: Machine) -> Log:
     return machine.session_of_a_person("codex", (PROMPT, ANSWER))
 
 
+@pytest.mark.thorough  # what the programs do
 def test_claude_writes_down_whether_a_person_or_a_script_asked(machine, claude_parent):
     done = machine.claude("-p", "--output-format", "json", "--", "Count the files")
 
@@ -65,6 +66,7 @@ def test_a_claude_fork_has_the_id_and_name_we_chose_copies_the_chain_and_the_mod
         assert {"type": "agent-name", "agentName": "zoo keeper", "sessionId": session} in records
 
 
+@pytest.mark.thorough  # what the programs do
 def test_codex_writes_down_whether_a_person_or_a_script_asked(machine, codex_parent):
     machine.codex("exec", "--", "Count the files")
 

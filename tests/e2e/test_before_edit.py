@@ -96,6 +96,7 @@ def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine
     assert '{\n  "banner": "never"\n}\n' == settings.read_text()
 
 
+@pytest.mark.thorough  # without an agent: tests of the service
 @pytest.mark.parametrize(
     ("agent", "mark"),
     [pytest.param("claude", '"compact_boundary"', marks=pytest.mark.thorough), ("codex", '"compacted"')],

@@ -66,6 +66,7 @@ def forked_by_codex(machine: Machine, session: Log, prompt: str, place: str) -> 
     return answer
 
 
+@pytest.mark.thorough  # a rarer way to start one
 @pytest.mark.parametrize("place", ["process", pytest.param("tmux", marks=pytest.mark.thorough)])
 def test_a_fork_that_codex_has_started_asks_whom_the_person_asks(machine: Machine, parent: Log, profile, place: str):
     use_a_terminal(machine)

@@ -205,6 +205,7 @@ def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol):
         assert [*step("zebra"), *step("heron")] == heard[:-1]
 
 
+@pytest.mark.thorough  # a branch of what a cut leaves
 @each_agent(thorough="claude")
 def test_a_branch_without_a_step_is_resumed_as_it_says_under_the_title_that_it_says_and_the_original_stays(
     machine: Machine, agent: Protocol, session: Log

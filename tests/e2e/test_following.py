@@ -53,6 +53,7 @@ def executed(machine: Machine) -> list[Path]:
     return list(machine.project.rglob("HACKED*"))
 
 
+@pytest.mark.thorough  # as one without a terminal
 @each_agent(thorough="claude")
 def test_a_worker_in_a_terminal_is_followed_to_its_end(equipped: Machine, agent: Protocol, parent: Log):
     """F-105, R-004, R-005, R-014, R-067, X-003."""

@@ -87,6 +87,7 @@ def test_a_file_lets_a_browser_in_once_and_leaves_nothing_in_its_history(served,
     assert (True, "Strict", "/", -1) == (cookie["httpOnly"], cookie["sameSite"], cookie["path"], cookie["expires"])
 
 
+@pytest.mark.thorough  # a rarer way in
 def test_a_code_can_be_entered_by_hand_once(served, opened):
     code = json.loads(served.smart_fork("open", "--json"))["code"]
     page = opened("/open", storage_state=None)
@@ -155,8 +156,10 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
     page.go_forward()
     page.wait_for_selector(".hit")
     assert INTENT == page.input_value("#q")
+    assert [] == violations(page)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scripts", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
@@ -174,6 +177,7 @@ def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.thorough
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(opened):
     page = opened()
     late: list[Any] = []
@@ -268,6 +272,7 @@ def test_a_session_is_read_by_its_exchanges(served, opened):
     assert not page.locator(".did >> visible=true").count()
     page.fill("#within", "year 2")
     assert 1 == page.locator(".entry >> visible=true").count()
+    assert [] == violations(page)
 
 
 def test_what_the_agent_did_is_told_in_lines_edits_as_diffs_and_failures_show(served, opened):
@@ -392,32 +397,30 @@ def test_it_is_said_what_everything_is(opened):
     assert not page.locator(".agent.claude").count()
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_every_view_is_for_everybody(served, opened, every):
+@pytest.mark.thorough
+def test_every_view_is_for_everybody(served, opened):
     """In both schemes, at every width, with large letters, by keys, and without anything that moves.
 
     One window goes through all of them. axe-core looks once at each, in turn in one scheme and at one width of all, and
-    with all drills in each, for colors as well. Where not every view is seen, colors are looked at in the same turn.
+    with all drills in each, for colors as well.
     """
     page = opened(reduced_motion="no-preference")
     page.eval_on_selector("#results", BUSY)
     assert page.evaluate(MOVES), "for who has not said otherwise"
     page.emulate_media(reduced_motion="reduce")
-    widths, sizes = (WIDTHS, (1280, 900, 390)) if every else ((1280, 390, 320), (1280, 390))
-    shades, ways = set(), [(scheme, width) for width in sizes for scheme in ("light", "dark")]
-    for number, view in enumerate(views(page, served, every=every)):
+    shades, ways = set(), [(scheme, width) for width in (1280, 900, 390) for scheme in ("light", "dark")]
+    for number, view in enumerate(views(page, served)):
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
-        for width in widths:
+        for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 800})
             assert [] == page.evaluate(TOO_WIDE, ["100%", "200%"] if width in LARGE else ["100%"]), (view, width)
             for turn, way in enumerate(ways):
-                in_turn = turn == number % len(ways)
-                if way[1] != width or not (every or in_turn):
+                if way[1] != width:
                     continue
                 page.emulate_media(color_scheme=way[0])
                 assert [] == low_contrast(page), (view, way)
                 shades.add((way[0], page.eval_on_selector("body", "e => getComputedStyle(e).backgroundColor")))
-                if ALL or in_turn:
+                if ALL or turn == number % len(ways):
                     assert [] == violations(page, contrast=ALL), (view, way)
                     assert [] == page.evaluate(LOST_FOCUS), (view, way)
         page.locator("#results").evaluate_all(f"all => all.forEach({BUSY})")
@@ -427,6 +430,7 @@ def test_every_view_is_for_everybody(served, opened, every):
     served.smart_fork("stop", "--all")
 
 
+@pytest.mark.thorough  # without a browser: the tests of prose
 def test_a_browser_sees_no_element_that_is_not_ours_in_what_was_said(opened):
     chance = random.Random(91)  # noqa: S311 - it chooses texts
     texts = ["".join(chance.choices(PIECES, k=chance.randint(1, 5))) for _ in range(1_000)]

@@ -99,6 +99,7 @@ def listed(page) -> list:
     return page.evaluate(LISTED)
 
 
+@pytest.mark.thorough
 def test_the_list_that_led_to_a_session_stands_beside_it_and_leads_on(opened):
     page = opened(viewport=WIDE)
     search(page, INTENT)
@@ -117,6 +118,7 @@ def test_the_list_that_led_to_a_session_stands_beside_it_and_leads_on(opened):
     assert INTENT == page.input_value("#q")
 
 
+@pytest.mark.thorough
 def test_beside_a_session_that_no_list_led_to_stand_those_of_its_project(served, opened):
     page = opened(f"/session/claude/{served.session('retries')}", viewport=PHONE)
     assert not page.locator("#sessions li").count(), "nothing is asked for that is not seen"

@@ -36,12 +36,8 @@ LISTED = {
 }
 
 
-#: Those with all keys.
-MOST = ("/", "/workers", "/index", "/session/claude/{session}?q=backoff")
-
-
-@pytest.mark.parametrize("paths", [MOST, pytest.param(tuple(LISTED), marks=pytest.mark.thorough)], ids=["most", "all"])
-def test_each_view_lists_the_keys_that_do_something_in_it(served, opened, paths):
+@pytest.mark.thorough
+def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
     page = opened()
     keys = page.keyboard
     left: list[str] = []
@@ -58,7 +54,7 @@ def test_each_view_lists_the_keys_that_do_something_in_it(served, opened, paths)
         eventually(lambda: page.evaluate("1") and left)
         return left[0]
 
-    for path, listed in ((path, LISTED[path]) for path in paths):
+    for path, listed in LISTED.items():
         page.unroute_all()
         page.goto(served.url + path.format(session=served.session("retries")))
         if path.startswith("/session/"):
@@ -140,6 +136,7 @@ def test_everything_is_reached_by_keys(opened):
     assert "/" == page.input_value("#q")
 
 
+@pytest.mark.thorough
 def test_a_family_is_read_with_the_keyboard_and_without_seeing_the_lines(served, opened):
     page = opened(f"/family/claude/{served.session('downloader')}")
     table = page.get_by_role("table", name="in the order in which they were forked")
@@ -294,6 +291,7 @@ def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     page.wait_for_selector(".note:has-text('has ended')")
 
 
+@pytest.mark.thorough
 def test_a_service_that_ends_hangs_up_on_windows_that_listen_which_say_so_and_find_it_again(served, opened):
     page, board = opened("/sessions"), opened("/workers")
     windows = (page, board)

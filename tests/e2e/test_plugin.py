@@ -103,6 +103,7 @@ class TestInstalled:
         assert "find_sessions" == heard.our_results[0].tool
         assert "results" in heard.our_results[0].structured
 
+    @pytest.mark.thorough  # a rarer place
     @claude
     def test_without_smart_fork_on_the_path_a_session_begins_as_ever(self, plain: Machine, agent: Protocol):
         path = plain.env["PATH"].partition(":")[2]

@@ -189,6 +189,7 @@ def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_h
     assert json.loads(settings.read_text())["hooks"] == {"Stop": theirs}
 
 
+@pytest.mark.thorough  # as of other agents
 def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_kept(qwen: Machine, parent: Log):
     prompt, name = unlike_any_other(SLASH), "qwen-elsewhere"
     kept, where = ("--budget", "match", "--drop", "1"), ("--worktree-name", name, "--in", "process")

@@ -45,6 +45,7 @@ def test_the_first_request_has_the_line_and_the_second_prompt_adds_none(
     terminal.leave("/exit" if agent == "claude" else "/quit")
 
 
+@pytest.mark.thorough  # without an agent: tests of the service
 @each_agent(thorough="claude")
 def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, recall: Service, agent: Protocol):
     assert 0 == lines(first_request(told, agent, unlike_any_other("What is the capital of Mongolia?")))
@@ -57,6 +58,7 @@ def test_without_the_service_there_is_none(told: Machine, recall: Service):
     assert [1, 1] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
 
 
+@pytest.mark.thorough  # as other hooks
 def test_switched_off_there_is_none_and_what_setup_put_in_is_taken_out_to_the_byte(told: Machine, recall: Service):
     """The last of all tests of this machine."""
     event = {"claude": "PostToolUseFailure", "codex": "PostToolUse"}

@@ -53,6 +53,7 @@ class Conversation:
         return result
 
 
+@pytest.mark.thorough  # without an agent: tests of front
 @each_agent(thorough="claude")
 def test_an_agent_goes_on_with_the_service_when_that_was_killed_and_is_there_again(
     connected: tuple[Machine, Service], agent: Protocol

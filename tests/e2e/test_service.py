@@ -62,6 +62,7 @@ def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(se
     assert fork.session_id != caller.session_id
 
 
+@pytest.mark.thorough  # without an agent: tests of the indexer
 def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Machine):
     """F-180: nobody asks for it."""
     session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository(f"fresh-{uuid.uuid4().hex[:6]}"))

@@ -20,30 +20,20 @@ ADDRESSED = (
     "/session/claude/{hostile}#sessions", "/family/claude/{retries}?a={retries}&b={downloader}", "/session/claude/{hostile}", "/session/claude/00000000-not-there",
     "/sessions", "/families", "/open",
 )  # fmt: skip
-#: Those of these that only differ in what stands in them.
-ALIKE = (
-    "/?q=nothing&agent=opencode",
-    "/?q=configure+the+ingress+for+grafana",
-    "/session/claude/{retries}?fork=9#prompt",
-    "/session/claude/{hostile}",
-)
 #: What two forks are asked, and what is asked for once more.
 ASKED = ("Find the timer that keeps closed connections", "Which timer leaks?", "Which timer leaks?")
 
 
-def views(page: Page, served: DemoService, *, every: bool = True) -> Iterator[str]:
-    """Lead `page` from view to view, each told by what it is of. It is left running what it has started.
-
-    Not `every` view: none that is like another one, and nothing is removed.
-    """
-    for path in (path for path in ADDRESSED if every or path not in ALIKE):
+def views(page: Page, served: DemoService) -> Iterator[str]:
+    """Lead `page` from view to view, each told by what it is of. It is left running what it has started."""
+    for path in ADDRESSED:
         page.goto(
             served.url + path.format(**{name: served.session(name) for name in ("retries", "downloader", "hostile")})
         )
         yield path
     yield from _below_a_session(page, f"{served.url}/session/claude/{served.session('leak')}")
-    yield from _of_forks(page, served, ASKED if every else ASKED[:2])
-    yield from _of_removals(page, served) if every else _before_removals(page, served)
+    yield from _of_forks(page, served)
+    yield from _of_removals(page, served)
 
 
 def _below_a_session(page: Page, session: str) -> Iterator[str]:
@@ -55,10 +45,10 @@ def _below_a_session(page: Page, session: str) -> Iterator[str]:
         yield kind
 
 
-def _of_forks(page: Page, served: DemoService, asked: tuple[str, ...]) -> Iterator[str]:
+def _of_forks(page: Page, served: DemoService) -> Iterator[str]:
     """What a fork would have, what was started, once although asked for twice, and the workers."""
     known = set(served.ran())
-    for number, prompt in enumerate(asked):
+    for number, prompt in enumerate(ASKED):
         page.goto(f"{served.url}/session/claude/{served.session('leak')}?fork=9#prompt")
         page.fill("#prompt", prompt)
         page.select_option("#place", "process")
@@ -78,13 +68,6 @@ def _of_forks(page: Page, served: DemoService, asked: tuple[str, ...]) -> Iterat
     yield "workers"
     page.goto(f"{served.url}/compare?" + "&".join(f"worker={one.name}" for one in {*served.ran()} - known))
     yield "compare"
-
-
-def _before_removals(page: Page, served: DemoService) -> Iterator[str]:
-    """What would be forgotten, and cut; and the index."""
-    for path in ("forget?session={}", "excise?session={}&turns=1", "index"):
-        page.goto(f"{served.url}/{path.format(served.session('alike-2'))}")
-        yield path
 
 
 def _of_removals(page: Page, served: DemoService) -> Iterator[str]:

@@ -62,6 +62,13 @@ def test_a_missing_program_is_named(processes):
         processes.replace(["no-such-program"], cwd=Path.cwd(), env={"PATH": os.environ["PATH"]})
 
 
+def test_a_program_that_may_not_be_run_is_not_called_missing(processes, tmp_path):
+    (tmp_path / "locked").write_text("#!/bin/sh\n")
+
+    with pytest.raises(ProgramFailed, match="locked cannot be started: "):
+        processes.run(["locked"], env={"PATH": str(tmp_path)}, timeout=1)
+
+
 def test_a_missing_directory_is_not_taken_for_a_missing_program(processes, tmp_path):
     gone = tmp_path / "gone"
     with pytest.raises(NotFound, match="gone"):
