@@ -38,6 +38,7 @@ def test_claude_writes_down_whether_a_person_or_a_script_asked(machine, claude_p
     assert (sent["entrypoint"], sent["promptSource"], "origin" in sent) == ("sdk-cli", "sdk", False)
 
 
+@pytest.mark.thorough  # what the programs do
 def test_a_claude_fork_has_the_id_and_name_we_chose_copies_the_chain_and_the_model_gets_the_parents_messages(
     machine, claude_parent
 ):
@@ -85,6 +86,7 @@ def test_codex_says_cli_for_a_person_where_no_server_runs_in_the_background(mach
     assert (log.meta["source"], log.meta["originator"]) == ("cli", "codex-tui")
 
 
+@pytest.mark.thorough  # what the programs do
 def test_a_codex_fork_is_written_upon_its_parent_in_the_directory_that_it_is_given_and_the_model_gets_the_messages(
     machine, codex_parent
 ):

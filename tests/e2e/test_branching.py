@@ -218,6 +218,7 @@ def _content(request: Request) -> list[tuple[Any, ...]]:
     return found + [(one.role, one.text) for one in request.said[:-1]]
 
 
+@pytest.mark.thorough  # without an agent: tests of branches
 @each_agent()
 def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Protocol, project: Path):
     """B-026: not even by the agent that works in it, whose call has no result yet."""

@@ -67,7 +67,7 @@ def forked_by_codex(machine: Machine, session: Log, prompt: str, place: str) -> 
 
 
 @pytest.mark.thorough  # a rarer way to start one
-@pytest.mark.parametrize("place", ["process", pytest.param("tmux", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("place", ["process", "tmux"])
 def test_a_fork_that_codex_has_started_asks_whom_the_person_asks(machine: Machine, parent: Log, profile, place: str):
     use_a_terminal(machine)
     profile(*KEYS)
@@ -84,6 +84,7 @@ def test_a_fork_that_codex_has_started_asks_whom_the_person_asks(machine: Machin
     assert [] == [path for path in written(machine) if machine.KEY.encode() in path.read_bytes()]
 
 
+@pytest.mark.thorough  # without an agent: tests of forking
 def test_a_fork_that_could_not_log_in_is_not_started(machine: Machine, parent: Log, profile):
     use_a_terminal(machine)
     profile("ANTHROPIC_BASE_URL")

@@ -18,6 +18,7 @@ def test_the_commits_of_a_session_appear_beside_it_once_git_has_answered(served,
     assert "50d8160f Retry" in page.inner_text("#fork #made")
 
 
+@pytest.mark.thorough
 def test_the_link_to_commits_stays_if_none_is_known(served, opened):
     page = opened()
     with page.expect_response("**/commits"):

@@ -133,6 +133,7 @@ def test_beside_a_session_that_no_list_led_to_stand_those_of_its_project(served,
     assert page.is_visible("#conversation")
 
 
+@pytest.mark.thorough
 def test_ctrl_k_asks_from_everywhere(served, opened):
     page = opened("/workers", viewport=WIDE)
     for path in ("/index", "/sessions", "/families", f"/session/claude/{served.session('retries')}#prompt"):
