@@ -126,8 +126,8 @@ def opened(folder: Path, processes: Processes) -> Repository:
 
 
 def opened_to_look_back(folder: Path, processes: Processes) -> Repository:
-    """The same for questions about commits and the names of their files alone, for which git runs nothing that a
-    configuration names: it is not asked for that first.
+    """The same for questions about commits, names of files and the configuration alone, for which git runs nothing that
+    a configuration names: it is not asked for that first.
 
     Raises:
         ProgramFailed: there is none, or its `.git` is not believed.

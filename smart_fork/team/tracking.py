@@ -278,7 +278,7 @@ class Tracking:
 
     def _refuse_if_known_to_git(self) -> None:
         with contextlib.suppress(ProgramFailed):
-            repository = git.opened(self.place.root, Processes())
+            repository = git.opened_to_look_back(self.place.root, Processes())
             if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
                 raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
@@ -331,11 +331,12 @@ def _key_in_words(text: str) -> str:
 
 def _origin(top: Path) -> str:
     """The address from which it is fetched. A host without a dot is a name of this machine's: see git's insteadOf."""
-    repository = git.opened(top, Processes())
+    repository = git.opened_to_look_back(top, Processes())
     said = repository.git("config", "--get-all", "remote.origin.url")
     first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
     if not first:
-        raise Usage("This repository has no remote `origin`, which names the project.", _others(repository) or _NAMED)
+        hint = _others(git.opened(top, Processes())) or _NAMED  # or git says what is wrong with its configuration
+        raise Usage("This repository has no remote `origin`, which names the project.", hint)
     if _LOCAL_NAME.match(first) and (known := repository.git("remote", "get-url", "origin")).ok:
         return known.text
     return first

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,11 +81,31 @@ print(json.dumps(done))
 """
 
 
+HELP = [
+    (("find", "--help"), "madeup, both, or all."),
+    (("active", "--help"), "madeup, both, or all."),
+    (("new", "--help"), "or madeup."),
+    (("spawn", "--help"), "or madeup."),
+]
+MISTAKES = [
+    (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
+    (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
+    (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
+]
+CALLED = [words for words, *_ in (*HELP, *MISTAKES)]
+
+
 @pytest.fixture(scope="module")
-def offered() -> dict:
-    done = with_another(OFFERED)
+def told() -> list[Any]:
+    """What is offered, and what each command answers: one process imports what both need."""
+    done = with_another(OFFERED + COMMANDS, json.dumps(CALLED))
     assert "" == done.stderr
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def offered(told) -> dict:
+    return told[0]
 
 
 def test_it_is_one_of_those_that_can_be_meant(offered):
@@ -124,29 +145,10 @@ def test_the_page_offers_it(offered):
     assert "~/.madeup/projects" in offered["folders"]
 
 
-HELP = [
-    (("find", "--help"), "madeup, both, or all."),
-    (("list", "--help"), "madeup, both, or all."),
-    (("active", "--help"), "madeup, both, or all."),
-    (("new", "--help"), "or madeup."),
-    (("continue", "--help"), "or madeup."),
-    (("resume", "--help"), "or madeup."),
-    (("spawn", "--help"), "or madeup."),
-]
-MISTAKES = [
-    (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
-    (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
-    (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
-]
-
-
 @pytest.fixture(scope="module")
-def answers() -> dict[tuple[str, ...], tuple[int, str, str]]:
+def answers(told) -> dict[tuple[str, ...], tuple[int, str, str]]:
     """Status, output and errors of each command."""
-    called = [words for words, *_ in (*HELP, *MISTAKES)]
-    done = with_another(COMMANDS, json.dumps(called))
-    assert "" == done.stderr
-    return {words: tuple(one) for words, one in zip(called, json.loads(done.stdout), strict=True)}
+    return {words: tuple(one) for words, one in zip(CALLED, told[1], strict=True)}
 
 
 @each("words, expected", HELP)

@@ -70,7 +70,13 @@ def test_what_is_out_of_range_is_refused(world, tool, arguments, said):
     assert said in refused.content[0].text
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+#: The one with the most parameters, one that starts, one that cuts: all are made in one way.
+ALWAYS = ("smart_fork", "spawn_workers", "excise_session")
+
+
+@pytest.mark.parametrize(
+    "tool", [tool if tool in ALWAYS else pytest.param(tool, marks=pytest.mark.thorough) for tool in TOOLS]
+)
 def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
 

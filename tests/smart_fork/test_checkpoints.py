@@ -25,6 +25,7 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.team import local
+from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -79,6 +80,7 @@ def test_where_no_ref_has_moved_git_is_not_asked(kept, world, monkeypatch):
     assert [ALICES] == world.ids(RETRY, kept)
 
 
+@pytest.mark.thorough
 def test_a_session_in_several_checkpoints_is_one_in_its_newest_form(kept, world):
     longer = claude(world, ALICES, RETRY, DONE, "and a jitter", "A tenth of jitter was added")
     commit(kept, "b1b2c3d4e5f6", session(ALICES, longer, created="2026-01-03T03:04:05Z"), session_id=ALICES)
@@ -101,6 +103,7 @@ def test_a_branch_that_moves_is_noticed_and_what_it_has_no_more_is_gone(kept, wo
     assert [] == world.ids(RETRY, kept)
 
 
+@pytest.mark.thorough
 def test_one_that_is_among_the_persons_own_is_theirs(kept, world):
     assert [ALICES] == world.ids(RETRY, kept)
     world.claude(kept, "my own words about retry", DONE, session_id=ALICES)
@@ -114,6 +117,7 @@ def test_one_that_is_among_the_persons_own_is_theirs(kept, world):
     assert ".claude" in hit["jsonl_path"]
 
 
+@pytest.mark.thorough
 def test_what_a_person_forgot_does_not_come_back(kept, world, run):  # noqa: F811
     assert [ALICES] == world.ids(RETRY, kept)
     assert 0 == run("forget", ALICES, "--yes").code
@@ -143,7 +147,7 @@ def test_one_setting_switches_it_off(kept, world, monkeypatch):
         "refs/entire/checkpoints/ZN/01KVBJCWYA4YW6J5M9GP655HZN",
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
+@first("packed", [False, True])
 def test_each_form_of_the_refs_is_read(ref, packed, world, shop):
     name = ref.rpartition("/")[2]
     commit(
@@ -177,6 +181,7 @@ def test_a_session_of_codex_is_found(world, shop):
     assert (session_id, "codex", str(shop)) == (hit["session_id"], hit["agent_type"], hit["working_directory"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("title", "log"),
     [
@@ -275,7 +280,7 @@ def hostile_claude(world: World) -> bytes:
     return jsonl([{"type": "mode", "mode": "bypassPermissions", "sessionId": ALICES}, snapshot_, *records])
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@first("whole", [True, False])
 def test_a_fork_is_a_copy_that_works_here_and_asks(whole, played, world, shop, home):
     commit(shop, "a1b2c3d4e5f6", session(ALICES, hostile_claude(world)))
     checkpoints.note(shop)
@@ -304,6 +309,7 @@ def test_it_is_handed_over(played, world, kept, home):
     assert not (home / ".claude/projects").exists()
 
 
+@pytest.mark.thorough
 def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home):
     checkpoints.note(kept)
     planned = fork_session(ForkRequest(ALICES, Options("go on", place="process"), dry_run=True))
@@ -317,6 +323,7 @@ def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home
     assert not list(home.rglob("*.jsonl"))
 
 
+@pytest.mark.thorough
 def test_a_worker_can_begin_from_it(played, world, kept, home):
     checkpoints.note(kept)
     asked = {"project_path": str(kept), "run_in": "process", "worktree": False, "fork_from": ALICES, "prompt": "go on"}

@@ -37,18 +37,34 @@ CODEX = {
 FORKS = {"spreadsheet-fork", "settings-fork"}
 
 
+def live_in(written, patch):
+    patch.setenv("CLAUDE_CONFIG_DIR", str(written.home / ".claude"))
+    patch.setenv("CODEX_HOME", str(written.home / ".codex"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A home that all tests here look at."""
+    return write_demo_home(tmp_path_factory.mktemp("demo") / "demo", now=NOW)
+
+
+@pytest.fixture(scope="module")
+def found(written):
+    with pytest.MonkeyPatch.context() as patch:
+        live_in(written, patch)
+        return read_all()
+
+
 @pytest.fixture
-def demo(home, monkeypatch):
-    written = write_demo_home(home / "demo", now=NOW)
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(written.home / ".claude"))
-    monkeypatch.setenv("CODEX_HOME", str(written.home / ".codex"))
+def demo(written, monkeypatch):
+    live_in(written, monkeypatch)
     return written
 
 
 @pytest.fixture
-def sessions(demo):
+def sessions(demo, found):
     """Every session that a reader finds, by its name."""
-    return read_all()
+    return found
 
 
 def read_all():
@@ -286,8 +302,7 @@ def test_a_git_that_fails_or_is_missing_says_so(home, monkeypatch):
 
 def test_a_home_with_an_odd_name_has_sound_logs(home, monkeypatch):
     written = write_demo_home(home / 'say "hi" \\ \u00e9', now=NOW)
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(written.home / ".claude"))
-    monkeypatch.setenv("CODEX_HOME", str(written.home / ".codex"))
+    live_in(written, monkeypatch)
     found = read_all()
     assert SESSIONS.keys() == found.keys()
     assert {str(folder) for folder in written.repositories} == {session.cwd for session in found.values()}

@@ -10,6 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.provisions import NotLoggedIn, Provisions
+from tests.cases import first
 from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
@@ -42,7 +43,7 @@ def ask(world: World, person: Any, mode: str = "legacy", **arguments: object) ->
     return told.structured_content
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@first("mode", ["legacy", "auto"])
 def test_what_is_chosen_is_forked(world, near, launched, mode):
     """Also by who answers a form with another call, as versions from 2026 on have it."""
     person = Person(1)
@@ -71,7 +72,7 @@ def test_the_sessions_stand_numbered_in_the_question(world, near, launched):
     assert [f"{number}. {label}" for number, label in enumerate(offered, start=1)] == lines
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@first("mode", ["legacy", "auto"])
 def test_nobody_is_asked_where_the_fork_would_be_refused(world, near, launched, monkeypatch, mode):
     def refused(*_: object) -> None:
         raise NotLoggedIn("Nothing was started: Claude Code is not logged in here")
@@ -102,7 +103,7 @@ def test_only_sessions_of_agents_that_could_be_started_are_offered(world, near, 
     assert other not in choices(person.forms[0])
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@first("mode", ["legacy", "auto"])
 @pytest.mark.parametrize(
     ("chooses", "why", "step"),
     [

@@ -77,6 +77,18 @@ BAD = {
 }  # fmt: skip
 
 
+def test_all_that_is_odd_in_checkpoints_is_no_session_and_hinders_no_other(kept, world, run, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(checkpoint_objects, "_MOST_BYTES", 300_000)
+    for number, bad in enumerate(BAD.values()):
+        commit(kept, f"b1b2c3d4e5{number:02x}", bad(world))
+    before = frozen(kept)
+
+    assert [ALICES] == world.ids("the uploader retry", kept)
+    assert {ALICES, SECOND} >= {one["session_id"] for one in json.loads(run("list", "--json").out)["sessions"]}
+    assert before == frozen(kept)
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("bad", BAD)
 def test_what_is_odd_in_a_checkpoint_is_no_session_and_hinders_no_other(bad, kept, world, run, monkeypatch):  # noqa: F811
     monkeypatch.setattr(checkpoint_objects, "_MOST_BYTES", 300_000)

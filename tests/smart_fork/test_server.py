@@ -299,6 +299,7 @@ class TestAnswers:
 
         assert (found["sessions"], len(kept(index_db()))) == (0, 1)  # it is set aside, and a new one is there
 
+    @pytest.mark.thorough
     def test_many_broken_logs_are_not_all_told_to_a_model(self, world, shop):
         for _ in range(MAX_BROKEN + 2):
             log = world.log_of(world.claude(shop, RETRY, DONE))

@@ -150,7 +150,7 @@ def talking():
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": info}
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    server = subprocess.Popen(
+    server = warm.Popen(
         [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
     )
     for line in (json.dumps(hello).encode(), b'{"jsonrpc":"2.0","method":"notifications/initialized"}'):

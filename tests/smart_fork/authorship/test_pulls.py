@@ -73,20 +73,28 @@ def test_the_request_of_a_fork_is_at_the_repository_that_it_is_from(world, hoste
     assert gh.asked[0][0][5] == "github.example.org/team/shop"
 
 
+#: What gh answers that is of no help.
+GH = {
+    "none": WithGh(ProgramMissing("gh is not installed")),
+    "slow": WithGh(ProgramFailed("gh did not answer within 20 seconds")),
+    "not logged in": WithGh(b"", 4),
+    "no json": WithGh(b"not json"),
+    "deep": WithGh(b"[" * 100_000),
+    "a list": WithGh([1]),
+    "no lists": WithGh({"commits": "all of them", "mergeCommit": 5}),
+    "no names": WithGh(
+        {"commits": [{"oid": "--output=x"}, {"oid": "HEAD"}, {"oid": None}, 7], "mergeCommit": {"oid": "HEAD"}}
+    ),
+    "not here": WithGh({"commits": [{"oid": "f" * 40}], "mergeCommit": {"oid": "e" * 40}}),
+}
+
+
 @pytest.mark.parametrize(
     "gh",
     [
-        WithGh(ProgramMissing("gh is not installed")),
-        WithGh(ProgramFailed("gh did not answer within 20 seconds")),
-        WithGh(b"", 4),
-        WithGh(b"not json"),
-        WithGh(b"[" * 100_000),
-        WithGh([1]),
-        WithGh({"commits": "all of them", "mergeCommit": 5}),
-        WithGh({"commits": [{"oid": "--output=x"}, {"oid": "HEAD"}, {"oid": None}, 7], "mergeCommit": {"oid": "HEAD"}}),
-        WithGh({"commits": [{"oid": "f" * 40}], "mergeCommit": {"oid": "e" * 40}}),
+        pytest.param(one, id=name, marks=() if name in ("none", "no names") else pytest.mark.thorough)
+        for name, one in GH.items()
     ],
-    ids=["none", "slow", "not logged in", "no json", "deep", "a list", "no lists", "no names", "not here"],
 )
 def test_where_gh_helps_nothing_the_fetched_ref_counts_or_the_next_step_is_named(world, hosted, gh):
     session = wrote(world, hosted)

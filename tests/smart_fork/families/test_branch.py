@@ -25,6 +25,7 @@ from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import (
     SESSION,
@@ -107,9 +108,9 @@ def test_the_title_is_the_copies_and_the_next_one_is_another(any_session):
 def test_branches_that_are_made_at_once_have_titles_of_their_own(any_session):
     """B-031, B-064."""
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(lambda _: branch(SESSION, title="x"), range(12)))
+        made = list(pool.map(lambda _: branch(SESSION, title="x"), range(8)))
 
-    assert {"x (Branch)", *(f"x (Branch {number})" for number in range(2, 13))} == {one["title"] for one in made}
+    assert {"x (Branch)", *(f"x (Branch {number})" for number in range(2, 9))} == {one["title"] for one in made}
 
 
 def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):
@@ -439,7 +440,7 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     assert codex_session.exists()
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo, no_waiting):
     """B-044: nothing is forked a second time."""
     path = request.getfixturevalue(f"{agent}_session")

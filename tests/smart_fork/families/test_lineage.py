@@ -261,6 +261,7 @@ def test_a_point_that_the_parent_has_rewound_has_no_number(world, shop, native):
     assert (first, None) == (members(fork)[fork]["parent"], members(fork)[fork]["left_parent_at"])
 
 
+@pytest.mark.thorough
 def test_hundreds_of_forks_are_told_fast(world, shop, native):
     """Work that grows with their number alone: 150 forks, each a fork of the one before or of the first."""
     first = world.claude(shop, *("add retry", "Retries") * 20)

@@ -17,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from tests.cases import first
 from tests.mcp_process import McpProcess
 from tests.smart_fork.front.messages import INITIALIZE, call, request, told
 
@@ -87,6 +88,7 @@ def test_a_worker_is_started_in_the_agents_environment_and_goes_on_without_it(wo
         assert psutil.pid_exists(pid)
 
 
+@pytest.mark.thorough
 def test_what_is_written_with_the_first_question_is_read_by_the_whole_server(world, shop):
     """Also the part of a line: what was read ahead is handed over."""
     with agent_in(shop, greeted=False) as agent:
@@ -100,6 +102,7 @@ def test_what_is_written_with_the_first_question_is_read_by_the_whole_server(wor
         assert [3] == [message["id"] for message in hear(agent, 1)]
 
 
+@pytest.mark.thorough
 def test_the_handshake_is_answered_once_and_its_id_may_be_used_again(world, shop):
     with agent_in(shop, greeted=False) as agent:
         say(agent, INITIALIZE, call(0, "list_sessions"))
@@ -109,6 +112,7 @@ def test_the_handshake_is_answered_once_and_its_id_may_be_used_again(world, shop
         assert [] == listed["result"]["structuredContent"]["sessions"]
 
 
+@pytest.mark.thorough
 def test_many_questions_at_once_are_each_answered(world, shop):
     world.claude(shop, RETRY, DONE)
     asked = set(range(100, 160))
@@ -132,7 +136,7 @@ def test_a_second_request_with_the_id_of_one_that_waits_is_refused_and_the_first
         assert {} == agent._ask("ping")
 
 
-@pytest.mark.parametrize("first", [request("d", "server/discover"), request("p", "ping")])
+@first("first", [request("d", "server/discover"), request("p", "ping")])
 def test_who_asks_something_and_then_begins_with_the_handshake_is_served_from_there(world, shop, first):
     """The protocol's library refuses a handshake that is not the first request."""
     with agent_in(shop, greeted=False) as agent:
@@ -163,7 +167,7 @@ def test_hostile_lines_change_nothing(world, shop):
     assert not (shop / "evil").exists()
 
 
-@pytest.mark.parametrize("busy", [False, True])
+@first("busy", [False, True])
 def test_it_ends_when_its_input_does(world, shop, busy):
     with agent_in(shop) as agent:
         if busy:
@@ -173,7 +177,7 @@ def test_it_ends_when_its_input_does(world, shop, busy):
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@first("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it(world, shop, number):
     with agent_in(shop) as agent:
         agent.call("list_workers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import socket
@@ -29,6 +30,33 @@ from smart_fork.service.listener import listen_locally
 from smart_fork.service.service_parts import Entrance
 from smart_fork.system.release import own_version
 from tests.smart_fork.tool_server import create_server
+
+
+class PromptServer(uvicorn.Server):
+    """Ends as soon as it is told to. Uvicorn's own looks ten times a second, and waits as long for connections that closed."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self._told, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        if not await self.on_tick(0):
+            await self._told.wait()
+
+    def end(self) -> None:
+        """Let it end, from another thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in [*self.servers, *(sockets or ())]:
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        for _ in range(3):  # what was closed is told of in the next rounds
+            await asyncio.sleep(0)
+        await self._wait_tasks_to_complete()
+        await self.lifespan.shutdown()
 
 
 @dataclass
@@ -98,10 +126,10 @@ def served(world, monkeypatch):
     app, doors = application(create_server(world.model, everything=True), work, page)
     running.doors, running.pages = doors, page.routes()
     guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)
-    server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
+    server = PromptServer(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening, own]})
     thread.start()
     yield running
-    server.should_exit = True
+    server.end()
     thread.join()
     remove_socket(Path(running.socket))

@@ -12,6 +12,7 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
 from smart_fork.hooks import ERRORS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
+from tests.cases import first
 from tests.smart_fork.retrieval.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
 
@@ -31,7 +32,7 @@ def ended(world, shop) -> str:
     return session
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, agent):
     event = failure(shop)
     if agent == "codex":
@@ -101,7 +102,7 @@ POISON = (
 )
 
 
-@pytest.mark.parametrize("command", POISON)
+@first("command", POISON)
 def test_a_command_does_not_leave_its_quotation(world, announced, shop, command):
     world.worked("claude", shop, "> test", broke(), bash(command), bash("tool test"))
     world.find("anything", shop)

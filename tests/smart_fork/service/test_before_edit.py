@@ -13,6 +13,7 @@ from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
 from smart_fork.overview import overview
+from tests.cases import mostly_first
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
@@ -51,12 +52,16 @@ def written(world, shop) -> str:
 @pytest.mark.parametrize(
     ("agent", "called"),
     [
-        ("claude", ("Edit", {})),
+        pytest.param("claude", ("Edit", {}), marks=pytest.mark.thorough),
         ("claude", ("MultiEdit", {"file_path": "upload.py", "edits": [{"old_string": OLD, "new_string": "x"}]})),
-        ("claude", ("Edit", {"file_path": "upload.py", "old_string": BODY, "new_string": BODY.replace("send", "put")})),
+        pytest.param(
+            "claude",
+            ("Edit", {"file_path": "upload.py", "old_string": BODY, "new_string": BODY.replace("send", "put")}),
+            marks=pytest.mark.thorough,
+        ),
         ("copilot", ("Edit", {"path": "upload.py", "old_str": OLD, "new_str": "x"})),
         ("codex", ("apply_patch", {"command": PATCH})),
-        ("codex", ("apply_patch", {"input": PATCH})),
+        pytest.param("codex", ("apply_patch", {"input": PATCH}), marks=pytest.mark.thorough),
     ],
 )
 def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, written, shop, agent, called):
@@ -85,10 +90,9 @@ def test_an_exchange_is_named_once_in_a_session(announced, written, shop):
 @pytest.mark.parametrize(
     "how",
     [
-        lambda world, _, session: answer(world, "read_session", session_id=session),
-        lambda _, run, session: run("show", session),
+        pytest.param(lambda world, _, session: answer(world, "read_session", session_id=session), id="a tool"),
+        pytest.param(lambda _, run, session: run("show", session), id="a command", marks=pytest.mark.thorough),
     ],
-    ids=["a tool", "a command"],
 )
 def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
     announced, world, written, shop, monkeypatch, run, how
@@ -164,7 +168,7 @@ def a_pipe(shop: Path) -> dict:
 
 @pytest.mark.parametrize(
     "case",
-    [by_hand, not_there, only_another_line_is_its_own, twice, a_new_file, outside, a_pipe],
+    [by_hand, a_pipe, *mostly_first([only_another_line_is_its_own, not_there, twice, a_new_file, outside])],
     ids=lambda one: one.__name__,
 )
 def test_what_no_session_is_known_to_have_written_is_not_spoken_of(announced, written, shop, case):

@@ -18,6 +18,7 @@ from smart_fork.service import connections, guard, lifetime
 from smart_fork.service.connections import Connection
 from smart_fork.service.guard import Doors, Guard
 from smart_fork.system.http_limits import Bucket
+from tests.smart_fork.service.conftest import PromptServer
 
 SECRET = "s3cret"
 COOKIE = "smart-fork-1"
@@ -47,11 +48,11 @@ def port():
     doors = Doors(always=["/always"], public=["/public", "/enter"], programs=routes[-1:], way_in="/enter")
     hosts = [f"127.0.0.1:{number}", f"localhost:{number}"]
     guarded = Guard(Starlette(routes=routes), token=lambda: SECRET, hosts=hosts, doors=doors, cookies=LetIn())
-    server = uvicorn.Server(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none", http=Connection))
+    server = PromptServer(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield number
-    server.should_exit = True
+    server.end()
     thread.join()
 
 

@@ -26,6 +26,7 @@ from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish
 from smart_fork.system import peers
 from tests import warm
+from tests.cases import first
 
 ROOT = Path(__file__).resolve().parents[3]
 NEW = "99999999-0000-4000-8000-000000000001"
@@ -114,7 +115,7 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     assert (1, 0) == switch.asked()
 
 
-@pytest.mark.parametrize(
+@first(
     "written",
     [
         {"type": "assistant", "message": {"role": "assistant", "content": []}},
@@ -177,7 +178,7 @@ def test_what_is_no_first_prompt_of_a_person_is_told_nothing(announced, knows, s
     assert asked(prompt(shop)), "else it is told"
 
 
-@pytest.mark.parametrize("body", [b"UserPromptSubmit", b'"UserPromptSubmit"'])
+@first("body", [b"UserPromptSubmit", b'"UserPromptSubmit"'])
 def test_what_is_no_event_is_told_nothing(announced, body):
     assert "" == run(body)
 
@@ -267,7 +268,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
     assert (1, 0) == switch.asked()
 
 
-@pytest.mark.parametrize("milliseconds", ["1500", "0"])
+@first("milliseconds", ["0", "1500"])
 def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds):
     """It would never answer. That it was late is counted."""
     with strange(None):

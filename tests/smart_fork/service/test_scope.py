@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from indexer.paths import state_home
 from smart_fork.registry.workers import Registry
+from tests.cases import first
 from tests.smart_fork.relatives import branch
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -80,6 +81,7 @@ def test_codex_names_its_workspaces(served, world, shop):
     assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
 
 
+@pytest.mark.thorough
 def test_no_tool_tells_of_another_project(served, world, shop, other):
     theirs = world.claude(other, RETRY, DONE)
     call(served, "smart_fork", shop, intent=RETRY)
@@ -133,6 +135,7 @@ def test_what_the_settings_allow_may_always_be_asked_about(served, world, shop, 
     assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
 
 
+@pytest.mark.thorough
 def test_all_projects_are_those_that_the_client_may_ask_about(served, world, shop, other):
     with Registry() as registry:
         for cwd, prompt in ((shop, "ours"), (other, "hidden")):
@@ -212,7 +215,7 @@ def test_roots_are_where_they_lead_to_and_may_change_between_two_calls(served, w
     assert [True, True, True] == asked(f"file://elsewhere{shop}", f"file://{shop}%00", "file://localhost")
 
 
-@pytest.mark.parametrize(
+@first(
     "meta",
     [
         {"x-codex-turn-metadata": "text"},
@@ -230,9 +233,7 @@ def test_what_a_client_says_of_itself_may_be_anything(served, world, shop, meta)
     assert "Session not found" in answer.content[0].text
 
 
-@pytest.mark.parametrize(
-    "text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]']
-)
+@first("text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]'])
 def test_settings_that_make_no_sense_are_an_error_and_allow_nothing(served, world, shop, text):
     state_home().mkdir(exist_ok=True)
     (state_home() / "config.toml").write_text(text)

@@ -301,6 +301,7 @@ print([name for name in sys.modules if name not in loaded], "smart_fork.cli" in 
 """
 
 
+@pytest.mark.thorough
 def test_nothing_of_another_version_is_imported_into_the_one_that_runs():
     """Modules are imported where they are first used, which may be after the upgrade."""
     said = subprocess.run([sys.executable, "-c", LOAD_ALL], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -43,6 +43,18 @@ SESSIONS = [
     for agent, log in LOGS
     if f"{agent}-{log.stem}" != "gemini-compressed" and (agent != "qwen" or log.stem not in OTHERS)
 ]
+#: Of each agent the first, and a fork or what was compacted, which begin in another way; the others are like these.
+MAIN = [
+    *dict(reversed(SESSIONS)).values(),
+    *(log for _, log in SESSIONS if "fork" in log.stem or "compact" in log.stem),
+]
+sessions = pytest.mark.parametrize(
+    ("agent", "log"),
+    [
+        pytest.param(agent, log, id=f"{agent}-{log.stem}", marks=() if log in MAIN else pytest.mark.thorough)
+        for agent, log in SESSIONS
+    ],
+)
 NEW = "22222222-2222-4222-8222-222222222222"
 #: Where each agent keeps a session, and what its first record calls it.
 PLACES = {
@@ -249,7 +261,7 @@ def session_of(agent: str, log: Path, home: Path):
     return READERS[agent].read(path).session
 
 
-@pytest.mark.parametrize(("agent", "log"), SESSIONS, ids=[f"{agent}-{log.stem}" for agent, log in SESSIONS])
+@sessions
 def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(agent, log, home):
     session = session_of(agent, log, home)
     forms = forms_of(agent)
@@ -262,7 +274,7 @@ def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(
         assert sooner == later[: len(sooner)]
 
 
-@pytest.mark.parametrize(("agent", "log"), SESSIONS, ids=[f"{agent}-{log.stem}" for agent, log in SESSIONS])
+@sessions
 def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_with(agent, log, home):
     session = session_of(agent, log, home)
     forms = forms_of(agent)

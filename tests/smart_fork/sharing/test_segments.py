@@ -63,7 +63,7 @@ def test_all_segments_but_the_last_are_full():
     assert [True] * 2 + [False] == [one.place.full for one in pack(SMALL)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, len(MIXED)), st.integers(0, len(MIXED)))
 def test_members_of_a_family_have_the_same_segments_up_to_where_they_part(parting, more):
     one = [s.place for s in PACKED]
@@ -73,7 +73,7 @@ def test_members_of_a_family_have_the_same_segments_up_to_where_they_part(partin
     assert same == other[: len(same)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, len(MIXED)))
 def test_going_on_from_the_open_segment_gives_what_packing_all_gives(count):
     before = [s.place for s in pack(MIXED[:count])]
@@ -84,7 +84,7 @@ def test_going_on_from_the_open_segment_gives_what_packing_all_gives(count):
     assert [s.place for s in PACKED] == closed + [s.place for s in pack(MIXED[at:], at, start)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, len(MIXED)))
 def test_cutting_packs_one_segment_anew_and_gives_what_packing_the_beginning_gives(count):
     segments = PACKED

@@ -68,6 +68,7 @@ def test_sessions_that_the_remote_changed_are_not_used(synced):
     assert "The remote has changed the records of a session" in said.out
 
 
+@pytest.mark.thorough
 def test_sessions_that_the_remote_exchanged_are_not_used(synced):
     first, second = sessions_of(synced)
     files = synced.files()
@@ -122,6 +123,7 @@ def test_an_older_state_is_refused_until_a_person_accepts_it(synced):
     assert len(sessions_of(synced)) == 1
 
 
+@pytest.mark.thorough
 def test_another_state_of_the_same_number_is_refused(synced):
     number = 1
     with synced.laptop.here():
@@ -130,6 +132,7 @@ def test_another_state_of_the_same_number_is_refused(synced):
     assert synced.laptop.do("sync").code == 9
 
 
+@pytest.mark.thorough
 def test_a_ref_that_is_gone_is_said_to_be_older(synced):
     synced.git("update-ref", "-d", REF)
     assert synced.laptop.do("sync").code == 9
@@ -137,6 +140,7 @@ def test_a_ref_that_is_gone_is_said_to_be_older(synced):
     assert len(synced.desktop.sync()["received"]) == 2
 
 
+@pytest.mark.thorough
 def test_files_that_the_remote_adds_are_not_read_and_go(synced):
     extra = {name: blob(synced, b"x") for name in ("-rf", "..a", "list\u202e", "$(touch x)")}
     put(synced, synced.files() | extra, synced.git("rev-parse", REF).strip())
@@ -144,6 +148,7 @@ def test_files_that_the_remote_adds_are_not_read_and_go(synced):
     assert extra.keys().isdisjoint(synced.files()), "the next machine that writes leaves them away"
 
 
+@pytest.mark.thorough
 def test_a_ref_that_is_no_commit_is_an_error_in_words(synced):
     synced.git("update-ref", REF, blob(synced, b"x"))
     said = synced.desktop.do("sync")
@@ -257,6 +262,7 @@ def test_what_is_sealed_opens_only_as_what_it_is():
             key.open(what, data)
 
 
+@pytest.mark.thorough
 def test_a_session_that_the_other_machine_made_is_hostile_text_all_the_same(synced):
     """Its ids, paths and directory are none of this machine's."""
     synced.laptop.world.claude(synced.laptop.repository, "Run `rm -rf /`", "../../etc/passwd")

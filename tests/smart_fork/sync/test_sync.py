@@ -110,6 +110,7 @@ def test_what_is_withdrawn_goes_from_the_remote_and_the_other_machine(machines):
         assert (said["sent"], said["received"], said["withdrawn"]) == ([], [], [])
 
 
+@pytest.mark.thorough
 def test_it_is_withdrawn_from_the_machine_that_received_it_as_well(machines):
     session, there = moved(machines)
     machines.desktop.sync("withdraw", there)
@@ -119,6 +120,7 @@ def test_it_is_withdrawn_from_the_machine_that_received_it_as_well(machines):
     assert len(machines.files()) == 1
 
 
+@pytest.mark.thorough
 def test_what_is_withdrawn_goes_from_a_copy_that_was_continued(machines):
     session, there = moved(machines)
     say_more(machines.desktop, there, "And downloads?", "They have no limit")
@@ -182,6 +184,7 @@ def test_only_repositories_that_were_added_take_part(machines):
     assert machines.laptop.sync()["withdrawn"] == []
 
 
+@pytest.mark.thorough
 def test_a_fork_of_the_repository_waits_until_its_directory_is_adopted(machines):
     git(machines.desktop.repository, "remote", "set-url", "origin", "git@example.org:somebody/shop.git")
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
@@ -217,6 +220,7 @@ def test_a_session_with_messages_of_a_teammate_is_not_sent(machines):
     assert machines.laptop.sync()["sent"] == []
 
 
+@pytest.mark.thorough
 def test_a_session_that_the_repository_keeps_is_not_sent(machines):
     laptop = machines.laptop
     kept = checkpointed.claude(laptop.world, ALICES, *SAID)
@@ -229,6 +233,7 @@ def test_a_session_that_the_repository_keeps_is_not_sent(machines):
         prepare(Path(log), "claude", laptop.repository)
 
 
+@pytest.mark.thorough
 def test_a_copy_that_was_deleted_does_not_come_back_until_it_grows(machines):
     session, there = moved(machines)
     next(machines.desktop.home.rglob(f"{there}.jsonl")).unlink()
@@ -238,6 +243,7 @@ def test_a_copy_that_was_deleted_does_not_come_back_until_it_grows(machines):
     assert len(machines.desktop.sync()["received"]) == 1
 
 
+@pytest.mark.thorough
 def test_a_log_that_its_agent_deleted_stays_on_the_remote(machines):
     session, there = moved(machines)
     next(machines.laptop.home.rglob(f"{session}.jsonl")).unlink()

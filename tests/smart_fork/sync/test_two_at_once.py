@@ -19,7 +19,7 @@ from tests.smart_fork.sync.two_machines import REF, Machine, Machines, machines
 
 __all__ = ["machines"]
 
-ROUNDS = drilled(3, 2)
+ROUNDS = drilled(3, 1)
 OTHER = ("What about wombats?", "They are shy")
 
 #: Runs `sync`, and is killed before or after a call of that function.

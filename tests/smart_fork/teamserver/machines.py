@@ -16,12 +16,13 @@ import uvicorn
 
 from indexer import state
 from smart_fork.cli import main
+from smart_fork.team import login
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import Server, application
 from smart_fork.teamserver.database import Database
 from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.teamserver.team import Team
-from tests.smart_fork.world import World, add_program, git
+from tests.smart_fork.world import World, add_program
 
 
 @contextlib.contextmanager
@@ -72,7 +73,9 @@ class TeamMachine:
         self.repository = home / folder
         self.repository.mkdir(parents=True)
         make_repository(self.repository, INIT)
-        git(self.repository, "remote", "add", "origin", f"git@{team.key.replace('/', ':', 1)}.git")
+        with (self.repository / ".git/config").open("a") as config:  # as `git remote add` writes it
+            config.write(f'[remote "origin"]\n\turl = git@{team.key.replace("/", ":", 1)}.git\n')
+            config.write("\tfetch = +refs/heads/*:refs/remotes/origin/*\n")
         self.world = World(home)
         for name, says in (("claude", "  --fork-session  Fork"), ("codex", "Commands:\n  fork  Fork\n  exec  Run")):
             add_program(home / "bin", name, says)
@@ -113,11 +116,17 @@ class TeamMachine:
                 os.chdir(before)
 
     def invited(self, address: str, name: str) -> None:
-        """Log in as somebody of the team."""
+        """Have this machine logged in as somebody of the team."""
         full = self._team.people[name].name
         with self._team.pool.asked_by() as db:
-            invitation = auth.invite(db, full, "write")
-        self.team("login", address, invitation)
+            token = auth.login(db, self.invitation(name), "machine")[1]
+        with self.here():
+            login.remember(login.Account(login.origin_of(address), full, token))
+
+    def invitation(self, name: str) -> str:
+        """What an admin gives to somebody of the team, to log in with."""
+        with self._team.pool.asked_by() as db:
+            return auth.invite(db, self._team.people[name].name, "write")
 
     def state(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What is in the database of this machine's state."""

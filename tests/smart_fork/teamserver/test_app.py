@@ -16,6 +16,7 @@ from smart_fork.sharing.canonical import encode
 from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth, guard
 from smart_fork.teamserver.app import Server, application
+from tests.cases import each, first
 from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
@@ -114,8 +115,8 @@ def expected(who, kind, verb):
     return 404
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", PEOPLE)
+@each("kind", KINDS)
 def test_who_may_do_what_with_which_session(team, ask, who, kind):
     """C-010: of requests that nobody's command has made."""
     session = made(team, kind)
@@ -129,7 +130,7 @@ def test_who_may_do_what_with_which_session(team, ask, who, kind):
         assert stored == team.stored(session)
 
 
-@pytest.mark.parametrize("who", ["stranger", "member", "admin"])
+@first("who", ["member", "stranger", "admin"])
 def test_what_somebody_may_not_know_of_is_answered_as_what_is_not_there(team, ask, who):
     sessions = {kind: made(team, kind) for kind in ("private", "deleted", "missing")}
     for number in range(8):
@@ -175,13 +176,13 @@ def test_the_list_is_read_page_by_page(team, ask, below):
     assert sessions[::-1] == seen
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=²", "page=x", "page=MTIz"])
+@each("query", ["limit=0", "limit=101", "limit=-1", "limit=x", "limit=²", "page=x", "page=MTIz"])
 def test_a_page_that_is_none_is_refused(ask, below, query):
     assert 400 == ask("member", "GET", f"{below}/sessions?{query}").status_code
 
 
 @pytest.mark.parametrize("who", PEOPLE)
-@pytest.mark.parametrize("kind", ["private", "public"])
+@each("kind", ["private", "public"])
 def test_segments_are_told_of_and_given_to_whom_may_read_them(team, ask, below, who, kind):
     session = new_id()
     wanted = push_of(session, [], RECORDS, visibility=kind)
@@ -219,10 +220,9 @@ def test_a_session_is_pushed_segment_by_segment(team, ask, below):
     assert RECORDS == team.stored(session)
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [{"permissionMode": "bypassPermissions"}, {"type": "file-history-snapshot"}, {"uuid": None}, {"sessionId": "x"}],
-    ids=str,
 )
 def test_records_that_their_agent_would_not_read_again_are_refused(team, ask, below, change):
     session = new_id()
@@ -316,7 +316,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("body", "sentence"), WRONG.items(), ids=[repr(body) for body in WRONG])
+@each(("body", "sentence"), WRONG.items())
 def test_what_is_wrong_with_a_request_is_said_in_a_sentence(ask, below, body, sentence):
     answer = ask("owner", "POST", f"{below}/have", body)
 
@@ -330,7 +330,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("who", ["nobody", "owner", "admin"])
+@first("who", ["owner", "nobody", "admin"])
 def test_a_body_that_is_no_message_is_refused_at_every_address(team, ask, client, who):
     session, key, below = made(team, "public"), team.key, f"/v1/projects/{team.key}"
     known = [
@@ -387,7 +387,7 @@ def test_strangers_who_guess_are_answered_less_often_and_keep_nobody_out(team):
     assert 200 == known.status_code
 
 
-@pytest.mark.parametrize(
+@each(
     "path",
     ["/", "/v1", "/v2/hello", "/v1/projects/x/push/", "/v1/sessions", "/v1/projects/../../etc/passwd", "/v1/users"],
 )

@@ -15,6 +15,7 @@ from smart_fork.retrieval.meaning import Meaning
 from smart_fork.team import away
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
+from tests.cases import mostly_first
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.teamserver.test_withdrawal import later, writing
@@ -72,7 +73,7 @@ def lie(one: socket.socket, _: threading.Event) -> None:
     one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 
 
-@pytest.fixture(params=[say_nothing, drip, garble, lie])
+@pytest.fixture(params=mostly_first([say_nothing, drip, garble, lie]))
 def peer(request) -> Iterator[Peer]:
     one = Peer(request.param)
     yield one

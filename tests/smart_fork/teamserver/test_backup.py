@@ -115,7 +115,7 @@ def test_what_was_withdrawn_since_is_not_brought_back_to_the_session_or_to_forks
         assert (2,) == team.owned.execute("SELECT count(*) FROM rewrites WHERE seq > 1000000000").fetchone()
 
 
-@pytest.mark.parametrize("at", [step for step in STEPS if step not in ("made", "done")])
+@pytest.mark.parametrize("at", [pytest.param("filled", marks=pytest.mark.thorough), "withdrawn", "exchanged"])
 def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
     with saved as team:
         team.owned.execute("COMMENT ON TABLE users IS 'the old one'")
@@ -140,7 +140,8 @@ def test_what_a_kill_has_left_is_taken_away_by_the_next_restore(saved, tmp_path)
     assert {"kept"} == saved.databases()
 
 
-def test_a_server_that_runs_is_not_restored(saved):
+def test_a_server_that_runs_is_not_restored(saved, monkeypatch):
+    monkeypatch.setattr("smart_fork.teamserver.backup._LEAVING_SECONDS", 0.2)  # it never leaves
     with saved, pytest.raises(Usage, match="The server still runs"):
         restore(saved.place, saved.backup.path)
     assert {"kept"} == saved.databases()
@@ -163,6 +164,7 @@ def test_what_is_no_backup_changes_nothing(saved, tmp_path):
     assert before == saved.records(saved.source)
 
 
+@pytest.mark.thorough
 def test_backups_that_have_expired_are_taken_away_and_nothing_else(saved, tmp_path):
     first = backup(saved.place, tmp_path, now=NOW, days=2)
     others = [tmp_path / "notes.dump", tmp_path / "smart-fork-mine.dump"]

@@ -107,6 +107,7 @@ def test_what_an_owner_that_was_killed_has_left_is_started_anew_and_nothing_is_l
     assert cluster.postmaster() is None
 
 
+@pytest.mark.thorough
 def test_a_postmaster_that_was_killed_is_started_again_and_nothing_is_lost(cluster):
     with cluster.running() as embedded:
         ask(embedded, FRESH)
@@ -120,6 +121,7 @@ def test_a_postmaster_that_was_killed_is_started_again_and_nothing_is_lost(clust
     assert cluster.postmaster() is None
 
 
+@pytest.mark.thorough
 def test_a_key_of_a_terminal_does_not_end_it(cluster):
     with cluster.running():
         postmaster = cluster.postmaster()
@@ -131,11 +133,13 @@ def test_a_second_owner_is_refused(cluster):
         pass
 
 
+@pytest.mark.thorough
 def test_what_blocks_while_it_runs_is_not_taken_for_a_second_owner(cluster):
     with pytest.raises(BlockingIOError), cluster.running():
         raise BlockingIOError
 
 
+@pytest.mark.thorough
 def test_what_an_interrupted_beginning_left_is_made_from_the_beginning(unmade, account):
     account.make(unmade.folder)
     half = unmade.folder / "postgresql-half"
@@ -191,6 +195,7 @@ def test_somebody_elses_folder_is_not_taken_for_the_socket(unmade, account, open
         account.make(unmade.sockets)
 
 
+@pytest.mark.thorough
 def test_a_file_of_another_process_is_not_taken_for_a_postmaster(cluster):
     with cluster.running():
         pass

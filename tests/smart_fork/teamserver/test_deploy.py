@@ -47,6 +47,7 @@ def test_systemd_accepts_the_unit(tmp_path):
     assert 0 == said.returncode
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
 def test_the_command_of_the_unit_starts_a_server(database, base, tmp_path, open_folder, installed):
     certificate(tmp_path, "localhost")

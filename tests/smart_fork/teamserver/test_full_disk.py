@@ -94,6 +94,7 @@ def test_a_full_disk_of_the_server_is_said_and_the_same_command_completes_when_t
     assert 4 == len(team.stored(done["session_id"]))
 
 
+@pytest.mark.thorough
 def test_a_full_disk_of_a_person_is_said_and_nothing_is_sent_or_left(team, alice, address, tmp_path, capsys):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["session_id"]
     with disk(tmp_path / "second", "24m") as home:

@@ -42,6 +42,7 @@ def killed_after_the_commit(team, machine, *words):
     assert machine.tracking()["begun"]
 
 
+@pytest.mark.thorough
 def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team, monkeypatch):
     """C-056: sent in parts, which has more moments."""
     monkeypatch.setattr("smart_fork.team.push.RIDES", 0)

@@ -75,6 +75,7 @@ def test_a_push_is_there_as_a_whole_or_not_at_all_and_once_when_it_is_sent_again
     assert moment > 8
 
 
+@pytest.mark.thorough
 def test_a_branch_is_there_as_a_whole_or_not_at_all_and_once_when_it_is_asked_for_again(team, alice, killer):
     source = new_id()
     team.push("alice", push_of(source, [], OLD))
@@ -89,6 +90,7 @@ def test_a_branch_is_there_as_a_whole_or_not_at_all_and_once_when_it_is_asked_fo
     assert moment > 8
 
 
+@pytest.mark.thorough
 def test_a_withdrawal_goes_on_where_it_was_killed_when_it_is_sent_again(team, alice, killer):
     gone = sha256(OLD[1]).hexdigest()
     for moment in count(1, EACH):

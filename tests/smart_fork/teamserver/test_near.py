@@ -115,6 +115,7 @@ def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_wi
         assert [] == stranger.similarities([questions[0].tobytes()], EVERYTHING).best(WANTED)
 
 
+@pytest.mark.thorough
 def test_an_index_is_kept_made_again_where_it_was_not_finished_and_dropped_with_its_project(crowd):
     near.tend(crowd.conninfo, SHARED + 1)
     assert crowd.there() is None  # not large enough

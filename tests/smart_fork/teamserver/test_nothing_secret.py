@@ -15,12 +15,15 @@ from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.teamserver.cluster import OWNER
+from tests.drilled import drilled
 from tests.indexer.masking.invented import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user
 from tests.smart_fork.teamserver.shop import index_all
 
-#: So many secrets, of which each stands in another field of both logs, and so many characters that are its own.
-PLANTED, MADE_UP, EXCHANGES = 400, 12, 20
+#: So many secrets, of which each stands in another field of both logs, in so many exchanges; all kinds are among the fewer.
+PLANTED, EXCHANGES = drilled((400, 20), (120, 6))
+#: So many characters of each are its own.
+MADE_UP = 12
 ID = "44444444-4444-4444-8444-444444444444"
 THREAD = "01a10000-0000-7000-8000-000000000000"
 
@@ -109,7 +112,7 @@ def another(token: str, number: int) -> str:
 
 
 def planted() -> list[str]:
-    """Four hundred of them, of every kind."""
+    """Secrets of every kind."""
     every = [token for tokens in TOKENS.values() for token in tokens]
     return [another(every[number % len(every)], number) for number in range(PLANTED)]
 

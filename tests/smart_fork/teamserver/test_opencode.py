@@ -100,6 +100,7 @@ def test_what_is_excised_is_in_nobodys_database_after_the_next_command(alice, bo
     assert ([], []) == (having(bob), having(second_machine))
 
 
+@pytest.mark.thorough
 def test_what_is_deleted_everywhere_is_gone_but_for_what_was_said_since(alice, bob, carol):
     pushed = alice.team("push", written(alice, *SAID), "--public", "--yes")
     for one in (bob, carol):
@@ -133,6 +134,7 @@ def test_it_is_forked_for_another_agent_and_back(alice, bob, others):
     assert LEFT == said("opencode", again)
 
 
+@pytest.mark.thorough
 def test_of_a_branch_at_a_message_and_of_more_that_is_said_only_what_is_new_is_sent(alice):
     pushed = alice.team("push", written(alice, *SAID), "--yes")
     branched = alice.team("branch", pushed["session_id"], "--at", "2")["files"][0]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from smart_fork.agents import READERS
+from tests.cases import first
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 
 OTHER = {"claude": "codex", "codex": "claude"}
 
 
-@pytest.mark.parametrize("agent", OTHER)
+@first("agent", OTHER)
 def test_a_teammate_s_session_becomes_one_of_another_agent_and_back(alice, bob, agent):
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER, MORE, MORE_ANSWER), "--public", "--yes")
 

@@ -100,6 +100,7 @@ def test_one_that_is_written_for_another_agent_is_as_foreign(alice, bob):
     assert [True, True] == [ASKING in planned(bob, one) for one in (copy, native)]
 
 
+@pytest.mark.thorough
 def test_codex_takes_its_settings_of_now_and_knows_whose_forks_are_whose(alice, bob):
     hers = alice.team("push", alice.world.codex(alice.repository, *SAID), "--yes", "--public")["session_id"]
 
@@ -113,6 +114,7 @@ def test_codex_takes_its_settings_of_now_and_knows_whose_forks_are_whose(alice, 
     assert "permission" not in planned(bob, native)
 
 
+@pytest.mark.thorough
 def test_ones_own_session_stays_ones_own_when_what_others_made_of_it_comes_back(alice, bob):
     mine = alice.world.claude(alice.repository, *SAID)
     pushed = alice.team("push", mine, "--yes", "--public")["session_id"]
@@ -138,6 +140,7 @@ def second(bob, tmp_path, team, address, capsys):
     return machine
 
 
+@pytest.mark.thorough
 def test_ones_own_fork_of_a_teammates_session_is_no_less_foreign_on_another_machine(bob, hers, second):
     his = bob.team("fork", hers)["session_id"]
 

@@ -86,6 +86,7 @@ def test_every_verb_on_a_parted_session_names_the_branch_before_somebody_is_aske
         assert (0 if words == ("status",) else 9) == told.code, words
 
 
+@pytest.mark.thorough
 def test_a_local_branch_of_a_parted_session_is_a_branch_with_its_first_push(alice, parted):
     made = alice.team("branch", parted["alias"], "--local", "--alias", "mine")
 
@@ -99,6 +100,7 @@ def test_a_local_branch_of_a_parted_session_is_a_branch_with_its_first_push(alic
     )
 
 
+@pytest.mark.thorough
 def test_the_first_messages_of_a_parted_session_are_a_branch_as_far_as_both_sides_have_them(alice, parted):
     made = alice.team("branch", parted["alias"], "--at", "2")
     refused = alice.do("team", "branch", parted["alias"], "--at", "3")
@@ -130,6 +132,7 @@ def test_a_pull_before_a_push_says_to_push_where_nobody_else_has_pushed(alice):
     assert 0 == alice.do("team", "push", pushed["alias"], "--yes").code
 
 
+@pytest.mark.thorough
 def test_a_push_with_nothing_new_says_to_pull_where_somebody_else_has_pushed(alice, second_machine):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     there = second_machine.team("pull", pushed["session_id"])
@@ -143,6 +146,7 @@ def test_a_push_with_nothing_new_says_to_pull_where_somebody_else_has_pushed(ali
     assert alice.team("push")["up_to_date"]
 
 
+@pytest.mark.thorough
 def test_a_branch_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, team, parted):
     tracking = alice.repository / ".smart-fork/tracking.json"
     before = tracking.read_text()
@@ -167,6 +171,7 @@ def test_a_local_branch_of_a_tracked_session_leaves_its_alias_alone(alice):
     assert pushed["alias"] != made["alias"]
 
 
+@pytest.mark.thorough
 def test_a_pending_branch_whose_parent_was_deleted_is_shared_alone_by_force(alice):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     made = alice.team("branch", "--local", "--alias", "mine")
@@ -180,6 +185,7 @@ def test_a_pending_branch_whose_parent_was_deleted_is_shared_alone_by_force(alic
     assert (None, 4) == (forced["parent_id"], forced["record_count"])
 
 
+@pytest.mark.thorough
 def test_options_that_say_where_a_copy_is_written_are_refused_with_the_next_command(alice, parted, tmp_path):
     refused = alice.do("team", "branch", parted["alias"], "--into", str(tmp_path), "--yes")
 
@@ -187,6 +193,7 @@ def test_options_that_say_where_a_copy_is_written_are_refused_with_the_next_comm
     assert Path(parted["files"][0]).exists()
 
 
+@pytest.mark.thorough
 def test_a_session_that_was_changed_here_leads_to_both_of_its_ways_out(alice):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     log = Path(pushed["files"][0])

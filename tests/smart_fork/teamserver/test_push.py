@@ -13,6 +13,7 @@ from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import segments, sessions
 from smart_fork.teamserver.limits import OverQuota
+from tests.cases import first
 from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
@@ -49,7 +50,7 @@ def test_what_is_pushed_is_what_is_stored(alice, records):
     assert sum(len(one) + 1 for one in records) == told.bytes
 
 
-@pytest.mark.parametrize("cut", [1, 511, 512, 513, 1_024, 1_299])
+@first("cut", [512, 1, 511, 513, 1_024, 1_299])
 def test_a_session_grows_to_what_one_push_would_have_made(alice, cut):
     session, other = new_id(), new_id()
     alice.push("alice", push_of(session, [], LONG[:cut]))
@@ -102,7 +103,7 @@ def test_creating_what_is_there_with_other_records_is_a_conflict(alice):
         alice.push("alice", push_of(session, [], LONG[:2]))
 
 
-@pytest.mark.parametrize("visibility", ["private", "public"])
+@first("visibility", ["private", "public"])
 def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
     """C-010."""
     session = new_id()
@@ -231,7 +232,7 @@ def test_bytes_are_counted_for_the_user_and_the_project(alice):
     assert (size,) == alice.owned.execute("SELECT bytes FROM projects WHERE key = %s", (alice.key,)).fetchone()
 
 
-@pytest.mark.parametrize("count", [1, 511, 512, 513, 1_299, 1_300, None])
+@first("count", [513, 1, 511, 512, 1_299, 1_300, None])
 def test_a_branch_has_the_first_records_and_no_other_ones(alice, count):
     source = new_id()
     alice.push("alice", push_of(source, [], LONG))
@@ -361,6 +362,7 @@ def test_a_fork_from_somewhere_takes_no_bytes_but_those_of_its_own_records(alice
     assert bytes_of(alice) < before + 4 * 1_000
 
 
+@pytest.mark.thorough
 def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
     session = new_id()
     forks, sizes = {}, []
@@ -389,6 +391,7 @@ def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
         assert NOISY[:count] == alice.stored(fork)
 
 
+@pytest.mark.thorough
 def test_a_push_that_names_all_segments_again_leaves_each_as_it_is(alice):
     session = new_id()
     alice.push("alice", push_of(session, [], NOISY, visibility="public"))

@@ -81,9 +81,7 @@ class Team:
         return any(self.secret.encode() in record for record in self.server.stored(session_id))
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, FAMILIES))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, FAMILIES))])
 def test_what_is_cut_is_nowhere_once_the_shared_sessions_that_are_named_are_withdrawn(
     team, alice, bob, monkeypatch, seed
 ):

@@ -94,6 +94,7 @@ def test_a_person_who_says_no_has_sent_nothing(alice, team, four, monkeypatch):
     assert [] == shared_by(team, "alice")
 
 
+@pytest.mark.thorough
 def test_that_a_private_one_becomes_public_is_asked_for_too(alice, four, monkeypatch):
     alice.team("push", four[0], "--yes")
     asked = typed(monkeypatch, True, True)
@@ -111,6 +112,7 @@ def test_without_a_terminal_several_need_yes(alice, team, four):
     assert [] == shared_by(team, "alice")
 
 
+@pytest.mark.thorough
 def test_what_was_said_after_the_list_was_shown_is_not_sent(alice, team, four, monkeypatch):
     pushed = alice.team("push", four[0], "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
@@ -127,6 +129,7 @@ def test_what_was_said_after_the_list_was_shown_is_not_sent(alice, team, four, m
     assert {2} == {records for *_, records in shared_by(team, "alice")}
 
 
+@pytest.mark.thorough
 def test_forks_are_pushed_behind_their_parents_and_are_branches_of_them(alice, team):
     parent = session_of(alice, "claude", PROMPT, ANSWER)
     with alice.here():
@@ -177,6 +180,7 @@ def test_a_server_that_goes_away_is_waited_for_once(alice, four, monkeypatch):
     assert 1 == len(asked)
 
 
+@pytest.mark.thorough
 def test_a_fork_that_is_resumed_is_one_json_document_with_its_worker(alice, bob, monkeypatch):
     started = []
 

@@ -19,6 +19,7 @@ from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
 from smart_fork.teamserver.question import _speaking, answer
 from smart_fork.teamserver.worker import KINDS
+from tests.cases import first
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.teamserver.team import new_id
 from tests.smart_fork.teamserver.test_schema import BY_PROJECT
@@ -109,7 +110,7 @@ def test_what_is_private_changes_nothing_that_others_are_told(people):
             assert {0} >= {row["reach"] for row in seen}
 
 
-@pytest.mark.parametrize("way", ["private", "deleted"])
+@first("way", ["private", "deleted"])
 def test_a_session_that_is_hidden_is_found_no_more_at_that_moment(people, way):
     other = share(people, "alice", INVOICES)
     before = rows(people)
@@ -154,6 +155,7 @@ def test_strangers_are_told_the_same_as_of_a_project_that_is_not_there(people):
         ]
 
 
+@pytest.mark.thorough
 def test_a_family_is_found_once_and_what_the_asker_leaves_out_is_not(people):
     session = share(people, "alice", UPLOADER)
     child = people.branch("bob", session, verb="fork", visibility="public").session.id
@@ -182,7 +184,7 @@ def test_what_two_sessions_share_is_stored_once_until_the_last_of_them_goes(peop
 GIRAFFES = ("Now the giraffes", "They are long.")
 
 
-@pytest.mark.parametrize("visibility", ["public", "private"])
+@first("visibility", ["public", "private"])
 def test_a_fork_is_found_by_what_is_its_own_and_its_parent_by_the_rest(people, visibility):
     session = share(people, "alice", UPLOADER)
     before = rows(people)
@@ -314,6 +316,7 @@ def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
     assert (0, 2) == (rows(people)["offers"], len(stored(people)))
 
 
+@pytest.mark.thorough
 def test_sessions_without_vectors_are_counted_until_they_have_some(people, monkeypatch):
     with monkeypatch.context() as without:
         without.setattr(index, "_light", lambda: None)

@@ -397,7 +397,11 @@ class Model:
             self.records[number] = [line for _, line in kept if line is not None]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=STEPS, data=st.data())
 def test_a_family_is_what_lists_would_be(team, steps, data):
     model, ids, numbers = Model(), [], iter(range(1_000_000))

@@ -107,6 +107,7 @@ def test_what_one_server_takes_the_other_finds_and_what_is_withdrawn_at_one_is_g
         assert copy.execute("SELECT count(*) > 0 FROM pg_stat_activity WHERE query ~ 'replay_lsn'").fetchone()[0]
 
 
+@pytest.mark.thorough
 def test_jobs_of_many_pushes_at_two_servers_are_each_done_once(servers, team, owner):
     sessions = [new_id() for _ in range(8)]
     for number, session in enumerate(sessions):
@@ -240,6 +241,7 @@ def test_a_replica_of_the_servers_own_database_is_refused(open_folder):
         serve(Options("127.0.0.1:0", open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)
 
 
+@pytest.mark.thorough
 def test_one_server_that_is_killed_leaves_its_work_to_the_other(servers, team):
     servers[0].process.kill()
     session = new_id()

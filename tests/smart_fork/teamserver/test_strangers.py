@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import first
 from tests.smart_fork.teamserver.test_two_people import (
     ANSWER,
     MORE,
@@ -29,6 +30,7 @@ def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing
     assert "public" == alice.team("push", "--public", "--yes")["visibility"]
 
 
+@pytest.mark.thorough
 def test_a_branch_that_is_not_pushed_yet_is_made_on_the_server_by_nobody_who_was_not_asked(alice):
     alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     alice.team("branch", "--local", "--public", "--alias", "draft")
@@ -51,6 +53,7 @@ def test_who_will_be_able_to_read_it_is_asked_of_the_server(alice):
     assert "public" == alice.team("status")["aliases"][0]["visibility"]
 
 
+@pytest.mark.thorough
 def test_what_goes_on_from_a_public_session_is_private_and_said_to_be(alice):
     parent = session_of(alice, "claude", PROMPT, ANSWER)
     alice.team("push", parent, "--public", "--yes")
@@ -86,6 +89,7 @@ def test_tags_are_trimmed_and_each_is_there_once(alice):
     assert ["a", "b c", "[31mred"] == one["tags"]
 
 
+@pytest.mark.thorough
 def test_what_was_changed_here_and_is_pushed_by_force_does_not_keep_the_beginning_of_another_id_as_its_name(alice):
     first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     log = Path(first["files"][0])
@@ -98,6 +102,7 @@ def test_what_was_changed_here_and_is_pushed_by_force_does_not_keep_the_beginnin
     assert first["session_id"] == alice.team("show", first["alias"])["session"]["id"]
 
 
+@pytest.mark.thorough
 def test_what_is_written_for_another_clone_of_the_project_is_tracked_and_pushed_there(alice, second_clone):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
 
@@ -110,7 +115,7 @@ def test_what_is_written_for_another_clone_of_the_project_is_tracked_and_pushed_
     assert pushed["files"] == alice.tracking()["aliases"][pushed["alias"]]["files"]
 
 
-@pytest.mark.parametrize("verb", ["pull", "branch"])
+@first("verb", ["pull", "branch"])
 def test_what_is_written_for_outside_of_the_project_is_not_tracked_and_hinders_nothing_later(alice, verb):
     """C-020, C-074."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
@@ -143,6 +148,7 @@ def test_what_has_no_answer_yet_is_not_pushed_and_it_is_said_why(alice):
     assert_refused(alice, 1, f"Nothing to push: {session} has no answer and no tool result yet.", "push", session)
 
 
+@pytest.mark.thorough
 def test_what_her_own_agent_wrote_is_neither_cut_nor_said_to_be_when_it_is_withdrawn(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes", "--public")
     his = bob.team("fork", pushed["session_id"])
@@ -211,7 +217,7 @@ def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):
     assert 1 == alice.team("list")["count"]
 
 
-@pytest.mark.parametrize("option", ["--title", "--summary"])
+@first("option", ["--title", "--summary"])
 def test_what_is_said_of_a_shared_session_and_is_not_utf_8_is_refused_in_one_sentence(alice, option):
     log, odd = session_of(alice, "claude", PROMPT, ANSWER), os.fsdecode(b"a\xff")
     shared = alice.team("push", log, "--yes")["session_id"]
@@ -253,6 +259,7 @@ def test_what_is_made_on_the_server_alone_or_not_tracked_leaves_nothing_else(ali
     assert Path(pulled["files"][0]).is_file()
 
 
+@pytest.mark.thorough
 def test_each_alias_has_a_base_of_its_own_and_is_pushed_on_its_own(alice):
     """C-042."""
     first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")

@@ -17,6 +17,7 @@ from smart_fork.errors import Usage
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import Account, Cluster, Programs
+from tests.cases import first
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.test_cluster import until
 from tests.smart_fork.teamserver.test_serve import Asker, Running, postmaster_of
@@ -66,6 +67,7 @@ def closed(tmp_path):
     return tmp_path / "venv/bin/python"
 
 
+@pytest.mark.thorough
 def test_a_server_whose_database_was_killed_ends_where_nobody_reads_what_is_logged(folder, installed, unread):
     """What keeps services starts it again."""
     running = Running(folder, installed, stderr=unread)
@@ -105,7 +107,7 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
 
 
 @AS_ANOTHER
-@pytest.mark.parametrize("dsn", [None, "host=/nonexistent"])
+@first("dsn", [None, "host=/nonexistent"])
 def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, monkeypatch):
     monkeypatch.setattr("smart_fork.teamserver.tables.with_tables", lambda conninfo: [])
     data = tmp_path / "closed" / "team"
@@ -123,3 +125,29 @@ def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, 
 def closed_one(path):
     """The first folder above that is for its owner alone."""
     return next(one for one in reversed(path.parents) if not one.stat().st_mode & 0o005)
+
+
+def test_nothing_is_left_to_import_once_the_rights_are_given_up():
+    """Python's own folder may be closed to who serves then, as that of root is."""
+    done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "[]\n" == done.stdout
+
+
+_IMPORTED = """
+import os, sys, tempfile
+from pathlib import Path
+from smart_fork.teamserver import index, processes
+index.embedded = lambda texts: None  # which has a test of its own
+processes.import_all()
+before = set(sys.modules)
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import HomePlace
+from smart_fork.sharing import passages, replay
+from smart_fork.sharing.canonical import encode
+said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
+        "message": {"role": "user", "content": "caf\xe9"}}
+record = encode(forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
+replay.check("claude", [record])
+passages.searched([record], "claude", "0", "0")
+print(sorted(set(sys.modules) - before))
+"""

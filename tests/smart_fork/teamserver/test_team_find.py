@@ -24,6 +24,7 @@ from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
 from smart_fork.team.tracking import Tracking, place_of
 from smart_fork.teamserver import question
+from tests.cases import first
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
@@ -64,9 +65,7 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
     assert "User: User" not in shown
 
 
-@pytest.mark.parametrize(
-    "words", [("find", QUESTION), ("find", QUESTION, "--team"), ("find", QUESTION, "--also", "go on")]
-)
+@first("words", [[], ["--team"], ["--also", "go on"]])
 def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(shared, bob, monkeypatch, words):
     made = []
     monkeypatch.setattr(question, "embedded", lambda texts: made.append(texts) or [])
@@ -74,13 +73,13 @@ def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(share
     monkeypatch.setattr(LightEmbedder, "embed", lambda self, texts: asked.append(tuple(texts)) or once(self, texts))
     asked = []
 
-    best = bob.do(*words, "--json").json["results"][0]
+    best = bob.do("find", QUESTION, *words, "--json").json["results"][0]
 
     assert (shared["session_id"], True) == (best["session_id"], best["match"]["similarity"] > 0.3)
     assert ([], 1) == (made, sum(QUESTION in texts for texts in asked))
 
 
-@pytest.mark.parametrize("patience", [None, 0.0])
+@first("patience", [None, 0.0])
 def test_a_question_without_vectors_is_compared_by_those_that_the_server_makes(shared, bob, monkeypatch, patience):
     if patience is None:
         monkeypatch.setattr(team_find, "space_of", lambda *_: "another/384")
@@ -165,7 +164,7 @@ def ask(bob, **more):
         return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, ForkChoice(**more))
 
 
-@pytest.mark.parametrize("broken", ["switched off", "damaged"])
+@first("broken", ["switched off", "damaged"])
 def test_where_nothing_can_be_searched_here_what_the_team_shares_answers_alone(shared, bob, monkeypatch, broken):
     if broken == "switched off":
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")
@@ -219,6 +218,7 @@ def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks,
     assert ([*UPLOADER], "session") == ([one.text for one in copy.messages], copy.resolved)
 
 
+@pytest.mark.thorough
 def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared, bob, monkeypatch):
     own = bob.world.claude(bob.repository, "retry the downloader with backoff", "It is done twice.")
     specs = []
@@ -237,6 +237,7 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
     assert [own] == [one.session_id for one in merged]
 
 
+@pytest.mark.thorough
 def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch):
     def fork(*_, **__):
         raise ForkRefused("No room.")
@@ -271,6 +272,7 @@ def test_a_dry_run_tells_of_a_teammates_session_and_leaves_nothing(shared, bob):
     assert not bob.tracking()["aliases"]
 
 
+@pytest.mark.thorough
 def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monkeypatch):
     def fork(*_, **__):
         raise ForkRefused("No room.")

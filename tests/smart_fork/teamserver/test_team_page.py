@@ -190,6 +190,7 @@ def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_lin
     assert [] == copies(bob), "what was not started leaves no copy"
 
 
+@pytest.mark.thorough
 def test_a_session_that_its_owner_goes_on_with_says_so_to_who_reads_it(alice, bob, hers, page):
     project = {"project": str(bob.repository)}
     way = f"{page}/shared/claude/{hers}?{urlencode(project)}"

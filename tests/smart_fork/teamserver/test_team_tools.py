@@ -103,6 +103,7 @@ def test_what_is_withdrawn_or_not_to_be_read_any_more_is_gone_from_memory(alice,
         assert kept() is None
 
 
+@pytest.mark.thorough
 def test_what_others_withdraw_is_gone_from_memory_when_it_is_learnt(alice, bob, hers, fetched):
     ask(bob, "read_session", session_id=hers)
     bob.team("fork", hers, "--local")
@@ -112,6 +113,7 @@ def test_what_others_withdraw_is_gone_from_memory_when_it_is_learnt(alice, bob, 
     assert kept() is None
 
 
+@pytest.mark.thorough
 def test_a_session_is_kept_for_a_while_and_one_that_is_too_large_not_at_all(bob, hers, fetched, monkeypatch):
     ask(bob, "read_session", session_id=hers)
     MEMORY._end.function()
@@ -162,6 +164,7 @@ def copies(machine):
     return [path.stem for path in machine.home.glob(".claude/projects/*/*.jsonl")]
 
 
+@pytest.mark.thorough
 def test_a_branch_of_one_of_the_team_is_one_of_a_copy_of_it(bob, hers):
     one = ask(bob, "branch_session", session_id=hers, at=1)
     other = bob.do("branch", hers[:14], "--at", "1", "--json").json
@@ -173,6 +176,7 @@ def test_a_branch_of_one_of_the_team_is_one_of_a_copy_of_it(bob, hers):
     assert [[*SAID[:2]]] * 2 == [[turn.text for _, turn in log.session.messages] for log in said]
 
 
+@pytest.mark.thorough
 def test_several_are_forked_of_which_one_is_the_team_s_and_a_look_at_that_leaves_nothing(bob, hers):
     own = bob.world.claude(bob.repository, *INVOICES)
     looked = bob.do("fork", own, hers, "--no-worktree", "--dry-run", "--json")

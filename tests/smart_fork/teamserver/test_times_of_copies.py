@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
+from tests.cases import first
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, session_of
 from tests.smart_fork.teamserver.test_unfinished_sessions import SHARED, broken_off, opencode_in
 from tests.smart_fork.world import Did
@@ -37,7 +38,7 @@ def test_a_fork_is_as_old_as_its_last_record(alice, bob, agent):
     assert there.last_activity <= read(alice, agent, pushed["files"][0]).last_activity
 
 
-@pytest.mark.parametrize("agent", OTHER)
+@first("agent", OTHER)
 def test_a_fork_for_another_agent_is_as_old_as_the_session(alice, bob, agent):
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER), "--public", "--yes")
     forked = bob.team("fork", pushed["session_id"], "--platform", OTHER[agent])
@@ -47,7 +48,7 @@ def test_a_fork_for_another_agent_is_as_old_as_the_session(alice, bob, agent):
     assert last == read(bob, OTHER[agent], forked["files"][0]).last_activity
 
 
-@pytest.mark.parametrize("agent", OTHER)
+@first("agent", OTHER)
 def test_a_branch_of_this_machine_is_as_old_as_its_last_record_too(alice, agent):
     session = session_of(alice, agent, PROMPT, ANSWER)
     log = alice.world.log_of(session)
@@ -79,7 +80,7 @@ def test_the_note_and_the_price_of_a_teammate_s_session_count_from_its_last_reco
     assert "may still be in its model's cache" not in bob.do("fork", pushed["session_id"], "go", "--dry-run").out
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("more", [(), pytest.param(("--json",), marks=pytest.mark.thorough)])
 def test_a_dry_run_of_a_teammate_s_session_prints_a_command_that_can_be_given(alice, bob, more):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
 

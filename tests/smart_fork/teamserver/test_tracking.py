@@ -55,6 +55,7 @@ def test_what_is_not_as_it_is_written_names_the_file(clone, said):
     assert not isinstance(refused.value, Usage)
 
 
+@pytest.mark.thorough
 def test_of_many_who_change_it_at_once_nobody_loses_what_another_has_written(clone):
     """C-044."""
     tracking = tracked(clone, {"aliases": {}})

@@ -102,6 +102,7 @@ def test_one_s_own_session_is_pulled_on_another_machine_and_pushed_from_there(al
     assert alice.team("push")["up_to_date"]
 
 
+@pytest.mark.thorough
 def test_of_two_machines_that_go_on_the_second_is_told_that_it_has_advanced(alice, second_machine):
     """C-052."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
@@ -114,6 +115,7 @@ def test_of_two_machines_that_go_on_the_second_is_told_that_it_has_advanced(alic
     assert_refused(alice, 9, "It continued here: 2 records are not pushed.", "pull", pushed["session_id"])
 
 
+@pytest.mark.thorough
 def test_a_push_whose_answer_was_never_seen_is_gone_on_with(alice):
     """C-056: killed after the server had it, and before that was written down."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
@@ -142,6 +144,7 @@ def test_what_was_pushed_and_has_changed_here_is_refused(alice):
     assert forced["session_id"] != pushed["session_id"]
 
 
+@pytest.mark.thorough
 def test_of_a_tracked_session_that_was_cut_here_the_alias_stays_and_says_so_and_what_is_shared_stays_as_it_was(alice):
     session = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER)
     pushed = alice.team("push", session, "--yes")
@@ -176,6 +179,7 @@ def test_a_branch_has_the_first_messages_alone(alice, agent):
     assert (made["session_id"], 2) == (again["session_id"], again["pushed_records"])
 
 
+@pytest.mark.thorough
 def test_no_messages_or_more_than_there_are_is_a_wrong_use(alice):
     """C-022."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
@@ -279,8 +283,10 @@ def test_who_has_not_logged_in_is_told_how(alice):
     assert_refused(alice, 4, "Not authenticated. Please run smart-fork team login first.", "push", "--claude", "--yes")
 
 
-def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice):
+def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice, address):
     path = alice.home / ".smart-fork/team/tokens.json"
+    path.unlink()
+    assert "write" == alice.team("login", address, alice.invitation("alice"))["scope"]
     kept = path.read_text()
     (one,) = json.loads(kept)["servers"].values()
 
@@ -294,7 +300,7 @@ def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice):
 
 def test_a_large_session_is_sent_in_parts(alice, second_machine, monkeypatch):
     monkeypatch.setattr("smart_fork.team.push.RIDES", 10_000)
-    words = [f"{word} {number} {secrets.token_hex(50_000)}" for number in range(3) for word in ("do", "done")]
+    words = [f"{word} {number} {secrets.token_hex(15_000)}" for number in range(3) for word in ("do", "done")]
     pushed = alice.team("push", session_of(alice, "claude", *words), "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
     more = alice.team("push", "--yes")
@@ -377,6 +383,7 @@ def test_what_was_written_for_a_fork_that_does_not_start_goes_again(alice, bob, 
     assert {} == bob.tracking()["aliases"]
 
 
+@pytest.mark.thorough
 def test_what_a_worker_says_in_a_fork_is_pushed_as_a_fork_of_hers(alice, bob, forked):
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
     bob.do("fork", pushed, "do the same")

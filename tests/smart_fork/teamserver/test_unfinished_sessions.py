@@ -18,7 +18,13 @@ from tests.smart_fork.world import Did
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
 LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
-SHARED = [agent.name for agent in AGENTS if agent.forms]
+#: Records that are added to, and a database; of the others the way is the same.
+ALWAYS = ("claude", "opencode")
+SHARED = [
+    agent.name if agent.name in ALWAYS else pytest.param(agent.name, marks=pytest.mark.thorough)
+    for agent in AGENTS
+    if agent.forms
+]
 CALL = {"claude": READ, "codex": LOOK}
 #: What Claude Code writes where a person presses Escape.
 STOPPED = "[Request interrupted by user for tool use]"

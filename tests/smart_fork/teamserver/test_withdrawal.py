@@ -15,6 +15,7 @@ import zstandard
 
 from indexer import state
 from smart_fork.team import pulled
+from tests.cases import first
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_rewrite import dump
 from tests.smart_fork.teamserver.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
@@ -75,7 +76,7 @@ def writing(log):
         holder.stdin.close()
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@first("agent", ["claude", "codex"])
 def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team, alice, bob, agent):
     """Must show 6."""
     carol, second = map(request.getfixturevalue, ("carol", "second_machine"))
@@ -107,6 +108,7 @@ def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team,
     assert LEFT == said(agent, forks[carol]) == said(agent, pulled)
 
 
+@pytest.mark.thorough
 def test_what_somebody_withdraws_of_his_copy_goes_from_no_copy_of_the_original(alice, bob, carol):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     log = Path(bob.team("fork", pushed["session_id"])["files"][0])
@@ -139,6 +141,7 @@ def test_a_name_that_was_made_of_what_goes_goes_as_well(team, alice, bob, agent)
     assert LEFT == said(agent, fork)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_the_names_of_branches_that_were_made_of_what_goes_go_as_well(team, alice, bob, agent):
     name = f"remember {SECRET}"
@@ -155,6 +158,7 @@ def test_the_names_of_branches_that_were_made_of_what_goes_go_as_well(team, alic
     assert [] == having(bob)
 
 
+@pytest.mark.thorough
 def test_a_file_of_records_loses_the_name_that_was_made_of_what_goes(alice, second_machine):  # noqa: F811
     pushed = alice.team("push", session_of(alice, "claude", f"remember {SECRET}", "I do.", *LEFT), "--public", "--yes")
     file = second_machine.team("pull", pushed["session_id"], "--platform", "file")["files"][0]
@@ -166,6 +170,7 @@ def test_a_file_of_records_loses_the_name_that_was_made_of_what_goes(alice, seco
     assert [] == having(second_machine)
 
 
+@pytest.mark.thorough
 def test_who_goes_on_in_a_fork_pushes_on_top_of_what_is_left(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     fork = bob.team("fork", pushed["session_id"])["files"][0]
@@ -252,6 +257,7 @@ def test_a_copy_for_another_agent_follows_and_keeps_what_was_said_in_it_since(al
     assert [[], []] == [having(bob, SECRET), having(bob, TOKEN)]
 
 
+@pytest.mark.thorough
 def test_a_secret_that_its_owner_masks_is_masked_in_a_teammates_copy(alice, bob):
     allowed = alice.home / ".smart-fork/config.toml"
     allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')
@@ -279,7 +285,7 @@ def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(ali
 
 
 @pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("is_first", [False, True])
+@first("is_first", [False, True])
 def test_a_shared_session_that_still_has_what_was_cut_here_is_named_until_it_is_withdrawn(alice, bob, agent, is_first):
     pushed = alice.team("push", session_of(alice, agent, *SAID), "--public", "--yes")
     (log,), shared = pushed["files"], pushed["session_id"]
@@ -300,6 +306,7 @@ def test_a_shared_session_that_still_has_what_was_cut_here_is_named_until_it_is_
     assert alice.team("push", log)["up_to_date"]
 
 
+@pytest.mark.thorough
 def test_a_copy_of_which_something_was_withdrawn_is_not_forked_before_that_is_out(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     fork = Path(bob.team("fork", pushed["session_id"])["files"][0])
@@ -369,6 +376,7 @@ def test_a_server_is_asked_once_in_ten_minutes(alice, bob):
     assert LEFT == said("claude", fork)
 
 
+@pytest.mark.thorough
 def test_the_audit_says_who_did_what(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")["session_id"]
     bob.team("fork", pushed)

@@ -87,6 +87,7 @@ def test_only_those_of_ended_workers_that_hold_nothing_are_removed(worked):
     assert 3 == len(worktrees(PROCESSES, None))
 
 
+@pytest.mark.thorough
 def test_a_process_that_only_has_the_same_number_keeps_no_worktree(worked):
     """X-003: numbers are given again."""
     worked("x", pid=os.getpid())
@@ -129,6 +130,7 @@ def test_a_worktree_that_several_workers_used_is_listed_once(worked):
     assert (again.id, False) == (one.worker_id, one.removable)
 
 
+@pytest.mark.thorough
 def test_what_is_left_of_a_worktree_is_listed_until_it_is_gone(worked, shop):
     made = worked("x")
     commit(made.path)
