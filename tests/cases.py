@@ -42,7 +42,11 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
 
 
 def first(
-    names: str | tuple[str, ...], cases: Iterable[Any], *, number: int = 1, ids: Iterable[str] | None = None
+    names: str | tuple[str, ...],
+    cases: Iterable[Any],
+    *,
+    number: int = 1,
+    ids: Iterable[str] | Callable[[Any], str] | None = None,
 ) -> pytest.MarkDecorator:
     """`pytest.mark.parametrize`, of whose cases the first is tried always and the others are thorough: the same way again."""
     if isinstance(names, str) and "," not in names:

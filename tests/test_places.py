@@ -36,13 +36,14 @@ def test_the_same_worker_is_in_another_place_on_the_next_day():
     assert place_of("gw0", 1) == place_of("gw1", 0) != place_of("gw0", 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("place", "shown"),
     [
         ("odd path", f"/{ODD}"),
-        pytest.param("LANG=C", "'C'", marks=pytest.mark.thorough),
-        pytest.param("TZ=Pacific/Chatham", "'+1245'", marks=pytest.mark.thorough),
-        pytest.param("no IPv6", os.strerror(errno.EAFNOSUPPORT), marks=pytest.mark.thorough),
+        ("LANG=C", "'C'"),
+        ("TZ=Pacific/Chatham", "'+1245'"),
+        ("no IPv6", os.strerror(errno.EAFNOSUPPORT)),
     ],
 )
 def test_a_failed_test_was_in_its_place_and_names_it(tmp_path, place, shown):

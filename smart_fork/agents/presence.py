@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 
 #: Programs that run scripts.
 _INTERPRETERS = {"node", "bun"}
+
+
+@lru_cache(maxsize=1024)  # a list of processes names few, and each agent asks for all of them
+def _program(word: str) -> str:
+    return PurePath(word).stem
 
 
 class Presence:
@@ -17,7 +23,7 @@ class Presence:
 
     def runs(self, words: Sequence[str]) -> bool:
         """Return whether a process with these words is the agent."""
-        names = [PurePath(word).stem for word in words[:2]]
+        names = [_program(word) for word in words[:2]]
         if names and names[0] in _INTERPRETERS:
             names.pop(0)
         return bool(names) and names[0] in self.programs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from smart_fork.agents.facets import find_cutter
@@ -73,7 +73,7 @@ def _holder_of_lock(agent: Cutter, session: Transcript) -> str:
 def _holder_of_file(session: Transcript) -> str:
     """A process other than this one that has the file open for writing, where the system tells (Linux)."""
     try:
-        wanted = session.source_path.stat()
+        wanted = _identity(session.source_path.stat())
         processes = [*os.scandir("/proc")]
     except OSError:
         return ""
@@ -81,12 +81,17 @@ def _holder_of_file(session: Transcript) -> str:
         if int(pid) == os.getpid():
             continue
         for link in _opened_by(pid):
-            with suppress(OSError):  # closed meanwhile
-                info = link.stat()
-                same = (info.st_dev, info.st_ino) == (wanted.st_dev, wanted.st_ino)
-                if same and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
-                    return f"process {pid} has its file open"
+            try:
+                found = _identity(link.stat())
+            except OSError:  # closed meanwhile
+                continue
+            if found == wanted and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
+                return f"process {pid} has its file open"
     return ""
+
+
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
 def _opened_by(pid: str) -> list[os.DirEntry[str]]:

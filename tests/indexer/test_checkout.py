@@ -142,7 +142,7 @@ def test_a_git_that_is_no_ordinary_file_is_neither_believed_nor_waited_for(forge
     assert not project_of(forged).git
 
 
-@pytest.mark.parametrize("kind", ["absolute", "relative", "in the repository"])
+@first("kind", ["absolute", "relative", "in the repository"])
 def test_a_worktree_that_its_repository_lists_is_of_it(kind, secret, tmp_path):
     folder = secret / ".worktrees/x" if kind == "in the repository" else tmp_path / "x"
     git(secret, "worktree", "add", "-q", "-b", "x", folder)
@@ -232,7 +232,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 
 
 @root_only
-@pytest.mark.parametrize("what", [".", ".git"])
+@first("what", [".", ".git"])
 def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, monkeypatch):
     """As git does it; whoever became root with sudo is still oneself."""
     os.chown(secret / what, SOMEBODY, -1)
@@ -247,7 +247,7 @@ def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, m
 
 
 @root_only
-@pytest.mark.parametrize("what", [".", ".git"])
+@first("what", [".", ".git"])
 def test_a_worktree_of_somebody_else_is_not_believed(secret, tmp_path, what):
     os.lchown(tmp_path / "linked" / what, SOMEBODY, -1)
 

@@ -183,6 +183,7 @@ def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     assert states  # packed: what the log says is not masked there, and is read by nobody but the reader
 
 
+@pytest.mark.thorough
 def test_a_name_of_code_that_only_an_output_had_is_in_no_byte(store):
     crowd()
     records = claude_records(ONE, "/work/a", ["how are you", "fine", "and you", "fine"])

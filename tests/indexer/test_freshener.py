@@ -27,8 +27,7 @@ from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
-SECONDS, HOUR = 90, IntervalTrigger(hours=1)
-OVER = -1.0  # the time of a piece of work that is over before it begins
+SECONDS, HOUR, OVER = 90, IntervalTrigger(hours=1), -1.0  # the last for a piece of work that is over before it begins
 
 
 def identity(number: int) -> str:
@@ -56,8 +55,7 @@ def fresh(runs, monkeypatch):
     started = []
 
     def start(embedder=None, trigger=HOUR, **options):
-        options = {"batch": Batch(0.0, 0.0)} | options
-        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **options))
+        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **{"batch": Batch(0.0, 0.0)} | options))
         started[-1].start()
         return started[-1]
 
@@ -280,6 +278,7 @@ def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fres
     assert [(30, 30, 0), (31, 31, 1)] == seen[:2]
 
 
+@pytest.mark.thorough
 def test_the_flag_to_stop_is_looked_at_between_pieces_that_are_over_before_they_begin(fresh, runs, monkeypatch):
     monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
@@ -331,6 +330,7 @@ def test_a_run_whose_embedding_is_ended_with_the_process_is_cancelled_and_keeps_
     assert "failed" not in caplog.text
 
 
+@pytest.mark.thorough
 def test_pieces_that_are_over_before_they_begin_bring_everything_in(fresh, runs, monkeypatch):
     """Logs, their copies, and vectors: one of each a piece, however slow the machine is."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")

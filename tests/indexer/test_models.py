@@ -111,6 +111,7 @@ def test_no_texts_give_no_vectors():
     assert LightEmbedder().embed([]).shape == (0, 384)
 
 
+@pytest.mark.thorough
 def test_the_graph_is_what_its_script_makes():
     import onnx
 

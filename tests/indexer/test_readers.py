@@ -126,6 +126,7 @@ def test_few_logs_start_no_process_and_many_start_one_for_each_further_processor
     assert 0 == readers._worth(many)
 
 
+@pytest.mark.thorough
 def test_an_index_is_the_same_however_many_have_read_for_it(logs, monkeypatch):
     def index(number):
         monkeypatch.setattr(readers, "_worth", lambda _: number)

@@ -14,12 +14,13 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
+from tests.cases import mostly_first
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
 
 
-@pytest.fixture(params=["/no/such/folder", "~/no-such-folder", "nobody/has-this-model"])
+@pytest.fixture(params=mostly_first(["/no/such/folder", "~/no-such-folder", "nobody/has-this-model"]))
 def absent(request, monkeypatch) -> str:
     monkeypatch.setenv("SMART_FORK_MODEL", request.param)
     return request.param

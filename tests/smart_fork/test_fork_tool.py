@@ -55,6 +55,7 @@ def test_a_dry_run_of_the_tool_says_what_that_of_the_command_says(forked_by_tool
     assert {} == scripted.ran()
 
 
+@pytest.mark.thorough
 def test_a_dry_run_without_a_budget_compares_the_ways_as_well_and_starts_nothing(forked_by_tool, scripted, knows):
     told = forked_by_tool(dry_run=True)
 
@@ -63,6 +64,7 @@ def test_a_dry_run_without_a_budget_compares_the_ways_as_well_and_starts_nothing
     assert {} == scripted.ran()
 
 
+@pytest.mark.thorough
 def test_what_the_tool_forks_has_the_exchanges_that_its_dry_run_has_said(forked_by_tool, world, scripted):
     budget = {"budget": "match", "keep": "2", "drop": "5"}
     planned = forked_by_tool(**budget, dry_run=True)["selection"]
@@ -149,6 +151,7 @@ def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, k
     assert [made["worker_id"]] == [*scripted.ran()]
 
 
+@pytest.mark.thorough
 def test_a_script_looks_first_and_merges(world, knows, shop, scripted, monkeypatch):
     monkeypatch.setattr("indexer.models.configured_embedder", WordsModel)
     public._embedder.cache_clear()

@@ -74,6 +74,7 @@ def test_a_fork_whose_commits_are_checked_out_was_merged(forked, shop, run):  # 
     assert "merged" == compared["noted"]["verdict"]["outcome"]
 
 
+@pytest.mark.thorough
 def test_a_fork_whose_commits_were_picked_was_merged(forked, shop):
     made, session, _ = forked()
     commit(made.path, "upload.py", BODY)
@@ -253,6 +254,7 @@ def test_a_reason_that_has_what_was_cut_out_of_its_session_goes(world, shop, run
     assert ["", "the quokkaword was slow"] == [said["claude", one].verdict.reason for one in (session, other)]
 
 
+@pytest.mark.thorough
 def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
     seen = set()
     for number in count(1):

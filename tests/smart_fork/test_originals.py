@@ -239,6 +239,7 @@ def test_a_copy_that_is_all_that_is_left_of_a_session_is_kept_and_that_is_said(w
     assert "it is the last copy of this session" in closed["note"]
 
 
+@pytest.mark.thorough
 def test_a_copy_with_other_long_results_beside_it_is_kept(world, shop, born, tree, run):  # noqa: F811
     copy = staged(born, tree)
     (copy.with_suffix("") / "more.txt").write_text("more")

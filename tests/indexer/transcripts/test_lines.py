@@ -253,6 +253,7 @@ def test_a_huge_line_that_is_still_being_written_waits(log, monkeypatch):
     assert [(number, record) for number, _, record in found] == [(2, {"b": "x" * 40}), (3, {"c": 3})]
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_no_log_does_not_fill_the_memory_with_reports(log):
     log.write_bytes(b"x\n" * (lines.MAX_BROKEN + 5))
 

@@ -14,6 +14,7 @@ from smart_fork import doctor, sessions
 from smart_fork.errors import NotFound
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
+from tests.cases import first
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
@@ -153,7 +154,7 @@ class TestFind:
         (hit,) = json.loads(run("find", RETRY, "--json").out)["results"]
         assert f"cd {shop} && smart-fork fork {knows} --at 1" == hit["fork_command"]
 
-    @pytest.mark.parametrize(
+    @first(
         ("loads", "options"),
         [
             ((39_000, 414_000), " --at 1"),
@@ -171,7 +172,7 @@ class TestFind:
         assert ("30k within a budget" in done.out) is ("--budget" in options)
         assert f'Next: smart-fork fork {knows[:8]}{options} "' in done.err
 
-    @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
+    @first(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))
 
@@ -261,7 +262,7 @@ class TestFind:
 
         assert "newer than the index were not searched" in run("find", RETRY).err
 
-    @pytest.mark.parametrize("intent", ["--help", "-rf /", "--json", "-"])
+    @first("intent", ["--help", "-rf /", "--json", "-"])
     def test_an_intent_with_a_dash_goes_after_two_dashes(self, run, world, shop, intent):
         world.claude(shop, intent, DONE)
 

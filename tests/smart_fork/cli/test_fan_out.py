@@ -12,6 +12,7 @@ from smart_fork.agents.references import parsed
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.fan_out import Source, fan_out, name_of
 from smart_fork.forking.request import ForkRequest
+from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
 
@@ -153,9 +154,7 @@ def test_what_means_nothing_for_several_is_refused(run, forked, two, words, reas
     assert [] == forked.tried
 
 
-@pytest.mark.parametrize(
-    "words", [[], ["--top", "2"], ["--top", "0", RETRY], ["--top", "2", "a b", "c d"], ["--top", "99", "x"]]
-)
+@first("words", [[], ["--top", "2"], ["--top", "0", RETRY], ["--top", "2", "a b", "c d"], ["--top", "99", "x"]])
 def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
     assert 2 == run("fork", *words).code
     assert [] == forked

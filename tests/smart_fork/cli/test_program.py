@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.cases import first
 from tests.smart_fork.world import World
 
 HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
@@ -108,11 +109,11 @@ def test_file_names_that_are_no_text_are_printed_all_the_same(world):
     assert os.fsencode(json.loads(done.stdout)["project_path"]) == folder
 
 
-@pytest.mark.parametrize(
+@first(
     "words",
     [("show",), ("resume",), ("lineage",), ("export", "--markdown"), ("excise", "list"), ("forget", "--yes"),
      ("read",), ("wait",), ("close",)],
-    ids=" ".join,
+    number=2, ids=" ".join,
 )  # fmt: skip
 def test_an_id_that_is_no_utf8_is_not_found(world, words):
     world.claude(world.repository("shop"), "Paint the logo of the shop blue", "It is blue now")

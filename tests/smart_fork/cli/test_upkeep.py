@@ -196,6 +196,7 @@ class TestDemo:
         assert dict(os.environ) == before
         assert not (world.home / ".smart-fork").exists()
 
+    @pytest.mark.thorough
     def test_whoever_has_seen_it_is_told_how_to_go_on_with_their_own_sessions(self, run):
         done = run("demo")
 

@@ -53,7 +53,7 @@ class TestNotThere:
         assert "qmd has no collection claude-sessions" in self.not_available(world, shop)
         assert qmd.searched == []
 
-    @pytest.mark.parametrize("command", ["collection add", "update"])
+    @first("command", ["collection add", "update"])
     def test_one_that_cannot_read_the_exports_at_first_is_not_asked(self, world, shop, qmd, command):
         world.claude(shop, RETRY, DONE)
         qmd.answers(command, stderr="disk full", code=1)
@@ -61,6 +61,7 @@ class TestNotThere:
         assert f"qmd {command} failed: disk full" in self.not_available(world, shop)
         assert qmd.searched == []
 
+    @pytest.mark.thorough
     def test_one_that_hangs_on_its_collections_is_not_asked(self, world, shop, qmd, monkeypatch):
         monkeypatch.setattr("smart_fork.engines.qmd.LIST_SECONDS", 0.2)
         qmd.answers("collection list", hangs=True)
@@ -133,6 +134,7 @@ class TestItsIndex:
         world.find(RETRY, shop)
         assert [call["argv"] for call in qmd.calls].count(["update"]) == 1
 
+    @pytest.mark.thorough
     def test_a_collection_that_another_process_has_just_made_is_there(self, world, shop, qmd):
         world.claude(shop, RETRY, DONE)
         qmd.answers("collection add", stderr="Collection 'claude-sessions' already exists.", code=1)
@@ -153,6 +155,7 @@ class TestItsIndex:
         assert (world.home / ".smart-fork/qmd").stat().st_mode & 0o077 == 0
         assert not (world.home / ".cache/qmd").exists()
 
+    @pytest.mark.thorough
     def test_exports_that_cannot_be_read_again_are_searched_as_they_were(self, world, shop, knows, qmd, caplog):
         world.claude(shop, "paint the logo", "It is blue")
         qmd.answers("update", stderr="disk full", code=1)
@@ -160,6 +163,7 @@ class TestItsIndex:
         assert world.ids(RETRY, shop)[0] == knows
         assert "qmd update failed: disk full" in caplog.text
 
+    @pytest.mark.thorough
     def test_another_process_that_has_it_read_is_not_waited_for(self, world, shop, knows, qmd, monkeypatch):
         monkeypatch.setattr("smart_fork.engines.qmd.LOCK_SECONDS", 0.0)
         world.claude(shop, "paint the logo", "It is blue")

@@ -113,6 +113,7 @@ def test_ids_in_a_branch_that_its_parent_has_as_well_are_no_words(world, shop):
     assert check(made)["ok"]
 
 
+@pytest.mark.thorough
 def test_a_title_in_a_branch_that_still_says_it_is_named_beside_that_of_the_session(world, shop):
     session_id = world.claude(shop, *SAID, "and the docs", "they are there")
     paths = [world.log_of(session_id), Path(branch(session_id)["path"])]
@@ -152,6 +153,7 @@ def snapshots(world, request):
     return request.param, repository
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("snapshots", mostly_first(SNAPSHOTS), indirect=True)
 def test_a_packed_repository_of_an_agent_that_received_a_hand_over_is_named(world, shop, monkeypatch, snapshots):
     agent, repository = snapshots
@@ -167,6 +169,7 @@ def test_a_packed_repository_of_an_agent_that_received_a_hand_over_is_named(worl
     assert "It is a git repository of" in named[str(repository)]["reason"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("snapshots", ["gemini"], indirect=True)
 def test_a_repository_that_git_cannot_read_is_named_as_not_searched(world, shop, snapshots):
     _, repository = snapshots

@@ -92,6 +92,7 @@ def test_a_branch_that_is_younger_than_the_index_is_cut(world, shop):
     assert (1, []) == (len(done["followed"]), holders(world.home))
 
 
+@pytest.mark.thorough
 def test_forks_of_forks_that_are_in_the_register_are_cut(world, shop):
     made = [world.claude(shop, *SAID)]
     for number in range(3):
@@ -280,6 +281,7 @@ class TestBeside:
         rollback(done["snapshot"])
         assert before == {path: path.read_bytes() for path in holders(world.home)}
 
+    @pytest.mark.thorough
     def test_others_that_have_what_was_cut_are_named(self, world, shop, log):
         other = log.with_suffix("") / "subagents/agent-2b.jsonl"
         other.write_text(json.dumps({"uuid": "s2", "message": {"content": f"found {SECRET}"}}) + "\n")

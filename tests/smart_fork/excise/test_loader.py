@@ -335,7 +335,7 @@ def written(database):
 
 
 @pytest.mark.parametrize("begun", [(WITH_WAL,), (WITH_WAL, "PRAGMA locking_mode = EXCLUSIVE", "DELETE FROM cursorDiskKV WHERE 0")])  # fmt: skip
-@pytest.mark.parametrize("left", ["it runs", "it was killed", "its -shm is gone"])
+@first("left", ["it runs", "it was killed", "its -shm is gone"])
 def test_reading_cursors_database_makes_no_file_and_reads_the_newest(database, written, monkeypatch, begun, left):
     monkeypatch.setattr("smart_fork.agents.foreign_database.BUSY_MILLISECONDS", 1)
     cursor = written(*begun)

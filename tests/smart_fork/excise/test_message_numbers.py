@@ -11,6 +11,7 @@ import pytest
 from smart_fork import sessions
 from smart_fork.excise import Request, check, cut, suggest
 from smart_fork.page.reading import reading
+from tests.cases import mostly
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
@@ -91,7 +92,7 @@ SESSIONS = {
 }
 
 
-@pytest.fixture(params=list(SESSIONS))
+@pytest.fixture(params=mostly(SESSIONS, "claude", "codex"))
 def session(request, world, shop) -> str:
     return SESSIONS[request.param](world, shop)
 

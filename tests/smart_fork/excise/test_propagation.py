@@ -76,6 +76,7 @@ def test_a_search_for_what_was_cut_from_a_claude_session_finds_nothing(world: Wo
     assert "swordfish" in everything_indexed()
 
 
+@pytest.mark.thorough
 def test_a_search_for_what_was_cut_from_a_codex_session_finds_nothing_though_the_file_is_as_long_as_before(
     world: World, shop
 ):
@@ -128,6 +129,7 @@ def test_verify_looks_into_the_copy_that_was_kept(world: World, shop, monkeypatc
     assert "swordfish" in check(session_id)["words_found"]
 
 
+@pytest.mark.thorough
 def test_words_that_are_parts_or_forms_of_words_that_stay_are_not_said_to_be_found(world: World, shop):
     """The index finds "raise" in "raises", and "status" is a part of "status_code"."""
     said = [

@@ -140,7 +140,7 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize("script", ENDINGS)
+@first("script", ENDINGS)
 def test_a_window_whose_agent_ends_is_an_error(launch, claude_session, private_tmux, programs, script):
     (programs / "claude").write_text(f"#!/bin/sh\n{script}\n")
     source = source_of("claude", claude_session, programs)

@@ -135,7 +135,7 @@ def perform(repo: Path, what: str, name: str, more: object) -> None:
         git(repo, *words[what], check=False)
 
 
-@settings(max_examples=drilled(25, 10))
+@settings(max_examples=drilled(25, 6))
 @given(OPERATIONS)
 def test_a_worktree_with_changes_looks_like_the_directory_that_it_was_made_from(operations):
     """F-099: staged, unstaged and new files, deletions, renames, modes, binary files and symbolic links."""
@@ -163,6 +163,7 @@ def test_what_is_staged_and_what_is_not_stay_apart(repo):
     assert "smart-fork/x\n" == git(worktree, "branch", "--show-current")
 
 
+@pytest.mark.thorough
 def test_a_change_that_git_cannot_see_by_time_and_size_is_carried_over(repo):
     """As young as the index, and as long as before."""
     git(repo, "config", "core.trustctime", "false")
@@ -219,6 +220,7 @@ def test_files_for_which_there_is_a_filter_are_carried_over_as_they_are(repo, ho
     assert b"one\r\ntwo\r\n" == (worktree / "x.crlf").read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_detached_head_works(repo):
     git(repo, "checkout", "-q", "--detach")
     (repo / "a.txt").write_text("changed\n")
@@ -226,6 +228,7 @@ def test_a_detached_head_works(repo):
     assert_carried_over(repo)
 
 
+@pytest.mark.thorough
 def test_a_bare_repository_with_worktrees_works(repo, home):
     git(home, "clone", "-q", "--bare", str(repo), "bare.git")
     git(home / "bare.git", "worktree", "add", "-q", str(home / "side"), "main")
@@ -335,7 +338,7 @@ def test_a_difference_is_what_was_committed_and_what_was_not(repo):
     assert objects == sorted((repo / ".git").rglob("objects/*"))
 
 
-@pytest.mark.parametrize("base", ["", "--output=HACKED", "HEAD:a.txt", "0" * 40])
+@first("base", ["", "--output=HACKED", "HEAD:a.txt", "0" * 40])
 def test_a_base_that_is_no_commit_is_an_error(repo, base):
     with pytest.raises(ProgramFailed, match="git"):
         difference(repo, base, PROCESSES)

@@ -13,6 +13,7 @@ import pytest
 
 from smart_fork.repository.news import News, Then, news
 from smart_fork.system.processes import Processes
+from tests.cases import first
 
 START = 1_770_000_000
 BEGUN, UNTIL, LATER = START + 50, START + 100, START + 200
@@ -210,7 +211,7 @@ def branches(found: News | None) -> tuple[str | None, str] | None:
     return (found.branch, found.branch_now) if found is not None and found.branch_changed else None
 
 
-@pytest.mark.parametrize(
+@first(
     ("before", "after", "expected"),
     [
         ("", "git switch -qc dev", ("main", "dev")),

@@ -88,6 +88,7 @@ def test_what_is_not_committed_is_kept(made, repo, change):
     )
 
 
+@pytest.mark.thorough
 def test_changes_that_were_carried_over_are_kept_too_and_called_so(repo):
     (repo / "README.md").write_text("changed")
     made = create_worktree(repo, "x", PROCESSES, with_changes=True)
@@ -100,7 +101,7 @@ def test_changes_that_were_carried_over_are_kept_too_and_called_so(repo):
     assert "refs/heads/main\n" == git(repo, "for-each-ref", "--format=%(refname)")
 
 
-@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+@first("flag", ["--assume-unchanged", "--skip-worktree"])
 def test_a_change_that_git_status_passes_over_is_kept(made, flag):
     git(made.path, "update-index", flag, "README.md")
     (made.path / "README.md").write_text("changed")
@@ -200,6 +201,7 @@ def test_a_moved_worktree_is_left_where_it_is(made, home):
     assert (home / "moved").is_dir()
 
 
+@pytest.mark.thorough
 def test_with_submodules_git_itself_decides(made, repo, home):
     git(home, "init", "-q", "part")
     commit(home / "part")

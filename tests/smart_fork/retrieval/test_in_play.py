@@ -6,6 +6,7 @@ import pytest
 
 from smart_fork.retrieval import by_code
 from smart_fork.system.processes import Processes
+from tests.cases import first
 from tests.smart_fork.world import Did, git
 
 ASK, DONE = "> add retry with backoff to the uploader", "the uploader retries now"
@@ -44,7 +45,7 @@ def points(answer: dict) -> dict[str, float]:
     return {hit["session_id"]: hit["explain"]["points"]["files"] for hit in answer["results"]}
 
 
-@pytest.mark.parametrize("changed", ["a.py", "b.py"])
+@first("changed", ["a.py", "b.py"])
 def test_a_changed_file_speaks_for_the_session_that_edited_it(world, shop, edited, changed):
     before = world.find(INTENT, shop, explain=True)
     (shop / "src" / changed).write_text("new\n")

@@ -68,7 +68,7 @@ ONLY_ASKED = {
 }
 
 
-@pytest.mark.parametrize("how", ONLY_ASKED.values(), ids=ONLY_ASKED)
+@first("how", ONLY_ASKED.values(), number=6, ids=ONLY_ASKED)
 @first("later", [False, True])
 def test_a_session_that_was_only_asked_is_behind_the_one_that_did_it(world, shop, how, later):
     if later:

@@ -16,7 +16,7 @@ from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST, check_also, further
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.request import FindRequest, check
-from tests.cases import each
+from tests.cases import each, first
 from tests.smart_fork.world import BrokenModel, WordsModel
 
 RETRY = "add retry with backoff to the uploader"
@@ -190,9 +190,7 @@ def test_explain_says_what_each_phrasing_found(world, shop):
     assert "phrasings" not in world.find(RETRY, shop, explain=True)["results"][0]["explain"]
 
 
-@pytest.mark.parametrize(
-    "hostile", ['" OR part: p1 NOT "', "NEAR(a b)*", "'; DROP TABLE sessions; --", "-" * 300, "\x1b[2J"]
-)
+@first("hostile", ['" OR part: p1 NOT "', "NEAR(a b)*", "'; DROP TABLE sessions; --", "-" * 300, "\x1b[2J"])
 def test_hostile_phrasings_are_words_like_any_other(world, shop, hostile):
     knows = world.claude(shop, RETRY, "done")
 

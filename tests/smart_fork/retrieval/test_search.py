@@ -15,6 +15,7 @@ from smart_fork.retrieval.meaning import Meaning, embedded
 from smart_fork.retrieval.query import MAX_WORDS
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
+from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
 
 RETRY = "add retry with backoff to the uploader"
@@ -152,7 +153,7 @@ def test_the_words_of_a_sentence_are_no_beginnings(world, shop):
         assert not ask(store, "fetchUser elsewhere tomorrow", embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
 
 
-@pytest.mark.parametrize("named", ["upload.py", "src/upload.py", "retryUpload"])
+@first("named", ["upload.py", "src/upload.py", "retryUpload"])
 def test_a_session_that_worked_on_what_is_named_is_found_before_one_that_was_shown_it(world, shop, named):
     edit = {"file_path": f"{shop}/src/upload.py", "old_string": "a", "new_string": "def retryUpload(): pass"}
     wrote = world.worked("claude", shop, "> mend the uploader", Did("Edit", edit), "done")

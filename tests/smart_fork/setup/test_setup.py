@@ -272,6 +272,7 @@ def test_a_ledger_that_cannot_be_read_stops_everything(setup, settled):
         assert "ledger.json cannot be read" in refused.err
 
 
+@pytest.mark.thorough
 def test_what_was_empty_before_is_so_again_after_the_agent_has_written_its_settings(setup, world):
     claude = world.home / ".claude.json"
     claude.write_text("{}")

@@ -40,6 +40,7 @@ def test_both_are_undone_to_the_byte(setup, settled):
     assert not (settled / ".smart-fork/recall").exists()
 
 
+@pytest.mark.thorough
 def test_they_are_undone_to_the_byte_in_whichever_order_they_came(setup, settled):
     before = everything(settled)
 

@@ -13,6 +13,7 @@ from smart_fork import notes
 from smart_fork.registry.workers import Registry
 from smart_fork.terminal.completion import answer
 from tests import warm
+from tests.cases import first
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -40,9 +41,10 @@ def indexed(world: World, shop, monkeypatch) -> World:
     return world
 
 
-@pytest.mark.parametrize(
+@first(
     "command",
-    ["show", "fork", "branch", "lineage", "forget", "resume", "spawn --fork-from", "verdict", "tag", "pin", "archive"],
+    ["show", "spawn --fork-from", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive"],
+    number=2,
 )
 def test_sessions_are_offered_with_their_titles_newest_first(indexed, command):
     assert (f"71111111\tclaude draw the map\n60309e1e\tclaude {RETRY}", 0) == answer(
@@ -75,7 +77,7 @@ def test_other_projects_are_offered_only_to_who_has_begun_to_type(indexed, tmp_p
     assert (f"60309e1e\tclaude {RETRY}", 0) == answer(asked("fish", "smart-fork fork 603"))
 
 
-@pytest.mark.parametrize(
+@first(
     "line",
     [
         "smart-fork -",
@@ -91,7 +93,7 @@ def test_what_is_no_command_and_no_id_is_left_to_the_command_line_s_library(inde
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-@pytest.mark.parametrize("line", ["smart-fork ", "smart-fork fo", "smart-fork x"])
+@first("line", ["smart-fork fo", "smart-fork ", "smart-fork x"])
 def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
     """But for what each is for, of which it says no more than 45 characters."""
     said, _ = answer(asked(shell, line))

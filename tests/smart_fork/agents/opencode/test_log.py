@@ -299,7 +299,7 @@ def test_a_change_beside_the_database_is_one_of_its_sessions(path, reader):
     assert [] == list(reader.logs_of(str(path.parent / "other.db")))
 
 
-@pytest.mark.parametrize("name", ["../../../etc/passwd", "a/b", "", "x" * 200, "ses_\udcff", "a b"])
+@first("name", ["../../../etc/passwd", "a/b", "", "x" * 200, "ses_\udcff", "a b"])
 def test_a_session_whose_id_is_none_is_passed_over(path, reader, name):
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE session SET id = ? WHERE id = ?", (os.fsencode(name), TOOLS))
@@ -322,7 +322,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("data", HOSTILE)
+@first("data", HOSTILE)
 @first("table", ["message", "part"])
 def test_a_row_that_is_nothing_of_the_kind_does_not_hide_the_others(path, reader, table, data):
     with closing(sqlite3.connect(path)) as db:
