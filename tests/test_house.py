@@ -263,6 +263,13 @@ def test_no_file_has_two_sides_of_a_merge():
     assert [] == [relative(path) for path in files_of_the_project() if sides.search(path.read_bytes())]
 
 
+def test_a_database_is_closed_where_it_was_opened():
+    """A connection as a context ends its transaction, and stays open: since Python 3.13 that is a warning."""
+    open_still = re.compile(r"with sqlite3\.connect\(")
+
+    assert [] == [relative(path) for path in MODULES if open_still.search(path.read_text("utf-8"))]
+
+
 def test_no_file_names_the_machine_it_was_written_on():
     places = {str(ROOT), pwd.getpwuid(os.getuid()).pw_dir} - {"/"}
     machine = re.compile("|".join(rf"(?<![\w.]){re.escape(place)}(?![\w.-])" for place in places).encode())

@@ -255,7 +255,7 @@ def test_the_librarys_writer_is_verbatim_unless_it_is_told_to_link_anew(claude_s
 def database(tmp_path: Path) -> Path:
     """Cursor's, with two conversations."""
     path = tmp_path / "state.vscdb"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
         rows = [
             ("bubbleId:c1:b1", {"type": 1, "text": "add <retry> & go", "bubbleId": "b1"}),
@@ -267,7 +267,6 @@ def database(tmp_path: Path) -> Path:
         ]  # fmt: skip
         db.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", [(key, json.dumps(value)) for key, value in rows])
         db.execute("INSERT INTO cursorDiskKV VALUES ('bubbleId:c1:b5', 'not json')")
-    db.close()
     return path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -171,7 +172,7 @@ def test_codex_s_header_only_goes_when_it_is_insisted_on_and_verify_says_what_is
 def database(tmp_path: Path) -> Path:
     """Cursor's, with two conversations."""
     path = tmp_path / "state.vscdb"
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
     add(path, *(f"c1:b{n}" for n in range(1, 6)), "c2:x1", "c2:x2")
     return path
@@ -182,9 +183,8 @@ def add(database: Path, *names: str) -> None:
     for name in names:
         bubble = {"type": 1, "text": f"says {name}", "bubbleId": name.partition(":")[2]}
         rows.append((f"bubbleId:{name}", json.dumps(bubble)))
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db, db:
         db.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", rows)
-    db.close()
 
 
 def bubbles(path: Path, composer: str = "") -> list[str]:
@@ -234,10 +234,9 @@ def test_a_cut_of_one_conversation_keeps_the_other_s(database):
 
 def test_a_secret_that_was_masked_in_a_database_stays_masked(database):
     token = "ghp_" + "a1B2" * 9
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db, db:
         bubble = {"type": 1, "text": token, "bubbleId": "b9"}
         db.execute("INSERT INTO cursorDiskKV VALUES ('bubbleId:c1:b9', ?)", (json.dumps(bubble),))
-    db.close()
     cut(Request(str(database), secrets=True))
 
     cut(Request(str(database), ids=("b1",)))

@@ -228,7 +228,8 @@ def test_a_session_that_was_deleted_is_lost_and_nothing_is_while_the_database_ca
 #: Holds the database that it is given until its input ends.
 HOLDS = """
 import sqlite3, sys
-with sqlite3.connect(sys.argv[1]) as db:
+from contextlib import closing
+with closing(sqlite3.connect(sys.argv[1])) as db:
     for said in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA journal_mode = WAL", "DELETE FROM part"):
         db.execute(said)
     db.commit()
