@@ -17,6 +17,9 @@ from smart_fork.retrieval.upkeep import Engine
 from tests.cases import mostly_first
 from tests.smart_fork.world import World
 
+#: The light install looks for no other model.
+pytestmark = pytest.mark.full
+
 RETRY = "add retry with backoff to the uploader"
 
 
