@@ -352,13 +352,13 @@ class SqliteStore(StoreReading):
         )  # fmt: skip
 
     def _part(self, project: Project, session: Session) -> int:
-        known = "ON CONFLICT DO UPDATE SET id = id RETURNING id"  # what changes nothing returns nothing
+        # What changes nothing returns nothing; an id that is set has all rows looked through that refer to it.
+        known = "ON CONFLICT DO UPDATE SET {0} = {0} RETURNING id".format
         (in_project,) = self._all(
-            f"INSERT INTO projects(key, root) VALUES(?, ?) {known}",
-            (project.key, project.root),
+            f"INSERT INTO projects(key, root) VALUES(?, ?) {known('root')}", (project.key, project.root)
         )
         key = (*in_project, session.agent, int(session.origin != "person"))
-        ((part,),) = self._all(f"INSERT INTO parts(project, agent, automated) VALUES(?, ?, ?) {known}", key)
+        ((part,),) = self._all(f"INSERT INTO parts(project, agent, automated) VALUES(?, ?, ?) {known('agent')}", key)
         return int(part)
 
     # -- vectors ---------------------------------------------------------------------------------------------------
