@@ -24,12 +24,12 @@ from mcp import Client
 from smart_fork.agents.claude.log import slug
 from smart_fork.cli import main
 from smart_fork.demo import DemoHome, write_demo_home
-from smart_fork.server import create_server
 from smart_fork.system.processes import Processes
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT, Scripted
+from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import WordsModel
 from tests.written_programs import first_lines
 

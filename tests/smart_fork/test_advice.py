@@ -36,9 +36,9 @@ TOOL_NAMES = sorted(create_server()._tool_manager._tools)
 @cache  # for three tests
 def prose(module: Path) -> list[tuple[str, str, int]]:
     """The texts of a module that somebody may read: where each stands (``command``, ``tool`` or nothing), and its line."""
-    tree = ast.parse(module.read_text())
+    nodes = [*ast.walk(ast.parse(module.read_text()))]
     said: dict[ast.AST, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "advice":
             said |= dict.fromkeys(ast.walk(node.args[0]), "command")
             said |= dict.fromkeys(ast.walk(node.keywords[0].value), "tool")
@@ -46,7 +46,7 @@ def prose(module: Path) -> list[tuple[str, str, int]]:
             said |= dict.fromkeys(ast.walk(node.value), "command" if node.arg == "help" else "tool")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said[node.value] = "docstring"
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [(said.get(node, ""), node.value, node.lineno) for node in texts if " " in node.value]
 
 
