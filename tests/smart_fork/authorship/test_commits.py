@@ -9,6 +9,7 @@ import pytest
 from smart_fork import read
 from smart_fork.authorship import commits
 from smart_fork.families.lineage import lineage
+from tests.cases import first
 from tests.smart_fork.authorship.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
@@ -42,7 +43,7 @@ def test_a_session_leads_to_its_commit_and_to_its_lines_that_are_there(world, sh
     assert (told.count, told.lines_today, told.places) == (1, 7, ("upload.py:1-7",))
 
 
-@pytest.mark.parametrize("how", ["nothing is committed", "another file by hand", "before the session", "by a bot"])
+@first("how", ["nothing is committed", "another file by hand", "before the session", "by a bot"])
 def test_a_session_without_a_commit_has_none(world, shop, how):
     if how == "before the session":
         commit(shop, "upload.py", BODY, at=1_700_000_000)
@@ -74,6 +75,7 @@ def test_lines_that_were_changed_since_are_not_there_any_more(world, shop):
     assert (told.lines_today, told.places) == (6, ("upload.py:2-7",))
 
 
+@pytest.mark.thorough
 def test_a_commit_that_only_moves_its_lines_or_writes_them_back_is_another_ones(world, shop):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)
@@ -84,6 +86,7 @@ def test_a_commit_that_only_moves_its_lines_or_writes_them_back_is_another_ones(
     assert names(made(world, shop, session)) == [name]
 
 
+@pytest.mark.thorough
 def test_a_cherry_pick_is_its_commit_too(world, shop):
     session = wrote(world, shop)
     git(shop, "checkout", "-q", "-b", "topic")
@@ -95,6 +98,7 @@ def test_a_cherry_pick_is_its_commit_too(world, shop):
     assert names(made(world, shop, session)) == [picked, name]
 
 
+@pytest.mark.thorough
 def test_lines_are_followed_through_a_rename_into_another_folder(world, shop):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)
@@ -136,6 +140,7 @@ def test_a_squash_is_the_commit_of_both_sessions(world, shop):
         assert told.lines_today == 7
 
 
+@pytest.mark.thorough
 def test_after_a_rebase_the_new_commit_is_its_commit(world, shop):
     session = wrote(world, shop)
     git(shop, "checkout", "-q", "-b", "topic")
@@ -183,6 +188,7 @@ def test_a_fork_has_its_own_commit_and_its_parent_has_the_older_one(world, shop)
     assert told == {parent: [first], fork: [second]}
 
 
+@pytest.mark.thorough
 def test_a_session_of_a_worktree_that_is_gone_has_its_commits(world, shop):
     git(shop, "worktree", "add", "-q", "-b", "topic", ".worktrees/topic")
     session = wrote(world, shop / ".worktrees/topic")
@@ -196,6 +202,7 @@ def test_a_session_of_a_worktree_that_is_gone_has_its_commits(world, shop):
     assert (names(one.commits), one.commits.places) == ([name], ("upload.py:1-7",))
 
 
+@pytest.mark.thorough
 def test_what_was_not_looked_at_is_said(world, shop, monkeypatch):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)
@@ -233,6 +240,7 @@ def test_odd_names_and_subjects_are_only_text(world, shop):
     assert SECRET not in told.commits[0].subject
 
 
+@pytest.mark.thorough
 def test_a_branch_of_checkpoints_has_no_commits_of_work(world, shop):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)

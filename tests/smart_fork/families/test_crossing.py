@@ -68,6 +68,7 @@ def test_it_tells_where_each_was_handed_over_and_how_to_get_back(family):
     assert [False] * 3 == [one["log_gone"] for one in members.values()]
 
 
+@pytest.mark.thorough
 def test_a_register_that_is_lost_takes_no_family_with_it(family):
     first, second, third = family
     with Registry() as registry:
@@ -147,6 +148,7 @@ def test_who_was_told_of_a_session_finds_there_only_what_was_not_told(world, sho
     assert first == world.ids("Finnish invoices", shop, caller_session_id=second)[0]
 
 
+@pytest.mark.thorough
 def test_what_became_of_the_work_is_known_of_what_was_told_as_well(world, shop):
     edits = [Did("Edit", {"file_path": f"{shop}/{name}", "new_string": "b"}) for name in ("upload.py", "a (done)")]
     runs = [Did("Bash", {"command": "git commit -m x"}, "[main 0123456] x"), Did("Read", {"file_path": f"{shop}/r.py"})]

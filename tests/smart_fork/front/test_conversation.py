@@ -161,9 +161,10 @@ def test_hostile_lines_change_nothing(world, shop):
         with agent_in(shop) as agent:
             say(agent, *begin, *lines)
             assert {} == agent._ask("ping")
-            long = agent._ask("tools/call", name="read_session", arguments={"session_id": "x" * 3_000_000})
-            assert long["isError"]
-            assert {} == agent._ask("ping")
+            if not begin:
+                long = agent._ask("tools/call", name="read_session", arguments={"session_id": "x" * 3_000_000})
+                assert long["isError"]
+                assert {} == agent._ask("ping")
     assert not (shop / "evil").exists()
 
 

@@ -216,7 +216,7 @@ def test_what_nobody_waits_for_is_passed_over():
 
 
 @pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("begin", [(), (INITIALIZE,)])
+@pytest.mark.parametrize("begin", [(), pytest.param((INITIALIZE,), marks=pytest.mark.thorough)])
 def test_what_is_no_message_is_refused_or_left_to_a_server_and_all_else_answered(begin, name):
     line, number = ODD[name]
     answers, _, rest = said(*begin, line)

@@ -23,6 +23,7 @@ from smart_fork.retrieval.found import Candidates
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.search import search
 from smart_fork.service.address import Address, publish
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented
 from tests.smart_fork.world import BrokenModel, World
@@ -107,12 +108,14 @@ def test_a_page_that_is_corrupted(settled):
     assert "delete" in checked(settled)["integrity"][0].next_step
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_no_database(settled):
     index_db().write_bytes(b"this is no database" * 1000)
 
     assert {"integrity"} == wrong(settled)
 
 
+@pytest.mark.thorough
 def test_a_word_index_that_is_corrupted(settled):
     change("UPDATE chunk_words_data SET block = zeroblob(length(block)) WHERE id > 10")
 
@@ -128,6 +131,7 @@ def test_a_passage_that_is_deleted(settled):
     assert "1 of 1 passages do not match its log" in told(settled, "sample")
 
 
+@pytest.mark.thorough
 def test_a_passage_on_another_line(settled):
     change("UPDATE placements SET last_line = last_line + 1 WHERE session = 1 AND position = 0")
 
@@ -140,6 +144,7 @@ def test_a_passage_with_another_text(settled):
     assert {"sample", "meaning"} <= wrong(settled)
 
 
+@pytest.mark.thorough
 def test_a_passage_of_no_session(settled):
     change("DELETE FROM placements WHERE session = 1")
 
@@ -170,9 +175,7 @@ def test_what_is_left_of_a_forgotten_session(settled):
     assert "1 exports of forgotten sessions are still there" in told(settled, "exports")
 
 
-@pytest.mark.parametrize(
-    "vectors", ["substr(vectors, 1, length(vectors) - 3)", "x''", "zeroblob(length(vectors))", "vectors || vectors"]
-)
+@first("vectors", ["substr(vectors, 1, length(vectors) - 3)", "x''", "zeroblob(length(vectors))", "vectors || vectors"])
 def test_vectors_that_are_cut_or_overwritten(settled, vectors):
     change(f"UPDATE vectors_vector_chunks00 SET vectors = {vectors} WHERE rowid = 1")  # noqa: S608 - from above
 
@@ -180,7 +183,7 @@ def test_vectors_that_are_cut_or_overwritten(settled, vectors):
     assert "group 1 of vectors has" in told(settled, "vectors")
 
 
-@pytest.mark.parametrize(
+@first(
     ("harm", "said"),
     [
         ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages lack their vector"),

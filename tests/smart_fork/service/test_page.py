@@ -17,6 +17,7 @@ from smart_fork.page import forks
 from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.worker_views import LIVE
 from smart_fork.retrieval.upkeep import Engine
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
@@ -83,7 +84,7 @@ def test_a_field_that_was_left_empty_says_nothing(served, world, shop):
     assert 200 == served.get("/results", q="uploader", also=" \n\t\n")[0]
 
 
-@pytest.mark.parametrize(
+@first(
     ("also", "told"),
     [
         ("word\n" * 1000, "also takes at most 8 texts, not 1000"),
@@ -217,7 +218,7 @@ def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
     assert c.start == a.until, "the fork was made when its parent had ended"
 
 
-@pytest.mark.parametrize(
+@first(
     ("path", "status"),
     [
         ("/session/claude/0000-not-there-0000", 404),
@@ -230,7 +231,7 @@ def test_what_is_not_there_is_said(served, path, status):
     assert status == served.get(path)[0]
 
 
-@pytest.mark.parametrize("at", ["9" * 5000, "-1", "²", "1e3"])
+@first("at", ["9" * 5000, "-1", "²", "1e3"])
 def test_what_is_no_number_of_a_message_is_said(served, world, shop, at):
     knows = world.claude(shop, RETRY, DONE)
     assert 400 == served.get(f"/session/claude/{knows}", at=at)[0]

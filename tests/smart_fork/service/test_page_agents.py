@@ -13,6 +13,7 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.page.reading import reading
 from smart_fork.page.steps import Steps
+from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.test_page import HOSTILE, Tags
@@ -65,7 +66,7 @@ def test_the_conversation_of_a_sub_agent_is_a_link_away_from_the_step_that_began
     assert [404, 404, 404] == [served.get(f"{way}{one}")[0] for one in ("x", "?at=99", "/output/9/0")]
 
 
-@pytest.mark.parametrize("name", ["../../secret", "a/b", "..", "", "a1b2c3d\0", "none"])
+@first("name", ["../../secret", "a/b", "..", "", "a1b2c3d\0", "none"])
 def test_what_names_a_sub_agent_never_becomes_a_path(served, world, shop, name):
     session = delegated(world, shop)
     log = world.log_of(session)
@@ -311,7 +312,7 @@ def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
     assert "/agents/" not in served.get(f"/session/claude/{session}")[1]
 
 
-@pytest.mark.parametrize("agent", READ_LOGS)
+@first("agent", READ_LOGS)
 def test_a_session_of_an_agent_that_is_only_read_is_shown_with_its_calls_thoughts_and_family(served, shop, agent):
     session_id = READERS[agent].id_of(Path.home() / below_home(agent))
     lay_out(agent, str(shop))

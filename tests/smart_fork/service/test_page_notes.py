@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from smart_fork import notes
+from tests.cases import first
 
 ASKED = "add a retry with backoff to the uploader of parcels"
 
@@ -55,7 +56,7 @@ def test_buttons_pin_archive_tag_and_judge_and_take_that_back(served, session, s
     assert {} == notes.noted([("claude", session)])
 
 
-@pytest.mark.parametrize(
+@first(
     "wrong",
     [
         {"do": ""}, {"do": "mark :pinned"}, {"do": "mark"}, {"do": "tag", "tag": "-x"}, {"do": "tag :pinned"},

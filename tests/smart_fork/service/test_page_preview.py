@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
+from tests.cases import first
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 
 
@@ -52,7 +51,7 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
 WAYS = ["whole", "--at match", "--budget match", "--budget 30000"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@first("way", WAYS)
 def test_each_way_is_a_button_that_chooses_it_whatever_was_chosen_before(served, world, shop, way):
     knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.")
     served.get("/", q=RETRY)  # reads the logs
@@ -71,7 +70,7 @@ def test_each_way_is_a_button_that_chooses_it_whatever_was_chosen_before(served,
     }
 
 
-@pytest.mark.parametrize("way", ["--at nowhere", "--budget lots", "--at 99"])
+@first("way", ["--at nowhere", "--budget lots", "--at 99"])
 def test_a_way_that_does_not_exist_is_refused(served, world, shop, way):
     knows = world.claude(shop, RETRY, DONE)
 

@@ -61,6 +61,7 @@ def test_the_page_s_undo_puts_back_all_files_of_a_cut(served, eight):
     assert (303, place) == send(served, form)  # sent twice, done once
 
 
+@pytest.mark.thorough
 def test_a_branch_s_page_undoes_the_same_cut(served, three):
     before = [path.read_bytes() for path in three]
     cut_out(three[0])
@@ -70,6 +71,7 @@ def test_a_branch_s_page_undoes_the_same_cut(served, three):
     assert before == [path.read_bytes() for path in three]
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_put_back_is_said(served, three):
     cut_out(three[0])
     three[2].unlink()

@@ -18,6 +18,7 @@ from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
+from tests.cases import first
 from tests.smart_fork import screens
 from tests.smart_fork.scripted import AGENT
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
@@ -109,7 +110,7 @@ def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_th
         send(served, form=served.form("/worker"), worker=another, do="close")
 
 
-@pytest.mark.parametrize(
+@first(
     ("path", "before"),
     [
         ("/workers", "<h3[^>]*><bdi>"),

@@ -141,6 +141,7 @@ def test_a_socket_of_a_service_that_was_killed_is_replaced(served_at):
     assert after.address.socket == service.address.socket
 
 
+@pytest.mark.thorough
 def test_a_home_whose_path_is_too_long_has_its_socket_elsewhere(served_at, home, monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", str(home / ("long" * 30)))
     killed, service = served_at()
@@ -241,6 +242,7 @@ def full_pipe() -> Iterator[int]:
         os.close(write)
 
 
+@pytest.mark.thorough
 def test_what_nobody_reads_keeps_nobody_waiting(served_at):
     """Standard error is a pipe that takes nothing more."""
     with full_pipe() as pipe:

@@ -271,6 +271,7 @@ def test_a_session_that_the_other_machine_made_is_hostile_text_all_the_same(sync
         assert one["path"].startswith(str(synced.desktop.home / ".claude/projects"))
 
 
+@pytest.mark.thorough
 def test_a_machine_that_left_has_no_key_and_no_data(synced):
     synced.desktop.sync()
     ids = synced.desktop.ids()

@@ -201,6 +201,7 @@ def test_a_fork_of_the_repository_waits_until_its_directory_is_adopted(machines)
     assert len(machines.desktop.ids()) == 1
 
 
+@pytest.mark.thorough
 def test_a_directory_that_is_never_shared_does_not_take_part(machines):
     session, _ = moved(machines)
     config = machines.laptop.home / ".smart-fork/config.toml"

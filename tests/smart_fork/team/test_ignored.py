@@ -50,7 +50,13 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize(("pattern", "name"), SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        pytest.param(*one, id=name, marks=pytest.mark.thorough if number else ())
+        for number, (name, one) in enumerate(SLOW.items())
+    ],
+)
 def test_no_pattern_takes_long(tmp_path, pattern, name):
     """In a process that the system ends after five seconds of a processor."""
     (tmp_path / NAME).write_text(pattern)

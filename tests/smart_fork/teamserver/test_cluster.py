@@ -17,6 +17,7 @@ from smart_fork.teamserver import cluster as clusters
 from smart_fork.teamserver import installed
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
 from tests import warm
+from tests.smart_fork.teamserver.conftest import QUICK
 
 FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
@@ -67,14 +68,17 @@ def owner(cluster):
         pipe.close()
 
 
-def test_a_database_is_made_asked_and_found_again(unmade):
-    with unmade.running() as embedded:
+def test_a_database_is_made_asked_and_found_again_whatever_its_folder_is_called(open_folder, account, installed):
+    """The name is no command."""
+    strange = Cluster(open_folder / 'a\'b "c" $(touch x), d\\e', account, installed, QUICK)
+    with strange.running() as embedded:
         ask(embedded, FRESH)
         ask(embedded, "INSERT INTO kept VALUES (7)")
 
-    assert unmade.postmaster() is None
-    with unmade.running() as embedded:
+    assert strange.postmaster() is None
+    with strange.running() as embedded:
         assert [(7,)] == numbers(embedded)
+    strange.sockets.rmdir()  # it is not inside: a comma would make two of it
 
 
 def test_it_listens_to_no_network_and_its_folders_are_for_one_user(cluster, account):
@@ -202,13 +206,6 @@ def test_a_file_of_another_process_is_not_taken_for_a_postmaster(cluster):
     (cluster.data / "postmaster.pid").write_text(f"{os.getpid()}\n")
 
     assert cluster.postmaster() is None
-
-
-def test_a_folder_of_any_name_is_no_command(open_folder, account, installed):
-    strange = Cluster(open_folder / 'a\'b "c" $(touch x), d\\e', account, installed)
-    with strange.running() as embedded:
-        assert [(1,)] == ask(embedded, "SELECT 1")
-    strange.sockets.rmdir()  # it is not inside: a comma would make two of it
 
 
 def test_why_it_does_not_start_is_said(cluster, monkeypatch):

@@ -169,6 +169,7 @@ def test_without_a_lifetime_a_token_is_kept_as_before(team, address):
     assert kept["servers"][address].keys() == {"user", "token"}
 
 
+@pytest.mark.thorough
 def test_two_workers_count_together_and_log_each_request(open_folder, made, installed):
     folder = copied(made, open_folder / "counted").folder
     running = Running(folder, installed, "--workers", "2", "--request-log", "--token-days", "1", start=subprocess.Popen)

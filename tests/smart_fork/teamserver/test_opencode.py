@@ -73,6 +73,7 @@ def running(log: str) -> Iterator[None]:
         process.stdin.close()
 
 
+@pytest.mark.thorough
 def test_what_is_excised_is_in_nobodys_database_after_the_next_command(alice, bob, second_machine):  # noqa: F811
     pushed = alice.team("push", written(alice, *SAID), "--public", "--yes")
     for one in (bob, second_machine):

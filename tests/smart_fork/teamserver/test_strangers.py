@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import first
+from tests.cases import each, first
 from tests.smart_fork.teamserver.test_two_people import (
     ANSWER,
     MORE,
@@ -274,14 +274,13 @@ def test_each_alias_has_a_base_of_its_own_and_is_pushed_on_its_own(alice):
     assert alice.team("push", first["alias"])["up_to_date"]
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [
         ("push", "nothing-here"), ("pull", "0" * 12), ("branch", "0" * 12), ("fork", "0" * 12, "--at", "x"), ("show", "x"),
         ("log", "x"), ("diff", "x"), ("excise", "cut", "1", "x", "--yes"), ("privacy", "x"), ("delete", "x", "--yes"),
         ("audit", "--since", "never"), ("alias", "use", "x"), ("list", "--page", "?"), ("login", "http://example.org", "x"),
     ],
-    ids=lambda words: words[0],
 )  # fmt: skip
 def test_an_error_is_json_alone_where_json_was_asked_for(alice, words):
     """C-029."""

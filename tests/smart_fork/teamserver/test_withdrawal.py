@@ -230,6 +230,7 @@ def test_a_copy_that_is_a_file_follows(request, alice):
         assert [] == pulled.owing()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("agent", "other"), [("claude", "codex"), pytest.param("codex", "claude", marks=pytest.mark.thorough)]
 )
@@ -344,6 +345,7 @@ def test_privacy_is_the_owners_alone(alice, bob):
     assert 2 == alice.do("team", "privacy", pushed).code
 
 
+@pytest.mark.thorough
 def test_messages_that_are_not_there_are_a_wrong_use(alice):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--yes")["session_id"]
 

@@ -80,6 +80,7 @@ def test_a_local_branch_is_made_of_what_is_here_and_shared_with_its_parent_later
     )
 
 
+@pytest.mark.thorough
 def test_a_local_branch_at_a_message_has_the_first_ones(alice, shared, cut_off):
     go_on(alice, shared["files"][0], "claude", MORE, MORE_ANSWER)
     alice.team("push", "--yes")

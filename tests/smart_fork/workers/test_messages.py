@@ -213,6 +213,7 @@ def test_an_option_without_a_number_is_chosen_by_arrows(stage):
     assert ["Down", "Enter"] == stage.terminal.keys
 
 
+@pytest.mark.thorough
 def test_an_option_that_no_arrow_reaches_is_not_chosen(stage):
     stage.asked("more", LATEST)
     stage.terminal.screen = screens.CLAUDE_TRUST_BY_ARROWS
@@ -222,7 +223,6 @@ def test_an_option_that_no_arrow_reaches_is_not_chosen(stage):
     assert {"Down"} == set(stage.terminal.keys)
 
 
-@pytest.mark.thorough
 def test_an_answer_that_changes_nothing_is_told(stage):
     stage.asked("more", LATEST)
     stage.terminal.screen = screens.CODEX_TRUST

@@ -150,6 +150,7 @@ def test_a_repository_that_is_gone_has_no_worktrees(worked, shop):
     assert [] == worktrees(PROCESSES, None)
 
 
+@pytest.mark.thorough
 def test_the_command(run, worked, shop, monkeypatch):  # noqa: F811
     monkeypatch.chdir(shop)
     assert "No worktrees" in run("worktrees").err
