@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -72,6 +73,11 @@ class Group(TyperGroup):
         """See click."""
         _check(self, ctx, args)
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click, which suggests similar commands since 8.4. typer would repeat them."""
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        return super().resolve_command(ctx, args)
 
 
 class Commands(typer.Typer):

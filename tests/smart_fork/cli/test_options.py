@@ -59,3 +59,13 @@ def test_they_are_shown_in_the_order_of_the_command():
     shown = given("--help", order="name session force place")[1]
 
     assert shown.index("--name") < shown.index("--force") < shown.index("--in ")
+
+
+def test_a_command_that_is_alike_is_suggested_once():
+    application = Commands()
+    for name in ("resume", "show"):
+        application.command(name)(lambda: None)
+
+    said = CliRunner().invoke(application, ["resum"]).output
+
+    assert (1, 0) == (said.count("'resume'"), said.count("'show'")), said
