@@ -366,3 +366,22 @@ def test_what_is_embedded_is_told_apart_from_what_waits(store):
     embed(store)
     assert ((4, 4), {1: 6, 2: 6}) == (store.first_passages(), store.vector_counts([1, 2, 99]))
     assert (0, 0) == store.first_passages(Scope())
+
+
+def test_writing_a_session_takes_as_many_steps_in_a_large_index_as_in_a_small_one(store):
+    def steps(name: str) -> int:
+        taken = list[int]()
+        store.db.trace_v2(
+            apsw.SQLITE_TRACE_PROFILE, lambda event: taken.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+        )
+        save(store, session_of("one question", session_id=name))
+        store.db.trace_v2(0, None)
+        return sum(taken)
+
+    save(store, session_of("one question"))
+    ((part,),) = store.db.execute("SELECT id FROM parts").fetchall()
+    small = steps("s2")
+    store.db.executemany(
+        "INSERT INTO chunks(part, hash, text) VALUES(?, ?, '')", [(part, bytes([n >> 8, n & 255])) for n in range(2000)]
+    )
+    assert steps("s3") < small + 1000
