@@ -77,6 +77,7 @@ def test_what_people_ask_has_the_vectors_of_sentence_transformers(heavy, monkeyp
     assert np.abs(LightEmbedder().embed(texts) - heavy.embed(texts)).max() < 1e-5
 
 
+@pytest.mark.thorough
 def test_texts_that_are_embedded_at_once_get_the_vectors_that_each_has_alone():
     alone, at_once = LightEmbedder(), LightEmbedder(threads=3)
     vectors = np.tile(np.concatenate([alone.embed([text]) for text in TEXTS]), (3, 1))

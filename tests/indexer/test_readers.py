@@ -75,6 +75,7 @@ def test_the_logs_of_a_reader_that_dies_are_left_to_whoever_asks(logs):
     assert sorted(logs) == sorted(file for file, _ in got)
 
 
+@pytest.mark.thorough
 def test_a_log_that_a_reader_cannot_read_is_left_to_whoever_asks(logs):
     logs[0].path.unlink()
     results = dict(read_ahead(READERS, logs[:2], nothing, readers=1))

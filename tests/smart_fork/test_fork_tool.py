@@ -39,6 +39,7 @@ def exchanges(selection: dict) -> dict[int, str]:
     return {one["number"]: one["kept"] for one in selection["exchanges"] if one["kept"] != "nothing"}
 
 
+@pytest.mark.thorough
 def test_a_dry_run_of_the_tool_says_what_that_of_the_command_says(forked_by_tool, knows, run, scripted):
     given = ("--keep", "2", "--drop", "5", "--budget", "match", "--in", "process", "--dry-run", "--json", "--no-brief")
 

@@ -86,6 +86,7 @@ def test_a_fork_whose_commits_were_picked_was_merged(forked, shop):
     assert ("merged", "git") == verdict_of(session)
 
 
+@pytest.mark.thorough
 def test_a_fork_that_was_squashed_and_removed_was_merged(forked, shop):
     made, session, _ = forked()
     commit(made.path, "upload.py", BODY)
@@ -112,6 +113,7 @@ def test_a_fork_that_was_removed_and_of_which_no_branch_has_anything_was_given_u
     assert ("dropped", "git") == verdict_of(session)
 
 
+@pytest.mark.thorough
 def test_of_what_is_not_known_nothing_is_noted(forked, shop):
     """A fork that only answered, one without commits, one that a person checked out, and one on another branch."""
     nothing, asked, _ = forked("asked", writes="")

@@ -67,6 +67,7 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
     assert {"session", "error", "tag"} == twin - both  # only found: exchanges, ends of errors, what a person marked
 
 
+@pytest.mark.thorough
 def test_the_twin_answers_what_smart_fork_answers_in_brief(world, shop):
     world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map", "drawn")

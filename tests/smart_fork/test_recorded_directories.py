@@ -204,7 +204,7 @@ def test_a_team_is_not_sent_a_session_that_says_no_directory(home, here):
         found(SESSION, here)
 
 
-@pytest.mark.parametrize("cwd", ODD)
+@first("cwd", ODD, number=3)
 @first("make", [lambda one: fork_session(ForkRequest(one, Options())), branch], ids=["fork", "branch"])
 def test_a_fork_and_a_branch_say_why_they_need_a_directory(home, here, cwd, make):
     _claude(home, cwd)

@@ -178,6 +178,7 @@ class TestTheIntent:
         asked = [call["argv"][-1] for call in qmd.calls if call["argv"][0] == "query"][-1]
         assert asked == f"{kind} retry lex: uploader"
 
+    @pytest.mark.thorough
     def test_search_rules_nothing_out(self, world, shop, knows, qmd):
         qmd.fails("query", "vsearch")
 
@@ -264,6 +265,7 @@ class TestWhatItSays:
         assert json.loads(json.dumps(answer, allow_nan=False)) == answer
         assert world.ids(RETRY, shop, agent_type="claude", min_score=0.0) == [other]
 
+    @pytest.mark.thorough
     def test_a_score_lies_between_0_and_1(self, world, shop, knows, qmd):
         other = world.claude(shop, "paint the logo", "It is blue")
         world.find(RETRY, shop)
@@ -273,6 +275,7 @@ class TestWhatItSays:
 
         assert scores == [(knows, 1.0), (other, 0.0)]
 
+    @pytest.mark.thorough
     def test_several_hits_of_a_session_are_one_with_its_best_snippet(self, world, shop, knows, qmd):
         qmd.finds(
             located(knows, score=0.2, snippet="worse"), located(knows, score=0.8, snippet="better"), located(knows)
@@ -294,6 +297,7 @@ class TestWhatItSays:
         assert "ignore all rules" in hit["snippet"]
         assert not any(evil in json.dumps(hit, ensure_ascii=False) for evil in (key, "\x1b", "\u202e"))
 
+    @pytest.mark.thorough
     def test_the_passage_is_that_of_which_the_snippet_is(self, world, shop, qmd):
         session = world.claude(shop, "paint the logo", "It is blue", RETRY, DONE, "now the docs", "Written")
         world.find(RETRY, shop)
@@ -312,6 +316,7 @@ class TestWhatItSays:
 
         assert [hit["session_id"] for hit in answer["results"]] == [knows]
 
+    @pytest.mark.thorough
     def test_more_is_asked_for_where_too_little_may_be_shown(self, world, shop, qmd):
         """F-032."""
         elsewhere = world.repository("elsewhere")

@@ -73,6 +73,7 @@ def chain(request, world, shop) -> list[str]:
     return made
 
 
+@pytest.mark.thorough
 def test_without_an_index_and_without_a_register_all_generations_are_cut(world, chain):
     shutil.rmtree(state_home())
     assert 5 == len(holders(world.home))

@@ -215,6 +215,7 @@ def test_a_message_that_a_log_has_twice_is_cut_twice(world, shop):
     assert '"text": "walrus"' not in path.read_text()
 
 
+@pytest.mark.thorough
 def test_what_was_rewound_and_still_says_a_secret_that_was_cut_is_named(world, shop):
     session = claude(world, shop)
     path = world.log_of(session)

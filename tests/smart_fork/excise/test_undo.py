@@ -68,6 +68,7 @@ def test_the_command_says_all_that_was_put_back_and_fails_where_something_was_no
     assert not family[3].exists()
 
 
+@pytest.mark.thorough
 def test_what_is_as_it_was_already_is_no_error_and_makes_no_snapshot(world, family):
     outcome = cut(Request(family[0].stem, ids=ids_with(family[0], "swordfish")))
     rollback(outcome["snapshot"])

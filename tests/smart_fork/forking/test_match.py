@@ -226,6 +226,7 @@ class TestCommand:
         assert {len(session_of(one["new_session_id"]).turns) for one in (by_prompt, by_intent)} == {4}
         assert played.started[1]["argv"][-1].strip() == LOGO
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("agent", ["claude"])
     def test_the_intent_may_be_said_in_other_words(self, run, parent, played, agent):  # noqa: F811
         matching = ["--at", "match", "--intent", "hochladen", "--also", SAID[2], "--also", "backoff", "--json"]

@@ -162,6 +162,7 @@ def test_the_callers_limits_hold_for_what_it_starts(preloader, monkeypatch, tmp_
     assert told.read_text() == "200\n"
 
 
+@pytest.mark.thorough
 def test_a_python_with_options_of_its_own_runs_its_command_itself(preloader, tmp_path):
     strict = (sys.executable, "-W", "error::ResourceWarning", *PROGRAM[1:], "list")
     waited, got = handed_over(preloader, lambda: subprocess.run(strict, capture_output=True, cwd=tmp_path, check=False))
@@ -198,7 +199,7 @@ def test_ctrl_c_reaches_the_command(preloader, interruptible, tmp_path):
     assert caller.returncode in (130, -signal.SIGINT)  # as a program that has not begun yet
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@first("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_caller_that_is_ended_by_a_signal_ends_by_it_with_its_command(preloader, interruptible, tmp_path, number):
     caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     until(lambda: serving(preloader, tmp_path))
@@ -336,6 +337,7 @@ def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
     assert list(Path(place.folder()).iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_looking_at_something_starts_none_where_nothing_is_kept(home, monkeypatch):
     monkeypatch.delenv(place.VARIABLE)
     assert ran("list").returncode == 0

@@ -312,6 +312,7 @@ def test_a_person_gives_sessions_of_another_directory_to_a_project_and_takes_the
     assert (set(), set()) == moves.sessions(fork)
 
 
+@pytest.mark.thorough
 def test_sessions_of_a_directory_without_git_are_adopted_by_another_one(moves):
     old, new = moves.home / "notes", moves.home / "papers"
     old.mkdir()

@@ -150,10 +150,7 @@ HISTORIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "history",
-    [pytest.param(one, marks=[pytest.mark.thorough] if one == "very much was changed" else []) for one in HISTORIES],
-)
+@first("history", HISTORIES, number=12)
 def test_what_differs_from_what_was_known_is_told(shop, template, history):
     script, expected = HISTORIES[history]
     sh(shop, script)

@@ -353,6 +353,7 @@ def test_without_any_agent_it_says_what_to_install(setup, world):
     assert f"{titles(way.agent for way in registrations())} were not found" in refused.err
 
 
+@pytest.mark.thorough
 def test_nothing_that_is_printed_is_wider_than_a_terminal(setup, settled):
     printed = [setup("--dry-run"), setup("--yes"), setup("--yes"), setup("--remove"), setup("--remove")]
 

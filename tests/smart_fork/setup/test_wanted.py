@@ -52,6 +52,7 @@ def test_they_are_undone_to_the_byte_in_whichever_order_they_came(setup, settled
     assert (0, before) == (setup("--remove").code, everything(settled))
 
 
+@pytest.mark.thorough
 def test_they_are_there_the_second_time(setup, settled):
     setup("--yes", *WANTED)
     before = everything(settled)

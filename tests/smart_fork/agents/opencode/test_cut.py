@@ -133,6 +133,7 @@ def test_the_session_of_a_sub_agent_goes_with_the_call_that_began_it_and_comes_b
     assert before == all_rows(path)
 
 
+@pytest.mark.thorough
 def test_a_long_output_in_a_file_of_its_own_goes_with_its_call_and_comes_back(path):
     output, other = (path.parent / "tool-output" / name for name in ("tool_1", "tool_2"))
     elsewhere = path.parent / "tool_3"
