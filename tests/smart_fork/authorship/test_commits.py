@@ -65,6 +65,7 @@ def test_lines_that_a_person_wrote_into_its_file_are_no_commit_of_it(world, shop
     assert names(made(world, shop, session)) == [name]
 
 
+@pytest.mark.thorough
 def test_lines_that_were_changed_since_are_not_there_any_more(world, shop):
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
@@ -112,6 +113,7 @@ def test_lines_are_followed_through_a_rename_into_another_folder(world, shop):
     assert told.places == ("src/sender.py:1-7",)
 
 
+@pytest.mark.thorough
 def test_a_file_that_is_gone_has_no_lines_today(world, shop):
     session = wrote(world, shop)
     name = commit(shop, "upload.py", BODY)

@@ -116,6 +116,7 @@ def test_what_is_no_relative_is_not_in_the_family(world, shop, native):
     assert [(0, first)] == tree(first)
 
 
+@pytest.mark.thorough
 def test_branches_say_whose_they_are_and_forks_of_them_copy_that(world, shop, native):
     """A fork of a branch says that it is the branch's parent's: it is the branch's all the same."""
     first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
@@ -343,6 +344,7 @@ def test_an_index_that_knows_the_logs_tells_the_same(world, shop, native):
     assert before == lineage(fork)
 
 
+@pytest.mark.thorough
 def test_a_hit_says_how_large_its_family_is(world, shop, native, run):  # noqa: F811
     first = world.claude(shop, "add retry", "Retries")
     alone = run("find", "add retry").out

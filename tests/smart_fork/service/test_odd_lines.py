@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import mostly_first
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, call, requests
@@ -58,9 +59,7 @@ class Talk:
 COMMANDS = {"the front": ("-m", "smart_fork", "mcp"), "the server itself": ("-m", "smart_fork.cli", "mcp")}
 
 
-@pytest.fixture(
-    params=["the front", "the front beside the service", pytest.param("the server itself", marks=pytest.mark.thorough)]
-)
+@pytest.fixture(params=mostly_first(["the front beside the service", "the front", "the server itself"]))
 def talk(request, environment, shop):
     name = request.param.removesuffix(" beside the service")
     if name != request.param:

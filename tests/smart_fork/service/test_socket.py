@@ -171,6 +171,7 @@ def test_a_service_that_hangs_is_left_alone(served_at, monkeypatch, run):  # noq
     assert find_service() is not None
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_killed_in_the_middle_of_a_request_harms_nobody(served_at):
     _, service = served_at()
     code = f"""

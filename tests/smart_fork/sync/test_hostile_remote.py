@@ -201,6 +201,7 @@ def test_an_address_of_a_remote_is_taken_as_it_is(address):
     assert checked(address) == address
 
 
+@pytest.mark.thorough
 def test_a_transport_that_an_own_setting_puts_in_its_place_does_not_run(synced, tmp_path):
     config = synced.desktop.home / "gitconfig"
     config.write_text(
