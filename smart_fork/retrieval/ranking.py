@@ -148,12 +148,8 @@ class Weighed(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``.
+    """What speaks for a session, and against it. `speaking`, `worth` and `shares` are as in `Weighed`."""
 
-    `speaking`, `worth` and `shares` are as in `Weighed`.
-    """
-
-    chance: float
     points: Parts
     against: float
     speaking: Sequence[Parts]
@@ -162,8 +158,16 @@ class Score(NamedTuple):
 
     def doubted(self, doubt: float) -> Score:
         """The same with so many points more against it."""
-        against = self.against + doubt
-        return self._replace(against=against, chance=1 / (1 + math.exp(against - sum(self.points))))
+        return self._replace(against=self.against + doubt)
+
+    @property
+    def chance(self) -> float:
+        """The chance (0…1) that it is the one that is meant.
+
+        Rounded: chances that were capped alike differ in their last bits, and since Python 3.12, which adds up exactly, in
+        others.
+        """
+        return round(1 / (1 + math.exp(self.against - sum(self.points))), 12)
 
     @property
     def each(self) -> tuple[Parts, ...]:
@@ -226,16 +230,13 @@ def share(weighed: Mapping[int, Weighed], families: Mapping[int, str], rivals: M
     for session, one in weighed.items():
         others = max(0.0, all_rivals - weights.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
-        found[session] = Score(
-            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth, one.shares
-        )
+        found[session] = Score(one.points, against, one.speaking, one.worth, one.shares)
     return found
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
     """`score`, which was shared among the rivals of `before`, among these."""
-    against = score.against - _of_others(family, before) + _of_others(family, rivals)
-    return score._replace(against=against, chance=1 / (1 + math.exp(against - sum(score.points))))
+    return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
 def _of_others(family: str, rivals: Mapping[str, float]) -> float:

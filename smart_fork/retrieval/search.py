@@ -66,8 +66,7 @@ def _one_a_family(
 ) -> list[tuple[int, float]]:
     """Best first, among equals what more speaks for, the newest, then by id; the best member stands for its family."""
     order = sorted(score, key=lambda row: rows[row].session_id)
-    # Chances that were capped alike differ in their last bits, and in others since Python 3.12 adds up exactly.
-    order.sort(key=lambda row: (round(score[row].chance, 12), sum(score[row].points), rows[row].until), reverse=True)
+    order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
     for row in order:
         best.setdefault(family[row], (row, score[row].chance))

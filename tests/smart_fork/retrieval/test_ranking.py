@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,13 @@ def test_every_session_gets_a_chance_and_together_they_are_at_most_one(found, co
 def test_a_score_is_explained_by_its_points(found, cover):
     for score in scores([Phrased(found, cover)], dict.fromkeys(found, "one family")).values():
         assert score.chance == pytest.approx(1 / (1 + math.exp(score.against - sum(score.points))))
+
+
+@given(st.lists(st.floats(0, 50), min_size=2))
+def test_sessions_that_were_only_asked_are_equally_likely_however_much_speaks_for_them(words):
+    found = {n: replace(STRONG, words=9 + much, title=1.0, only_asked=True) for n, much in enumerate(words)}
+
+    assert len(set(chance_of(found, families=dict.fromkeys(found, "one family")).values())) == 1
 
 
 def test_a_session_with_the_words_and_the_meaning_wins():
