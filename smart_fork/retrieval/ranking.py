@@ -164,8 +164,7 @@ class Score(NamedTuple):
     def chance(self) -> float:
         """The chance (0…1) that it is the one that is meant.
 
-        Rounded: chances that were capped alike differ in their last bits, and since Python 3.12, which adds up exactly, in
-        others.
+        Rounded: chances that were capped alike differ in their last bits, in others since Python 3.12 adds up exactly.
         """
         return round(1 / (1 + math.exp(self.against - sum(self.points))), 12)
 
