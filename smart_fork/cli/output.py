@@ -119,15 +119,6 @@ class _Stream:
         table.add_row(name, text)
         self.print(table, soft_wrap=False)
 
-    def paragraph(self, text: Text, indent: int) -> None:
-        """Words behind `indent` spaces: where people look, on as many lines as they need, elsewhere on one."""
-        from rich.padding import Padding
-
-        if self.is_terminal:
-            self.print(Padding(text, (0, 0, 0, indent)), soft_wrap=False)
-        else:
-            self.print(" " * indent, text, sep="")
-
 
 out, err = _Stream(stderr=False), _Stream(stderr=True)
 #: Whether the command that runs was given --json.
