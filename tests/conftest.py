@@ -17,7 +17,6 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
-from hypothesis.internal.conjecture import providers
 
 from smart_fork.agents import AGENTS
 from tests.drilled import drilled
@@ -89,14 +88,8 @@ UNHURRIED = [hypothesis.HealthCheck.too_slow]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw fewer examples where the thorough tests are left out as well, and none of the constants in our modules.
-
-    To look for those takes each process a second, and which there are depends on what it has imported.
-    """
-    few = 25
-    if "not thorough" in config.getoption("markexpr"):
-        few = 10
-        providers._get_local_constants = lambda: providers._local_constants
+    """Draw fewer examples where the thorough tests are left out as well."""
+    few = 10 if "not thorough" in config.getoption("markexpr") else 25
     hypothesis.settings.register_profile(
         "ours", deadline=None, derandomize=True, max_examples=drilled(60, few), suppress_health_check=UNHURRIED
     )
