@@ -57,10 +57,20 @@ def first(
 def mostly_first(cases: Iterable[Any], number: int = 1) -> list[Any]:
     """These cases, all but the first of them thorough, or all but the first `number`."""
     every = [*cases]
-    rows = [case if isinstance(case, tuple) else (case,) for case in every[number:]]
-    return [*every[:number], *(pytest.param(*row, marks=pytest.mark.thorough) for row in rows)]
+    return [*every[:number], *map(_thorough, every[number:])]
 
 
 def mostly(cases: Iterable[Any], *always: Any) -> list[Any]:
-    """These cases, each a single value; all but `always` are thorough."""
-    return [case if case in always else pytest.param(case, marks=pytest.mark.thorough) for case in cases]
+    """These cases, all but `always` thorough.
+
+    Raises:
+        ValueError: One of `always` is no case: nothing else would say that it is never tried.
+    """
+    every = [*cases]
+    if unknown := [one for one in always if one not in every]:
+        raise ValueError(f"no cases: {unknown}")
+    return [case if case in always else _thorough(case) for case in every]
+
+
+def _thorough(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.thorough)

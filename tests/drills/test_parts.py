@@ -40,7 +40,7 @@ def _links(folder: Path) -> bool:
     return MODEL.stat().st_dev == folder.stat().st_dev
 
 
-@pytest.mark.parametrize("harm", [pytest.param("missing", marks=pytest.mark.thorough), "corrupted"])
+@pytest.mark.parametrize("harm", ["missing", "corrupted"])
 def test_without_its_model_the_service_finds_by_words_and_says_what_to_do(package, harm, tmp_path):
     """F-021…F-026, D14: words are indexed, health is well because questions are answered, the status says why."""
     weights = package / "model.safetensors"

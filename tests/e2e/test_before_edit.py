@@ -97,10 +97,7 @@ def test_copilot_cli_is_told_before_an_edit_until_it_is_removed(copilot: Machine
 
 
 @pytest.mark.thorough  # without an agent: tests of the service
-@pytest.mark.parametrize(
-    ("agent", "mark"),
-    [pytest.param("claude", '"compact_boundary"', marks=pytest.mark.thorough), ("codex", '"compacted"')],
-)
+@pytest.mark.parametrize(("agent", "mark"), [("claude", '"compact_boundary"'), ("codex", '"compacted"')])
 def test_after_a_compaction_the_model_is_told_how_to_search_what_was_dropped(
     told: Machine, recall: Service, agent: Protocol, mark: str
 ):

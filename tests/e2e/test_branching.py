@@ -118,7 +118,7 @@ def test_a_branch_at_a_message_knows_nothing_of_what_came_later(equipped: Machin
 
 
 @pytest.mark.thorough  # as a fork does
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_branch_into_another_directory_works_there(equipped: Machine, agent: Protocol, parent: Log, project: Path):
     """B-071."""
     prompt = unlike_any_other(NEXT)
@@ -147,7 +147,7 @@ def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent:
 
 
 @pytest.mark.thorough  # as a command does
-@each_agent(thorough="claude")
+@each_agent()
 def test_an_agent_branches_over_mcp_and_its_thinking_and_tool_calls_go_into_a_branch_as_they_are(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):
@@ -243,7 +243,7 @@ def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Pr
 
 
 @pytest.mark.thorough  # a rarer reason to refuse it
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_session_with_something_in_the_background_is_branched_when_it_has_been_left(
     equipped: Machine, agent: Protocol, project: Path
 ):

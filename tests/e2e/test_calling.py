@@ -71,7 +71,7 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
 
 
 @pytest.mark.thorough  # as a person asks
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_script_asks_and_a_fork_works_in_the_background_and_who_has_only_asked_is_no_answer(
     equipped: Machine, agent: Protocol, project: Path
 ):

@@ -206,7 +206,7 @@ def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol):
 
 
 @pytest.mark.thorough  # a branch of what a cut leaves
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_branch_without_a_step_is_resumed_as_it_says_under_the_title_that_it_says_and_the_original_stays(
     machine: Machine, agent: Protocol, session: Log
 ):

@@ -54,7 +54,7 @@ def executed(machine: Machine) -> list[Path]:
 
 
 @pytest.mark.thorough  # as one without a terminal
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_worker_in_a_terminal_is_followed_to_its_end(equipped: Machine, agent: Protocol, parent: Log):
     """F-105, R-004, R-005, R-014, R-067, X-003."""
     equipped.interactive("sh", "-c", "read forever")  # somebody else's

@@ -100,7 +100,7 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
 
 
 @pytest.mark.thorough  # a rarer place
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_session_of_a_repository_that_moved_is_forked_where_it_is_now(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -152,7 +152,7 @@ def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machi
 
 
 @pytest.mark.thorough  # a rarer place
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):

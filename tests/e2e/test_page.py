@@ -26,7 +26,6 @@ from tests.smart_fork.service.test_page_prose import ALLOWED, PIECES
 
 pytestmark = pytest.mark.e2e
 
-#: Whether all is tried that takes long.
 #: Of each text the elements, attributes and schemes of links that a browser sees in it.
 ELEMENTS = """(texts) => texts.map((text) => [...new DOMParser().parseFromString(text, "text/html").body.querySelectorAll("*")]
   .flatMap((one) => [one.localName, ...[...one.attributes].map((its) => `${one.localName} ${its.name}`),
@@ -160,7 +159,7 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("scripts", [True, pytest.param(False, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("scripts", [True, False])
 def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
     page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
     page.fill("#q", "hochladen")

@@ -46,7 +46,7 @@ def test_the_first_request_has_the_line_and_the_second_prompt_adds_none(
 
 
 @pytest.mark.thorough  # without an agent: tests of the service
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_first_prompt_that_nothing_fits_adds_none(told: Machine, recall: Service, agent: Protocol):
     assert 0 == lines(first_request(told, agent, unlike_any_other("What is the capital of Mongolia?")))
 

@@ -54,7 +54,7 @@ class Conversation:
 
 
 @pytest.mark.thorough  # without an agent: tests of front
-@each_agent(thorough="claude")
+@each_agent()
 def test_an_agent_goes_on_with_the_service_when_that_was_killed_and_is_there_again(
     connected: tuple[Machine, Service], agent: Protocol
 ):

@@ -57,7 +57,7 @@ class TestSetUp:
         assert (30.0, 300.0) == (registered["startup_timeout_sec"], registered["tool_timeout_sec"])
 
     @pytest.mark.thorough  # as by the plugin
-    @each_agent(thorough="codex")
+    @each_agent()
     def test_the_model_is_given_the_tools_and_the_skill(self, bare: Machine, set_up: Json, agent: Protocol):
         first = say(bare, agent, unlike_any_other("What did we do last?"))
 

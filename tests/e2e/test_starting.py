@@ -77,7 +77,7 @@ def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agen
 
 
 @pytest.mark.thorough  # a rarer place
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwards(
     equipped: Machine, agent: Protocol, project: Path
 ):
@@ -102,7 +102,7 @@ def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwa
 
 
 @pytest.mark.thorough  # a rarer way
-@each_agent(thorough="claude")
+@each_agent()
 def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent: Protocol, project: Path):
     """R-024, R-041: and the start does not."""
     typed = unlike_any_other("What the person types")

@@ -262,7 +262,7 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
 
 
 @pytest.mark.thorough  # a rarer session
-@each_agent(thorough="claude")
+@each_agent()
 def test_a_session_that_broke_off_after_a_result_is_forked_and_gone_on_with(people, agent: Protocol):
     """The model gets the call and its result, which her session ended with, and then his prompt."""
     alice, bob = people

@@ -83,7 +83,7 @@ def test_a_line_arrives_once_and_whole(started, tmp_path, lost, enters):
 
 
 @pytest.mark.thorough  # without an agent: tests of workers
-@first(("lost", "enters"), [(2, 2), (0, 0), (1, 0), (0, 1)])
+@pytest.mark.parametrize(("lost", "enters"), [(2, 2), (0, 0), (1, 0), (0, 1)])
 def test_the_option_that_is_meant_is_chosen(started, tmp_path, lost, enters):
     started("question", lost, enters).choose("Which one?", "2")
 

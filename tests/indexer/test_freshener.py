@@ -13,7 +13,7 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 import indexer
-from indexer import freshener, prerequisites
+from indexer import freshener
 from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Batch, Freshener
 from indexer.freshness import complete
@@ -22,12 +22,13 @@ from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.home import claude_home
 from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
-SECONDS, HOUR, OVER = 90, IntervalTrigger(hours=1), -1.0  # the last for a piece of work that is over before it begins
+SECONDS = 90
+HOUR = IntervalTrigger(hours=1)
+OVER = -1.0  # the time of a piece of work that is over before it begins
 
 
 def identity(number: int) -> str:
@@ -55,7 +56,8 @@ def fresh(runs, monkeypatch):
     started = []
 
     def start(embedder=None, trigger=HOUR, **options):
-        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **{"batch": Batch(0.0, 0.0)} | options))
+        options = {"batch": Batch(0.0, 0.0)} | options
+        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **options))
         started[-1].start()
         return started[-1]
 
@@ -424,31 +426,6 @@ def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
     one.look(["/b.jsonl"])
     time_[0] += 1
     assert {"/b.jsonl"} == one._due().paths
-
-
-def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
-    """F-181, F-182."""
-    found = prerequisites.check(READERS)
-    assert ((), (), len(READERS.names)) == (found.agents, found.errors, len(found.warnings))
-    (home / ".codex/archived_sessions").mkdir(parents=True)
-    claude_home().mkdir()
-    (claude_home() / "projects").write_text("not a folder")
-
-    found = prerequisites.check(READERS)
-
-    assert ("codex",) == found.agents
-    assert "claude is not indexed yet: " in found.warnings[0]
-    assert "CLAUDE_CONFIG_DIR" in found.warnings[0]
-    assert [] == list(state_home().rglob(".probe"))
-
-
-def test_a_state_folder_that_cannot_be_written_is_an_error(monkeypatch):
-    """F-181."""
-    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
-    found = prerequisites.check(READERS)
-
-    assert 2 == len(found.errors)
-    assert "make it writable, or set SMART_FORK_HOME" in found.errors[0]
 
 
 FRESHEN = """

@@ -15,6 +15,7 @@ from smart_fork.engines.base import collections
 from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tools import strict
+from tests.cases import mostly
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
 
@@ -74,9 +75,7 @@ def test_what_is_out_of_range_is_refused(world, tool, arguments, said):
 ALWAYS = ("smart_fork", "spawn_workers", "excise_session")
 
 
-@pytest.mark.parametrize(
-    "tool", [tool if tool in ALWAYS else pytest.param(tool, marks=pytest.mark.thorough) for tool in TOOLS]
-)
+@pytest.mark.parametrize("tool", mostly(TOOLS, *ALWAYS))
 def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import assistant as answer
 from tests.indexer.transcripts.records import (
@@ -95,7 +94,7 @@ def codex_round() -> list[object]:
 
 
 @pytest.mark.thorough
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_long_log_is_read_within_bounded_memory(home, agent):
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not tell the peak of a process's memory")

@@ -12,6 +12,7 @@ import pytest
 
 from smart_fork import read
 from smart_fork.agents import READERS
+from tests.cases import mostly
 from tests.indexer.transcripts.records import (
     READ_LOGS,
     answering,
@@ -103,9 +104,7 @@ TOOLS: dict[tuple[str, str], tuple[Callable, Callable[[str], object]]] = {
 FIRST = {agent: (agent, tool) for agent, tool in reversed(TOOLS)}.values()
 
 
-@pytest.mark.parametrize(
-    ("agent", "tool"), [one if one in FIRST else pytest.param(*one, marks=pytest.mark.thorough) for one in TOOLS]
-)
+@pytest.mark.parametrize(("agent", "tool"), mostly(TOOLS, *FIRST))
 def test_a_line_leads_to_the_session_of_an_agent_and_that_to_its_commit(world, shop, agent, tool):
     write, given = TOOLS[agent, tool]
     write(shop, tool, given(str(shop / "upload.py")))

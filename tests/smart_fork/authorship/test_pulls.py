@@ -12,6 +12,7 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system.processes import Completed, Processes
+from tests.cases import mostly
 from tests.smart_fork.authorship.test_authorship import BODY, LATER, commit, git, wrote
 
 
@@ -89,15 +90,9 @@ GH = {
 }
 
 
-@pytest.mark.parametrize(
-    "gh",
-    [
-        pytest.param(one, id=name, marks=() if name in ("none", "no names") else pytest.mark.thorough)
-        for name, one in GH.items()
-    ],
-)
-def test_where_gh_helps_nothing_the_fetched_ref_counts_or_the_next_step_is_named(world, hosted, gh):
-    session = wrote(world, hosted)
+@pytest.mark.parametrize("answer", mostly(GH, "none", "no names"))
+def test_where_gh_helps_nothing_the_fetched_ref_counts_or_the_next_step_is_named(world, hosted, answer):
+    session, gh = wrote(world, hosted), GH[answer]
     git(hosted, "checkout", "-q", "-b", "topic")
     commit(hosted, "upload.py", BODY)
     git(hosted, "update-ref", "refs/pull/7/head", "HEAD")

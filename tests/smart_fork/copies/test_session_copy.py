@@ -23,7 +23,6 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy
 from smart_fork.copies.session_copy import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
@@ -272,7 +271,7 @@ def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home,
 
 
 @pytest.mark.thorough
-@first("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_long_session_is_copied_record_by_record(agent, home, repo):
     """B-061: with much less memory than it is long."""
     megabyte = "x" * (1 << 20)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.excise import Request, check, cut
-from tests.cases import first, mostly_first
+from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_families import indexed, play
 from tests.smart_fork.relatives import branch
@@ -154,7 +154,7 @@ def snapshots(world, request):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("snapshots", mostly_first(SNAPSHOTS), indirect=True)
+@pytest.mark.parametrize("snapshots", SNAPSHOTS, indirect=True)
 def test_a_packed_repository_of_an_agent_that_received_a_hand_over_is_named(world, shop, monkeypatch, snapshots):
     agent, repository = snapshots
     play(monkeypatch, world.home)

@@ -114,14 +114,7 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return told
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "list --json",
-        "show 01234567",
-        *(pytest.param(one, marks=pytest.mark.thorough) for one in ("list", "find --limit 0 x", "active --json")),
-    ],
-)
+@first("words", ["list --json", "show 01234567", "list", "find --limit 0 x", "active --json"], number=2)
 def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
     waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))
     assert waited

@@ -131,7 +131,7 @@ def test_nothing_that_the_repository_configures_runs(repo, canary, when):
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("quiet")
-@first("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
+@pytest.mark.parametrize("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
 def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo, canary, home, condition):
     (home / "more").write_text(settings(canary))
     (repo / ".gitattributes").write_text(ATTRIBUTES)

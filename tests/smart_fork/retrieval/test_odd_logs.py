@@ -18,7 +18,6 @@ from smart_fork.agents import READERS
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.system import permission
-from tests.cases import first
 from tests.indexer.transcripts.records import codex_path, id_of, meta
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import WordsModel
@@ -118,7 +117,7 @@ def test_a_list_names_what_is_no_log_and_what_it_is(home, agent, kind):
 
 
 @pytest.mark.thorough
-@first("agent", PLACES)
+@pytest.mark.parametrize("agent", PLACES)
 def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
 
@@ -128,7 +127,7 @@ def test_a_list_reads_little_of_a_huge_log(home, agent, reads):
 
 
 @pytest.mark.thorough
-@first("agent", PLACES)
+@pytest.mark.parametrize("agent", PLACES)
 def test_reading_a_huge_log_comes_to_an_end_and_says_why(home, agent, reads):
     path = sparse(home / PLACES[agent], HUGE)
 
@@ -204,7 +203,7 @@ def test_who_may_not_ask_everything_is_told_no_paths(home, shop):
 
 
 @pytest.mark.thorough
-@first("kind", ODD)
+@pytest.mark.parametrize("kind", ODD)
 def test_commands_name_what_is_no_log(home, run, kind):
     path, why = odd_log(home, "claude", kind)
     why = why.replace("64", "256")

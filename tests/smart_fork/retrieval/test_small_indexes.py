@@ -9,7 +9,7 @@ from indexer.store.connection import connect
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from tests.cases import each, first
+from tests.cases import each, first, mostly
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
 
@@ -33,9 +33,7 @@ def answered(world, shop, question: str) -> dict:
     return answer
 
 
-@pytest.mark.parametrize(
-    "words", [0, *(pytest.param(number, marks=pytest.mark.thorough) for number in (1, 2, 3, 4, 5, 6, 7)), 8]
-)
+@pytest.mark.parametrize("words", mostly(range(9), 0, 8))
 @first("sessions", [2, 1])
 def test_an_index_of_few_words_is_searched_by_words_and_meaning(world, shop, words, sessions):
     for number in range(sessions):

@@ -16,6 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from smart_fork.registry.workers import Registry
+from tests.cases import mostly
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 #: Nothing is looked up by these: they are passed on to an agent, or searched for.
@@ -105,13 +106,7 @@ REFERENCES = {
 }
 
 
-#: The others are other names of the same.
-MAIN = ("session",)
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in MAIN else pytest.mark.thorough) for kind in REFERENCES]
-)
+@pytest.mark.parametrize("kind", mostly(REFERENCES, "session"))  # the others are other names of the same
 def test_every_tool_answers_as_if_what_is_another_projects_had_never_been(kind, served, world, shop, foreign):
     """The calls are made from the list of the tools: a new tool or parameter is asked as well."""
     there, never = REFERENCES[kind](foreign)

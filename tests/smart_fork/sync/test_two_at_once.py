@@ -124,7 +124,7 @@ RECEIVING = [
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("point", [pytest.param(SENDING[0], marks=pytest.mark.thorough), SENDING[1]])
+@pytest.mark.parametrize("point", SENDING)
 def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.set_up()
@@ -133,9 +133,7 @@ def test_who_is_killed_while_sending_sends_the_next_time(machines, point):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "point", [RECEIVING[0], RECEIVING[-1], *(pytest.param(one, marks=pytest.mark.thorough) for one in RECEIVING[1:-1])]
-)
+@pytest.mark.parametrize("point", RECEIVING)
 def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
     machines.laptop.world.claude(machines.laptop.repository, *SAID)
     machines.set_up()
@@ -148,7 +146,7 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("smart_fork.sync.receiving:_written:before", marks=pytest.mark.thorough),
+        "smart_fork.sync.receiving:_written:before",
         "smart_fork.team.pulled:remember:after",
     ],
 )
@@ -168,7 +166,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("smart_fork.team.pulled/Written:owe:after", marks=pytest.mark.thorough),
+        "smart_fork.team.pulled/Written:owe:after",
         "smart_fork.excise.erasure:erase:before",
     ],
 )

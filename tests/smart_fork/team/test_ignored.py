@@ -14,6 +14,7 @@ from indexer.transcripts.items import UsedTool
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.team.ignored import NAME, ignored
+from tests.cases import first
 from tests.drilled import drilled
 
 #: A pattern in its parts, and paths of the same few letters: so they often nearly match.
@@ -50,13 +51,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name"),
-    [
-        pytest.param(*one, id=name, marks=pytest.mark.thorough if number else ())
-        for number, (name, one) in enumerate(SLOW.items())
-    ],
-)
+@first(("pattern", "name"), SLOW.values(), ids=SLOW)
 def test_no_pattern_takes_long(tmp_path, pattern, name):
     """In a process that the system ends after five seconds of a processor."""
     (tmp_path / NAME).write_text(pattern)

@@ -11,6 +11,7 @@ import pytest
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
+from tests.cases import mostly
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, go_on, session_of
 from tests.smart_fork.world import Did
@@ -19,12 +20,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 READ = Did("Read", {"file_path": "up.py"}, "def up(): ...")
 LOOK = Did("shell", {"command": "cat up.py"}, "def up(): ...")
 #: Records that are added to, and a database; of the others the way is the same.
-ALWAYS = ("claude", "opencode")
-SHARED = [
-    agent.name if agent.name in ALWAYS else pytest.param(agent.name, marks=pytest.mark.thorough)
-    for agent in AGENTS
-    if agent.forms
-]
+SHARED = mostly((agent.name for agent in AGENTS if agent.forms), "claude", "opencode")
 CALL = {"claude": READ, "codex": LOOK}
 #: What Claude Code writes where a person presses Escape.
 STOPPED = "[Request interrupted by user for tool use]"

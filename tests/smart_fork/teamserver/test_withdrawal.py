@@ -142,7 +142,7 @@ def test_a_name_that_was_made_of_what_goes_goes_as_well(team, alice, bob, agent)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_the_names_of_branches_that_were_made_of_what_goes_go_as_well(team, alice, bob, agent):
     name = f"remember {SECRET}"
     source = session_of(alice, agent, name, "I do.", *LEFT)
@@ -231,9 +231,7 @@ def test_a_copy_that_is_a_file_follows(request, alice):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("agent", "other"), [("claude", "codex"), pytest.param("codex", "claude", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
 def test_a_copy_for_another_agent_follows_and_keeps_what_was_said_in_it_since(alice, bob, agent, other):
     allowed = alice.home / ".smart-fork/config.toml"
     allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')

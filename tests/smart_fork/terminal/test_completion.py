@@ -122,7 +122,7 @@ def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(index
     assert answer(asked("fish", f"smart-fork verdict {FIRST} ")) is None
 
 
-@pytest.mark.parametrize("shell", ["bash", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("zsh", "fish"))])
+@first("shell", ["bash", "zsh", "fish"])
 def test_options_are_completed_with_the_one_command_defined_that_has_them(shell):
     code = (
         "import sys; from smart_fork.cli import main; sys.argv = ['smart-fork']\n"
