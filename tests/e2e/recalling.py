@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +21,8 @@ SETTINGS: dict[Protocol, str] = {"claude": ".claude/settings.json", "codex": ".c
 ASKED = EXCHANGES[0][0]
 
 
-@pytest.fixture(scope="session")
-def told(programs, machines) -> Iterator[Machine]:
+@contextmanager
+def machine_with_hooks(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine whose agents have worked, with hooks that a person has trusted in Codex, and given time."""
     with machine_in(cache_folder(), programs) as fresh:
         machines.append(fresh)
@@ -40,9 +42,23 @@ def told(programs, machines) -> Iterator[Machine]:
         yield fresh
 
 
+@contextmanager
+def service_of_hooks(machine: Machine) -> Iterator[Service]:
+    """The service that the hooks of a machine ask, warm."""
+    with service_on(machine) as service:
+        machine.smart_fork("find", ASKED, "--json")
+        yield service
+
+
+@pytest.fixture(scope="session")
+def told(programs, machines) -> Iterator[Machine]:
+    """The one of all tests that leave its hooks as they are."""
+    with machine_with_hooks(programs, machines) as machine:
+        yield machine
+
+
 @pytest.fixture(scope="session")
 def recall(told: Machine) -> Iterator[Service]:
     """The service that its hooks ask."""
-    with service_on(told) as service:
-        told.smart_fork("find", ASKED, "--json")
+    with service_of_hooks(told) as service:
         yield service

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.agents import Machine
 from tests.e2e.model_server import Protocol, Request
-from tests.e2e.recalling import ASKED, SETTINGS
+from tests.e2e.recalling import ASKED, SETTINGS, machine_with_hooks, service_of_hooks
 from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service
 from tests.e2e.terminals import wait_until
@@ -59,15 +59,15 @@ def test_without_the_service_there_is_none(told: Machine, recall: Service):
 
 
 @pytest.mark.thorough  # as other hooks
-def test_switched_off_there_is_none_and_what_setup_put_in_is_taken_out_to_the_byte(told: Machine, recall: Service):
-    """The last of all tests of this machine."""
+def test_switched_off_there_is_none_and_what_setup_put_in_is_taken_out_to_the_byte(programs, machines):
     event = {"claude": "PostToolUseFailure", "codex": "PostToolUse"}
-    for agent, settings in SETTINGS.items():
-        assert event[agent] in json.loads((told.home / settings).read_text())["hooks"]
+    with machine_with_hooks(programs, machines) as machine, service_of_hooks(machine):
+        for agent, settings in SETTINGS.items():
+            assert event[agent] in json.loads((machine.home / settings).read_text())["hooks"]
 
-    for agent in SETTINGS:
-        told.smart_fork("setup", "--no-recall", "--agent", agent)
+        for agent in SETTINGS:
+            machine.smart_fork("setup", "--no-recall", "--agent", agent)
 
-    assert [0, 0] == [lines(first_request(told, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
-    told.smart_fork("setup", "--remove", "--yes", "--json")
-    assert not any((told.home / settings).exists() for settings in SETTINGS.values())
+        assert [0, 0] == [lines(first_request(machine, agent, unlike_any_other(ASKED))) for agent in SETTINGS]
+        machine.smart_fork("setup", "--remove", "--yes", "--json")
+        assert not any((machine.home / settings).exists() for settings in SETTINGS.values())
