@@ -22,7 +22,7 @@ from smart_fork.agents import AGENTS
 from tests.drilled import drilled
 from tests.together import scheduler
 
-pytest_plugins = ["tests.durations", "tests.corpus", "tests.places"]
+pytest_plugins = ["tests.durations", "tests.corpus", "tests.places", "tests.telling"]
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (

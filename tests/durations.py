@@ -97,13 +97,15 @@ class Clock:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self):
+        """Once for each test: to ask the system takes as long as a small one."""
         report = yield
-        now = self._seconds()
-        report.processor, self._before = now - self._before, now
+        if report.when == "teardown":
+            now = self._seconds()
+            report.processor, self._before = now - self._before, now
         return report
 
     def pytest_runtest_logreport(self, report):
-        """Setup, call and teardown report one after the other; of a process that has died others do, and measure nothing."""
+        """Of a process that has died others report, and measure nothing."""
         before, took = self._took[report.nodeid], [report.duration, getattr(report, "processor", 0.0)]
         self._took[report.nodeid] = [round(sum(both), 3) for both in zip(before, took, strict=True)]
 

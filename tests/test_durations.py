@@ -46,14 +46,14 @@ def test_what_a_test_takes_begins_where_the_one_before_ends_and_to_collect_them_
     clock = Clock(SimpleNamespace(), iter([5.0, 5.5, 5.75]).__next__)
     clock.pytest_collection_finish()
     took = []
-    for _ in range(2):
+    for phase in ("setup", "call", "teardown") * 2:
         measured = clock.pytest_runtest_makereport()
         next(measured)
         with pytest.raises(StopIteration) as ended:
-            measured.send(SimpleNamespace())
-        took.append(ended.value.value.processor)
+            measured.send(SimpleNamespace(when=phase))
+        took.append(getattr(ended.value.value, "processor", None))
 
-    assert [0.5, 0.25] == took
+    assert [None, None, 0.5, None, None, 0.25] == took
 
 
 def test_a_process_of_many_begins_with_the_longest_files_and_keeps_together_what_shares_something():
