@@ -2,20 +2,21 @@
 
 For tests of what such a process does. A test of what it imports, of its interpreter or of its memory starts a Python of its
 own, and `Popen` does so as well where a fork would not be the same. Importing a service takes two seconds of the processor,
-and forking one a fifth of a second. The processes of a team's server are forks of its first one, not interpreters that
+and forking one a fifth of a second: all processes of a run of the suite share the one that has imported it. The processes of a team's server are forks of its first one, not interpreters that
 begin anew: that they begin as such is tried where one is started as `subprocess` does it.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import multiprocessing.context
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,26 +48,32 @@ def _at_start(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Parent:
-    """The process that has imported everything, as tests see it."""
+    """The process that has imported everything, as tests see it. Whichever process of the run needs it first starts it."""
 
     def __init__(self, began: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
-        env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(began)
-        # That of a test would go with the test, and so would whatever runs there.
-        self._home = tempfile.TemporaryDirectory()
-        env["HOME"] = self._home.name
-        self._line, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "tests.warm", str(theirs.fileno())]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
-        )
-        theirs.close()
-        atexit.register(self._end)
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
+        name = f"\0smart-fork-{run}-{sha256(repr(sorted(began.items())).encode()).hexdigest()[:16]}"
+        while (line := _connected(name)) is None:
+            self._start(name, began)
+        self._line = line
 
-    def _end(self) -> None:
-        self._line.close()
-        self._process.wait()
-        self._home.cleanup()
+    def _start(self, name: str, began: Mapping[str, str]) -> None:
+        """Start it, unless another process does so at this moment."""
+        with socket.socket(socket.AF_UNIX) as listening:
+            try:
+                listening.bind(name)
+            except OSError:
+                return
+            listening.listen()
+            env = {name: value for name, value in os.environ.items() if not name.startswith(_AT_START)} | dict(began)
+            # That of a test would go with the test, and so would whatever runs there. It removes its own at its end.
+            env["HOME"] = tempfile.mkdtemp()
+            self._begun, theirs = socket.socketpair()
+            command = [sys.executable, "-m", "tests.warm", str(theirs.fileno()), str(listening.fileno())]
+            fds = [theirs.fileno(), listening.fileno()]
+            self._process = subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=fds, stdin=subprocess.DEVNULL)
+            theirs.close()
 
     def begin(self, words: list[str], env: Mapping[str, str], descriptors: list[int]) -> int:
         """Return the number of a process that runs that program."""
@@ -79,6 +87,19 @@ class _Parent:
             socket.send_fds(self._line, [len(body).to_bytes(_SIZE)], descriptors)
             self._line.sendall(body)
             return int.from_bytes(self._line.recv(_SIZE))
+
+
+def _connected(name: str) -> socket.socket | None:
+    """Return a line to the process that listens under that name, once it has said that it does."""
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.connect(name)
+        if line.recv(1):
+            return line
+    except OSError:
+        pass
+    line.close()
+    return None
 
 
 #: What interpreters were started with whose programs are forks, and the processes that have imported everything with that.
@@ -186,10 +207,10 @@ def run(
 
 
 class _Forking:
-    """Forks a process for each program until nobody is at the other end of `line`."""
+    """Forks a process for each program until nobody is at the other end of any line."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line, self._running = line, dict[int, int]()
+    def __init__(self, line: socket.socket, listening: socket.socket) -> None:
+        self._lines, self._listening, self._running = [line], listening, dict[int, int]()
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -197,13 +218,28 @@ class _Forking:
         signal.set_wakeup_fd(self._wake)
 
     def run(self) -> None:
-        while True:
-            ready = select.select([self._line, self._woken], [], [])[0]
+        while self._lines:
+            ready = select.select([*self._lines, self._listening, self._woken], [], [])[0]
             if self._woken in ready:
                 os.read(self._woken, 4096)
                 self._tell()
-            if self._line in ready and not self._begin():
-                return
+            if self._listening in ready:
+                self._accept()
+            for line in ready:
+                if line in self._lines and not self._begin(line):
+                    self._lines.remove(line)
+                    line.close()
+
+    def _accept(self) -> None:
+        """Take up a line of another process of this user."""
+        line, _ = self._listening.accept()
+        _, user, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        if user != os.getuid():
+            line.close()
+            return
+        with suppress(OSError):  # who has come is gone
+            line.send(b"!")
+        self._lines.append(line)
 
     def _tell(self) -> None:
         """Say of each process that has ended how, and what it took."""
@@ -214,25 +250,30 @@ class _Forking:
                     os.write(self._running[pid], f"{status} {used.ru_utime + used.ru_stime}".encode())
                 os.close(self._running.pop(pid))
 
-    def _begin(self) -> bool:
+    def _begin(self, line: socket.socket) -> bool:
         from smart_fork.preload.client import exactly, unpacked
 
-        head, descriptors, _, _ = socket.recv_fds(self._line, _SIZE, _DESCRIPTORS)
+        try:
+            head, descriptors, _, _ = socket.recv_fds(line, _SIZE, _DESCRIPTORS)
+        except ConnectionError:
+            return False
         if not head:
             return False
-        fields = unpacked(exactly(self._line, int.from_bytes(head)))
+        fields = unpacked(exactly(line, int.from_bytes(head)))
         if _TEAM_SERVER in fields:
             _load_team_server()
         if (pid := os.fork()) == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for one in (self._line.fileno(), self._woken, self._wake, descriptors.pop(), *self._running.values()):
+            lines = [one.fileno() for one in (*self._lines, self._listening)]
+            for one in (*lines, self._woken, self._wake, descriptors.pop(), *self._running.values()):
                 os.close(one)
             _become(fields, descriptors)
         self._running[pid] = descriptors.pop()
         for one in descriptors:
             os.close(one)
-        self._line.sendall(pid.to_bytes(_SIZE))
+        with suppress(OSError):  # who has asked is gone
+            line.sendall(pid.to_bytes(_SIZE))
         return True
 
 
@@ -293,4 +334,5 @@ if __name__ == "__main__":
     for module in (tools, workers):
         module.strict = tool_server._with_known_schema
     tools.create_server()
-    _Forking(socket.socket(fileno=int(sys.argv[1]))).run()
+    _Forking(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])).run()
+    shutil.rmtree(os.environ["HOME"], ignore_errors=True)
