@@ -164,7 +164,8 @@ def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
     """The product's exception classes by their names; several of one name would hide each other."""
     texts = (path.read_text() for package in PACKAGES for path in (root / package).rglob("*.py"))
     classes: dict[str, list[ast.ClassDef]] = {}
-    for node in (node for text in texts if "class " in text for node in lines.statements(ast.parse(text))):
+    derives = re.compile(r"^ *class \w+\(", re.MULTILINE)
+    for node in (node for text in texts if derives.search(text) for node in lines.statements(ast.parse(text))):
         if isinstance(node, ast.ClassDef):
             classes.setdefault(node.name, []).append(node)
     return {name: nodes for name, nodes in classes.items() if "BaseException" in above(name, classes)}

@@ -9,6 +9,7 @@ import re
 import statistics
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -31,6 +32,7 @@ _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _END = re.compile(r"(?<=[.!?])[\"”)]*\s+")
 
 
+@cache  # for two tests
 def sentences(text: str) -> list[str]:
     """The sentences of a page, without blocks of code; each piece of inline code is one word."""
     found: list[str] = []

@@ -27,6 +27,9 @@ def bare(programs, machines) -> Iterator[Machine]:
         fresh.env |= {"MCP_CONNECTION_NONBLOCKING": "0", "MCP_CONNECT_TIMEOUT_MS": "60000", "COLUMNS": "80"}
         for agent in ("claude", "codex"):
             fresh.session_of_before(agent, *EXCHANGES)
+        # No preloader: agents give our server none of the variables that would switch it off.
+        (fresh.home / ".smart-fork").mkdir(mode=0o700)
+        (fresh.home / ".smart-fork" / "preload").touch()
         yield fresh
 
 
