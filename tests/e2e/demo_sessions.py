@@ -72,6 +72,7 @@ LONG = Scripted(
 )  # fmt: skip
 
 #: Exchanges of very different heights, so that nothing is where a browser first takes it to be; one of them has the answer.
+#: What makes them high is a token a line: to embed a sentence for each took a second.
 TALL_ANSWER = 41
 TABLE = """The marmalade needle hides in the tick.
 
@@ -87,7 +88,7 @@ TALL = Scripted(
             *(
                 step
                 for part in range(place * 7 % 5)
-                for step in (CommandRun("make stage", "done"), Say("It waits.\n\n" * (place * 11 % 17)))
+                for step in (CommandRun("make stage", "done"), Say("—\n\n" * (place * 11 % 17)))
             ),
             Say(TABLE if place == TALL_ANSWER else f"Stage {place} sorts."),
         )

@@ -14,7 +14,7 @@ from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import each_agent, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
-from tests.e2e.test_copilot import variables
+from tests.e2e.test_copilot import unpacked_in, variables
 
 pytestmark = pytest.mark.e2e
 
@@ -61,6 +61,7 @@ def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]
     with machine_in(cache_folder(), copilot_program) as machine:
         machines.append(machine)
         machine.env |= variables(machine.model.url) | {"SMART_FORK_RECALL_MS": "60000"}
+        unpacked_in(machine.home)
         (folder := machine.home / ".copilot").mkdir()
         (folder / "config.json").write_text(json.dumps({"trustedFolders": [str(machine.home)]}))
         (folder / "settings.json").write_text('{\n  "banner": "never"\n}\n')

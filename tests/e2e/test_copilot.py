@@ -14,7 +14,7 @@ from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
-from tests.e2e.programs import cache_folder
+from tests.e2e.programs import COPILOT_VERSION, cache_folder
 from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 
@@ -26,7 +26,15 @@ CALLER = "88888888-8888-4888-8888-888888888888"
 def variables(url: str) -> dict[str, str]:
     """Where its model is."""
     provider = {"COPILOT_PROVIDER_BASE_URL": f"{url}/v1", "COPILOT_PROVIDER_API_KEY": "loopback"}
-    return {**provider, "COPILOT_MODEL": "mock", "COPILOT_OFFLINE": "true"}
+    return {**provider, "COPILOT_MODEL": "mock", "COPILOT_OFFLINE": "true", "COPILOT_AUTO_UPDATE": "false"}
+
+
+def unpacked_in(home: Path) -> None:
+    """What it unpacks at its first start in a home, 240 MB, is kept for all homes."""
+    unpacked = cache_folder() / f"copilot-{COPILOT_VERSION}-unpacked"
+    unpacked.mkdir(exist_ok=True)
+    (home / ".cache" / "copilot").mkdir(parents=True)
+    (home / ".cache" / "copilot" / "pkg").symlink_to(unpacked)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +43,7 @@ def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]
     with machine_in(cache_folder(), copilot_program) as machine:
         machines.append(machine)
         machine.env |= variables(machine.model.url)
+        unpacked_in(machine.home)
         folder = machine.home / ".copilot"
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps({"trustedFolders": [str(machine.home)]}))

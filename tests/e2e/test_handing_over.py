@@ -55,6 +55,7 @@ def with_others(machine: Machine, *folders: Path) -> None:
         **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
     }
     machine.know_smart_fork()
+    test_copilot.unpacked_in(machine.home)
     for place, settings in (
         (".qwen/settings.json", test_qwen.SETTINGS),
         (".config/opencode/opencode.json", test_opencode.settings(url)),
