@@ -51,7 +51,7 @@ def taken_as_words(prompt: str) -> str:
     return f" {prompt}"
 
 
-@each_agent()
+@each_agent(thorough="claude")
 def test_a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked(
     equipped: Machine, agent: Protocol, parent: Log
 ):

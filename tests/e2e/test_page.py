@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from smart_fork.page.prose import prose
+from tests.cases import first
 from tests.drilled import ALL
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
@@ -67,7 +68,7 @@ def test_without_the_token_the_page_says_how_to_get_in(served, opened):
     assert 401 == stranger.reload().status
 
 
-@pytest.mark.parametrize("scripts", [True, False])
+@first("scripts", [True, False])
 def test_a_file_lets_a_browser_in_once_and_leaves_nothing_in_its_history(served, opened, scripts):
     page = opened(storage_state=None, java_script_enabled=scripts)
     page.watch.seen.clear()
