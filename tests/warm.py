@@ -53,7 +53,8 @@ class _Parent:
     def __init__(self, began: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
-        name = f"\0smart-fork-{run}-{sha256(repr(sorted(began.items())).encode()).hexdigest()[:16]}"
+        code = repr([str(ROOT), sys.executable, sorted(began.items())])
+        name = f"\0smart-fork-{run}-{sha256(code.encode()).hexdigest()[:16]}"
         while (line := _connected(name)) is None:
             self._start(name, began)
         self._line = line
