@@ -228,13 +228,11 @@ def test_another_project_s_session_is_not_pushed_here(alice):
 
 def test_a_tracking_file_that_the_repository_brings_is_not_believed(alice):
     """It could name any log of whoever clones it."""
-    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    assert alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["created"]
     git(alice.repository, "add", "-f", ".smart-fork/tracking.json")
-
-    said_ = alice.do("team", "push", "--yes")
-
-    assert pushed["created"]
-    assert (1, True) == (said_.code, "is in the repository" in said_.err)
+    assert_refused(alice, 1, "is in the repository", "push", "--yes")
+    git(alice.repository, "rm", "-q", "--cached", ".smart-fork/tracking.json")
+    assert alice.team("push", "--yes")["up_to_date"]
 
 
 def test_the_tracking_file_is_private_kept_out_of_git_and_keeps_what_it_does_not_know(alice):
