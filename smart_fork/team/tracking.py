@@ -286,7 +286,7 @@ class Tracking:
 
 
 def _index(place: Checkout) -> tuple[int, ...]:
-    """Tells whether git's list of files is still the same, without reading it. Git replaces it, and never writes into it."""
+    """Tells whether git's list of files is the same as before: git replaces it, and never writes into it."""
     try:
         facts = (place.own / "index").stat()
     except OSError:

@@ -230,7 +230,8 @@ def test_a_tracking_file_that_the_repository_brings_is_not_believed(alice):
     """It could name any log of whoever clones it."""
     assert alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["created"]
     git(alice.repository, "add", "-f", ".smart-fork/tracking.json")
-    assert_refused(alice, 1, "is in the repository", "push", "--yes")
+    path = alice.repository / ".smart-fork/tracking.json"
+    assert_refused(alice, 1, f"{path} is in the repository, and could name any of your logs.", "push", "--yes")
     git(alice.repository, "rm", "-q", "--cached", ".smart-fork/tracking.json")
     assert alice.team("push", "--yes")["up_to_date"]
 
