@@ -2,8 +2,9 @@
 
 For tests of what such a process does. A test of what it imports, of its interpreter or of its memory starts a Python of its
 own, and `Popen` does so as well where a fork would not be the same. Importing a service takes two seconds of the processor,
-and forking one a fifth of a second: all processes of a run of the suite share the one that has imported it. The processes of a team's server are forks of its first one, not interpreters that
-begin anew: that they begin as such is tried where one is started as `subprocess` does it.
+and forking one a fifth of a second: all processes of a run of the suite share the one that has imported it. The processes
+of a team's server are forks of its first one, not interpreters that begin anew: that they begin as such is tried where one
+is started as `subprocess` does it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ class _Parent:
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"alone-{os.getpid()}"
         code = repr([str(ROOT), sys.executable, sorted(began.items())])
         name = f"\0smart-fork-{run}-{sha256(code.encode()).hexdigest()[:16]}"
+        self._process: subprocess.Popen[bytes] | None = None
         while (line := _connected(name)) is None:
+            if self._process is not None:
+                raise RuntimeError(f"the process that imports everything has ended with {self._process.wait()}")
             self._start(name, began)
         self._line = line
 
