@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -22,7 +21,7 @@ from filelock import FileLock
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from indexer.checkout import Checkout, Unproven, bare_at, checkout, top_of
+from indexer.checkout import Unproven, bare_at, checkout, top_of
 from indexer.files import replace_file
 from indexer.locks import held
 from indexer.paths import private_dir, state_home
@@ -280,31 +279,9 @@ class Tracking:
     def _refuse_if_known_to_git(self) -> None:
         with contextlib.suppress(ProgramFailed):
             repository = git.opened_to_look_back(self.place.root, Processes())
-            if _knows(repository.place, self.path, _index(repository.place)):
+            if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
                 raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
-
-
-def _index(place: Checkout) -> tuple[int, ...]:
-    """Tells whether git's list of files is the same as before: git replaces it, and never writes into it."""
-    try:
-        facts = (place.own / "index").stat()
-    except OSError:
-        return ()
-    return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-
-
-@lru_cache(maxsize=64)
-def _knows(place: Checkout, path: Path, _index: tuple[int, ...]) -> bool:
-    """Return whether git has that file. A command reads what is tracked five times, and asks git once.
-
-    Raises:
-        ProgramFailed: git does not say; it is asked again the next time.
-    """
-    said = git.opened_to_look_back(place.top, Processes()).git("ls-files", "--error-unmatch", "--", str(path))
-    if said.returncode not in (0, 1):
-        raise ProgramFailed(f"git ls-files failed: {said.complaint}")
-    return said.ok
 
 
 def place_of(project: str | None = None, directory: Path | None = None) -> ProjectFolder:
