@@ -50,6 +50,9 @@ OURS = "smart-fork-"
 #: The option that says to which state home a session or window belongs: several may share a tmux server. A window that
 #: a person opens has that of its session.
 OWNER = "@smart_fork_home"
+#: The option that says for which process a window was opened: of one that has ended, tmux 3.8 does not know that.
+_OPENED_FOR = "@smart_fork_pid"
+_PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class TmuxPlace(WorkerPlace):
         """All windows in our sessions; none where no tmux runs. Those of another home are not ours."""
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
-        form = f"#{{{OWNER}}}\t#{{pane_id}}\t#{{pane_pid}}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
+        form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
         listed = _run(processes, env, "list-panes", "-a", "-F", form)
         rows = (line.split("\t", 5) for line in listed.text.splitlines() if listed.ok)
         return [
@@ -186,10 +189,12 @@ class TmuxPlace(WorkerPlace):
 
         A tmux that was restarted gives the same names again, so the process has to be the same too.
         """
-        form = "#{pane_id} #{pane_pid} #{pane_dead} #{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
+        how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
+        form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
         state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)
         pane, pid, dead, status = [*state.text.split(), "", "", "", ""][:4]
-        if not state.ok or pane != started.terminal_id or started.pid not in (None, int(pid)):
+        another = started.pid is not None and pid != str(started.pid)
+        if not state.ok or pane != started.terminal_id or another:
             return None, ""
         return dead == "1", status
 
@@ -212,7 +217,8 @@ class TmuxPlace(WorkerPlace):
     ) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
         last = ("-t", f"={session}:{{end}}")
-        stay = (";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner())
+        stay = [";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner()]
+        stay += [";", "set-option", "-w", "-F", *last, _OPENED_FOR, "#{pane_pid}"]
         ours = [";", "set-option", *last, OWNER, _owner()]
         for name in passed_on:  # what a new session's first window is given, all its later ones would have
             ours += [";", "set-environment", "-u", "-t", f"={session}", name]

@@ -14,9 +14,10 @@ from smart_fork.service.units.unit_settings import Settings, State, mark
 from smart_fork.system.processes import Completed, Processes
 
 UNIT = "smart-fork.service"
-#: Starts what `ExecStart=` may not name itself: systemd refuses quotes and backslashes in the path of a program.
+#: Starts what `ExecStart=` may not name itself: systemd refuses quotes and backslashes in the path of a program,
+#: and by 262 at the latest what stands for other names.
 _BY_NAME = ("nice", "-n", "0", "--")
-_UNNAMEABLE = re.compile(r"[\"'\\$]")
+_UNNAMEABLE = re.compile(r"[\"'\\$*?\[]")
 
 _TEXT = """\
 [Unit]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -204,7 +205,11 @@ def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_t
 def test_windows_that_somebody_else_opened_in_our_sessions_are_known(private_tmux, repo):
     """R-069."""
     place, _, started = tmux_agent(repo)
-    private_tmux("new-window", "-d", "-t", "=smart-fork-shop:", "-n", "mine\t", "-c", str(repo), "sleep", "600")
+    opened = ("new-window", "-d", "-t", "=smart-fork-shop:", "-c", str(repo))
+    try:
+        private_tmux(*opened, "-n", "mine\t", "sleep", "600")
+    except subprocess.CalledProcessError:  # tmux 3.8 takes no such name
+        private_tmux(*opened, "-n", "mine", "sleep", "600")
 
     found = place.windows(PROCESSES, os.environ)
 

@@ -33,7 +33,7 @@ def read_as_systemd(text: str) -> dict[str, list[str]]:
         value = value.strip()
         if name == "ExecStart":
             program, *words = [specified(word) for word in words_of(value)]
-            assert not set(program) & set("\"'\\$"), "no name of a program"
+            assert not set(program) & set("\"'\\$*?["), "no name of a program"
             found[name] = [program, *(re.sub(r"\$(.?)", expand, word) for word in words)]
         elif name == "Environment":
             found[name] += [specified(word) for word in words_of(value)]
