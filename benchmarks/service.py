@@ -72,7 +72,8 @@ def answered(environment: dict[str, str], path: str) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{environment['SMART_FORK_PORT']}{path}", timeout=SECONDS):
                 return
-        except urllib.error.HTTPError:
+        except urllib.error.HTTPError as error:
+            error.close()
             time.sleep(0.1)
         except OSError:
             time.sleep(0.01)

@@ -109,12 +109,14 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
     And a thread may still be in the model, whose libraries then abort the process.
     """
     import atexit
+    import contextlib
     import threading
 
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other name for these two
     atexit._run_exitfuncs()  # noqa: SLF001
     sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # what stderr has not taken is lost, and says nothing of what was done
+        sys.stderr.flush()
     end(status)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -36,7 +37,8 @@ def serve(
         return
     run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
     # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # its log's disk may be full: it was ended all the same
+        sys.stderr.flush()
     os._exit(0)
 
 

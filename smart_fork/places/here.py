@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
 
@@ -24,7 +25,8 @@ class HerePlace(WorkerPlace):
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `WorkerPlace.start`. Does not return."""
         sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # what stderr has not taken is lost, and the agent starts
+            sys.stderr.flush()
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:

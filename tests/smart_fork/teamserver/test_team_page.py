@@ -85,7 +85,8 @@ def ask(address: str, sent: dict[str, str] | None = None) -> tuple[int, str]:
         with urlopen(address, urlencode(sent).encode() if sent else None) as answer:  # noqa: S310 - our own
             return answer.status, answer.read().decode()
     except HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def form_of(text: str) -> dict[str, str]:
