@@ -137,14 +137,21 @@ def focused(page: Page) -> str:
 
 def violations(page: Page, *, contrast: bool = True) -> list[str]:
     """What axe-core finds wrong with a page; without `contrast`, which takes it longer than all else, what no color changes."""
+    at_rest(page)
     if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(_axe())
     found: list[str] = page.evaluate(AXE, contrast)
     return found
 
 
+def at_rest(page: Page) -> None:
+    """Wait until nothing is loaded or fades in: until then it is paler."""
+    page.wait_for_function("!document.querySelector('[aria-busy]') && !document.getAnimations().length")
+
+
 def low_contrast(page: Page) -> list[str]:
     """Texts that are hard to read."""
+    at_rest(page)
     measured: dict[str, Any] = page.evaluate(CONTRAST)
     assert measured["texts"] > 3, "nothing was measured"
     return list(measured["low"])
