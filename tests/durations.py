@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def processor_seconds():
 
 def file_of(test):
     return test.partition("::")[0]
+
+
+@cache
+def listed_files():
+    """The files in `SLOW_FILES`."""
+    return frozenset(SLOW_FILES.read_text(encoding="utf-8").split())
 
 
 def sums(durations, group):
@@ -81,10 +88,9 @@ class Clock:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items):
         """Before pytest selects by markers. Processes of one run begin with the longest files, so that none is left at the end."""
-        slow = set(SLOW_FILES.read_text(encoding="utf-8").split())
         for item in items:
             known = self._known.get(item.nodeid)
-            if known[1] > SLOW_SECONDS if known else file_of(item.nodeid) in slow:
+            if known[1] > SLOW_SECONDS if known else file_of(item.nodeid) in listed_files():
                 item.add_marker("slow")
         if self._input:
             known = sums(self._known, lambda test: shared(file_of(test)))

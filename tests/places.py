@@ -2,7 +2,8 @@
 
 Worker N takes the place after that of worker N - 1. The first one changes each day, so that the same files are not always
 run in the same place. `SMART_FORK_PLACE="LANG=C"` gives all of them one place. A test that has failed names its own. What
-is slow or runs other programs (`e2e`) stays in the ordinary place.
+runs other programs (`e2e`) stays in the ordinary place, and so do files that are listed as slow: whole files, whose tests
+share what one of them has started.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
+from tests.durations import file_of, listed_files
 
 #: Variables of each; ordinary has those of whoever runs the suite. Homes are in memory, temporary files on a disk.
 PLACES: dict[str, dict[str, str]] = {
@@ -55,7 +58,7 @@ def _without_ipv6(opened: socket.socket, family: int = -1, *how: Any, **more: An
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Move there, before the fixtures of the test make its home."""
-    if PLACE == "ordinary" or item.get_closest_marker("e2e") or item.get_closest_marker("slow"):
+    if PLACE == "ordinary" or item.get_closest_marker("e2e") or file_of(item.nodeid) in listed_files():
         return
     patch = item.stash[_MOVED] = pytest.MonkeyPatch()
     for name, value in PLACES[PLACE].items():
