@@ -146,7 +146,8 @@ def violations(page: Page, *, contrast: bool = True) -> list[str]:
 
 def at_rest(page: Page) -> None:
     """Wait until nothing is loaded or fades in: until then it is paler."""
-    page.wait_for_function("!document.querySelector('[aria-busy]') && !document.getAnimations().length")
+    page.wait_for_selector("html:not(:has([aria-busy]))")
+    page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
 
 
 def low_contrast(page: Page) -> list[str]:
