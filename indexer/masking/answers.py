@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
+from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder
 from indexer.masking.values import is_alone, is_hard
 from indexer.patterns import late
 
@@ -24,7 +24,7 @@ _BY_WORD = {
     b"internet": b"find-internet",
     b"credentials": b"credential",
 }
-ANSWER_WORDS = tuple(_BY_WORD)
+ANSWER_WORDS, ANSWER_LITERALS = tuple(_BY_WORD), (*_NAMED, *_BY_WORD.values())
 #: No line that says so is longer.
 _LONGEST = 500
 _ALONE = late(
@@ -80,11 +80,10 @@ def asks_for_one(line: str) -> bool:
     return bool(_GETS.search(last) or (not _ABOUT.search(last) and (_PRINTS.search(last) or _IS_CALLED.search(last))))
 
 
-def answers_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
+def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
-    there = [sign for sign in _NAMED if sign in signs] + [said for word, said in _BY_WORD.items() if word in signs]
-    places = sorted(place for literal in there for place in positions_of(lower, literal))
-    for start, end in lines_at(lower, places):
+    there = [*_NAMED, *(said for word, said in _BY_WORD.items() if word in signs)]
+    for start, end in lines_at(lower, sorted(place for literal in there for place in places.get(literal, ()))):
         found = _ALONE.match(text, end) if end - start < _LONGEST else None
         if (
             end - start < _LONGEST

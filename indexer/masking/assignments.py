@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from indexer.masking.nouns import STEM_WORDS, Noun
@@ -174,10 +174,12 @@ _UPPER_NAME = late(r"[A-Z][A-Z0-9_]*")
 _COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
 
 
-def assignments_in(text: str, lower: bytes, signs: AbstractSet[bytes]) -> Iterator[Span]:
+def assignments_in(
+    text: str, lower: bytes, signs: AbstractSet[bytes], places: Mapping[bytes, list[int]]
+) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the stems."""
     for stem in _EVERY_STEM.keys() & signs:
-        yield from _of_stem(text, lower, stem, _EVERY_STEM[stem])
+        yield from _of_stem(text, lower, stem, places[stem])
 
 
 def assigned_to(text: str, noun: Noun) -> Iterator[Span]:
@@ -185,16 +187,14 @@ def assigned_to(text: str, noun: Noun) -> Iterator[Span]:
     return _named(text, noun.start, noun.end, noun.kind)
 
 
-def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
-    position = lower.find(stem)
-    while position >= 0:
-        end = position + len(stem)
-        if _may_name(text, lower, stem, position):
-            for span in _named(text, position, end, kind):
+def _of_stem(text: str, lower: bytes, stem: bytes, places: Iterable[int]) -> Iterator[Span]:
+    done = 0
+    for position in places:
+        if position >= done and _may_name(text, lower, stem, position):
+            for span in _named(text, position, position + len(stem), _EVERY_STEM[stem]):
                 yield span
                 # Names inside a very long value are not looked at: each would read the same characters again.
-                end = span.end if span.end - span.start > 256 else end
-        position = lower.find(stem, end)
+                done = span.end if span.end - span.start > 256 else done
 
 
 def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:

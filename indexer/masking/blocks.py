@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from indexer.masking.spans import PHRASE, Span, monotone, placeholder, positions_of
@@ -82,12 +82,14 @@ _ROW = late(r"\(([^()\n]{1,2000})\)")
 _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 
 
-def blocks_in(text: str, lower: bytes, signs: Collection[bytes], *, tabs: bool) -> Iterator[Span]:
+def blocks_in(
+    text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
+) -> Iterator[Span]:
     """The secrets in such blocks; what lines begin with in a listing or a difference is no part of them.
 
     `tabs` says whether there may be long tokens behind tabs.
     """
-    finders = list(_finders(lower, signs))
+    finders = list(_finders(lower, signs, places))
     if tabs:
         finders.append(_cookies)
     if finders and _PREFIX.search(text):
@@ -98,11 +100,13 @@ def blocks_in(text: str, lower: bytes, signs: Collection[bytes], *, tabs: bool) 
     yield from (span for found_in in finders for span in found_in(text))
 
 
-def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str], Iterator[Span]]]:
+def _finders(
+    lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]
+) -> Iterator[Callable[[str], Iterator[Span]]]:
     secret, password = b"secret" in signs, b"pass" in signs
     if secret and b"kind" in signs:
         yield _kubernetes
-    if any(_heads(lower, sign) for sign in _HEADINGS if sign in signs):
+    if any(_heads(lower, place, place + len(sign)) for sign in _HEADINGS for place in places.get(sign, ())):
         yield _tables
     if password and b"insert" in signs:
         yield _rows
@@ -112,11 +116,11 @@ def _finders(lower: bytes, signs: Collection[bytes]) -> Iterator[Callable[[str],
         yield _codes
 
 
-def _heads(lower: bytes, sign: bytes) -> bool:
+def _heads(lower: bytes, start: int, end: int) -> bool:
     """Whether such a word is the heading of a column."""
-    return any(
-        _BEHIND_HEADING.match(lower, place + len(sign)) and _BEFORE_HEADING.search(lower, max(0, place - 18), place)
-        for place in positions_of(lower, sign)
+    return (
+        _BEHIND_HEADING.match(lower, end) is not None
+        and _BEFORE_HEADING.search(lower, max(0, start - 18), start) is not None
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from indexer.masking.encoded import long_words
 from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
-from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone, placeholder, positions_of
+from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone, placeholder
 from indexer.masking.values import is_made_up, is_number, is_strange, is_thrown, is_thrown_together, is_uuid
 from indexer.patterns import late
 
@@ -82,11 +82,11 @@ _ABOUT = late(
 )
 
 
-def strange_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
+def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
     for sign in _SIGNS.intersection(signs):
         done = 0
-        for place in positions_of(lower, sign):
+        for place in places.get(sign, ()):
             if place >= done and (found := _TELLS.match(text, place)) and not _ID_OF_KEY.match(text, place):
                 for span in _pieces(text, lower, found.end(), told=sign in STEM_WORDS and sign not in ENGLISH):
                     done = span.end

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from indexer.masking.rules import Rule, compiled, literals, rules_in
-from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
+from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder
 from indexer.masking.values import (
     is_base64_pair,
     is_chosen,
@@ -100,12 +100,11 @@ def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in texts)
 
 
-def found_in(phrase: Phrase, text: str, lower: bytes, anchors: Iterable[bytes]) -> Iterator[Span]:
+def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
     """Yield the secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
 
-    `anchors` are those of the phrase that the text has.
+    `places` are where its anchors begin.
     """
-    places = [place for anchor in anchors for place in positions_of(lower, anchor)]
     if phrase.begins:
         matches = (compiled(phrase.pattern).match(text, place) for place in places)
         yield from (span for match in matches if match for span in _secret(phrase, match))

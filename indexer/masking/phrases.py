@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
 
 from indexer.masking.phrase import Phrase, found_at, found_in, phrases_of
 from indexer.masking.spans import SHAPE, Span, lines_at, monotone
@@ -55,21 +53,17 @@ PHRASE_WORDS = frozenset(word for phrase in _TOLD for word in phrase.words)
 PHRASE_SIGNS = frozenset(
     sign for phrase in _TOLD if not phrase.words and phrase not in _ABROAD for sign in phrase.signs
 )
+PHRASE_ANCHORS = frozenset(anchor for phrase in _TOLD if phrase not in _ABROAD for anchor in phrase.anchors)
 
 
-def phrases_in(text: str, lower: bytes, signs: AbstractSet[bytes]) -> Iterator[Span]:
-    """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs."""
-    for phrase, anchors in _possible(signs):
-        if there := [anchor for anchor in anchors if anchor in lower]:
+def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
+    """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs.
+
+    `places` are those of the anchors that it has.
+    """
+    for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
+        if there := [place for anchor in phrase.anchors for place in places.get(anchor, ())]:
             yield from found_in(phrase, text, lower, there)
-
-
-@lru_cache(maxsize=512)
-def _possible(signs: AbstractSet[bytes]) -> list[tuple[Phrase, list[bytes]]]:
-    """Return the phrases of texts with these signs, with the anchors that may be there."""
-    absent = PHRASE_SIGNS.difference(signs)  # a word may still be part of another word
-    phrases = dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ()))
-    return [(phrase, [anchor for anchor in phrase.anchors if anchor not in absent]) for phrase in phrases]
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:

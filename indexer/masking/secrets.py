@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from indexer.masking.answers import ANSWER_WORDS, answers_in
+from indexer.masking.answers import ANSWER_LITERALS, ANSWER_WORDS, answers_in
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
 from indexer.masking.blocks import BLOCK_WORDS, blocks_in
 from indexer.masking.commands import commands_in
@@ -15,8 +15,8 @@ from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
 from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
 from indexer.masking.nouns import STEM_WORDS, nouns_in
-from indexer.masking.phrases import PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
-from indexer.masking.signs import Signs, words_of
+from indexer.masking.phrases import PHRASE_ANCHORS, PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
+from indexer.masking.signs import Literals, words_of
 from indexer.masking.spans import HIDDEN, SHAPE, Span
 from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import is_hard, is_key_pair
@@ -27,9 +27,10 @@ _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: A text that speaks of secrets has one of these, also where it is escaped.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
 #: A text in which words tell of a secret has one of these,
-_SIGNS = Signs((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
+_SIGNS = frozenset((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
 #: or one of these whole words.
 _WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *NEAR_WORDS, *STEM_WORDS))
+_LITERALS = Literals((*_SIGNS, *PHRASE_ANCHORS, *STEM_WORDS, *NEAR_WORDS, *ANSWER_LITERALS))
 _TAB = 9
 #: Secrets of this length are searched for elsewhere in the text, at most so many. Shorter ones may be words.
 _LEAST_KNOWN, _MOST_KNOWN, _MANY = 12, 500, 100
@@ -66,7 +67,8 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
     spans = _read(read)
-    spans += blocks_in(text, read.lower, read.signs, tabs=any(read.plain[at - 1] == _TAB for at in read.tokens if at))
+    tabs = any(read.plain[at - 1] == _TAB for at in read.tokens if at)
+    spans += blocks_in(text, read.lower, read.signs, read.places, tabs=tabs)
     if read.tokens and depth < _DEPTH:
         for start, end, said in texts_in(read.plain, read.tokens):
             if is_key_pair(said):
@@ -86,7 +88,10 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
 
 
 class _Text(NamedTuple):
-    """A text, as bytes with the same positions, and as these in lower case; its runs, starts of tokens, and signs."""
+    """A text, as bytes with the same positions, and as these in lower case; its runs, starts of tokens, and signs.
+
+    `places` are where literals begin that tell of secrets, or stand beside them.
+    """
 
     text: str
     plain: bytes
@@ -94,27 +99,29 @@ class _Text(NamedTuple):
     runs: bytes
     tokens: Sequence[int]
     signs: AbstractSet[bytes]
+    places: Mapping[bytes, list[int]]
 
 
 def _looked_at(text: str) -> _Text:
     plain = text.encode("ascii", "replace")
     lower, runs = plain.lower(), runs_of(plain)
-    signs = _WORDS.intersection(words_of(lower)) | _SIGNS.found_in(lower)
-    return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs)
+    places = _LITERALS.places_in(lower)
+    signs = _WORDS.intersection(words_of(lower)) | _SIGNS.intersection(places)
+    return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs, places)
 
 
 def _read(read: _Text, *, whole: bool = True) -> list[Span]:
     """Return the secrets of a text that is read in one way. Rules without a sign in the text are not tried."""
-    text, lower, signs = read.text, read.lower, read.signs
+    text, lower, signs, places = read.text, read.lower, read.signs, read.places
     spans = list[Span]()
     if read.tokens:
         spans += tokens_in(text, read.plain, read.runs, read.tokens)
         spans += keys_in(text, read.plain, read.tokens) if whole else ()
     spans += hashes_in(text, lower)
     if signs:
-        spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs), *assignments_in(text, lower, signs)]
-        spans += answers_in(text, lower, signs)
-        spans += strange_in(text, lower, signs)
+        spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs, places)]
+        spans += [*assignments_in(text, lower, signs, places), *answers_in(text, lower, signs, places)]
+        spans += strange_in(text, lower, signs, places)
     if b" -" in lower:
         spans += commands_in(text, lower)
     for noun in nouns_in(text) if not text.isascii() else ():
