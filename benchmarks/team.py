@@ -175,12 +175,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         with (
-            embedded(Path(folder) / "team", Account.named(said.run_as), 64, found) as roles,
-            Database(roles.app) as pool,
+            embedded(Path(folder) / "team", Account.named(said.run_as), 64, found) as cluster,
+            Database(cluster.conninfo()) as pool,
         ):
             report = {
                 "alike": alike(pool, said.tries),
-                "one_wins": one_wins(roles.app, pool, said.rounds, said.pushers),
+                "one_wins": one_wins(cluster.conninfo(), pool, said.rounds, said.pushers),
             }
     print(json.dumps(report, indent=2))
     if said.json:

@@ -126,15 +126,6 @@ def cut(places: Sequence[Place], count: int, body_of: Callable[[Place], bytes]) 
     return kept, _packed(records, last.first_record, last.chain_start)
 
 
-def first_records(body: bytes, digest: str, count: int) -> bytes:
-    """Return the compressed bytes of a segment with the first `count` records of this one.
-
-    Raises:
-        Unshareable: The segment is damaged.
-    """
-    return _packed(unpack(body, digest)[:count], 0, START).body
-
-
 def _is_one(records: Sequence[bytes]) -> bool:
     """Return whether these records are at most one segment."""
     return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES

@@ -68,12 +68,12 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:
     """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
-    digest of them all. That one is stored as the beginning of the source's.
+    digest of them all.
     """
     places = sessions.places(db, source["project_id"], source["id"])
     kept, part = cut(places, count, segments.body_of(db, project))
     if part is not None:
-        segments.share(db, project.id, part.place, places[len(kept)].digest)
+        segments.store(db, project.id, part)
         records = unpack(part.body, part.place.digest)
         return [*kept, part.place], state_after(records, part.place.chain_start)
     follows = places[len(kept)].chain_start if len(kept) < len(places) else source["head_digest"]

@@ -182,11 +182,7 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
         return None
     _fits(db, project, checked, base=int(row["base_count"]))
     before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
-    for position, place in enumerate(checked.push.segments, checked.push.position):
-        if (
-            position in before
-        ):  # both begin with the same record, and the chain says that the new one has all of the old
-            segments.grown(db, project.id, before[position], place.digest)
+    segments.drop(db, project.id, before)
     _count(db, project, person, checked, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
     return Pushed(session=sessions.told(now), created=made is not None, up_to_date=False)

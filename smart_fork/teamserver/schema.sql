@@ -98,15 +98,11 @@ CREATE INDEX ON session_segments(project_id, digest);
 CREATE TABLE segments(
     project_id bigint NOT NULL, digest bytea NOT NULL,
     records integer NOT NULL, raw_bytes bigint NOT NULL,
-    body bytea,
-    part_of bytea,  -- it is the beginning of this one, which then cannot go before it
+    body bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (project_id, digest),
-    CONSTRAINT segments_content CHECK (num_nonnulls(body, part_of) = 1),
-    FOREIGN KEY (project_id, part_of) REFERENCES segments(project_id, digest)
+    PRIMARY KEY (project_id, digest)
 );
 ALTER TABLE segments ALTER body SET STORAGE EXTERNAL;  -- it is compressed already
-CREATE INDEX ON segments(project_id, part_of) WHERE part_of IS NOT NULL;
 
 -- Who has sent a segment: to know its digest is no right to it.
 CREATE TABLE uploads(

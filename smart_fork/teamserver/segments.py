@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import sha256
 
-from psycopg import sql
-from psycopg.rows import DictRow
-
 from smart_fork.errors import NotFound, TooLarge, Unshareable
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import Place, Segment, first_records, unpack
+from smart_fork.sharing.segments import Place, Segment, unpack
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
 
@@ -28,7 +25,6 @@ _SENT = (
 _FREE = (
     " NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
     " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)"
-    " AND NOT EXISTS (SELECT FROM segments p WHERE p.project_id = g.project_id AND p.part_of = g.digest)"
 )
 _OLD = (
     "SELECT g.digest FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s) AND"  # noqa: S608
@@ -60,36 +56,6 @@ def store(db: Connection, project_id: int, segment: Segment) -> None:
     """Store a segment that was made here: nobody has sent it."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
-
-
-def share(db: Connection, project_id: int, part: Place, whole: str) -> None:
-    """Store the first records of a segment as that: they take no bytes of their own.
-
-    Raises:
-        Unshareable: That one is gone already.
-    """
-    hold(db, project_id, [whole])
-    db.execute(
-        "INSERT INTO segments(project_id, digest, records, raw_bytes, part_of)"
-        " SELECT g.project_id, %s, %s, %s, coalesce(g.part_of, g.digest) FROM segments g"
-        " WHERE g.project_id = %s AND g.digest = %s ON CONFLICT (project_id, digest) DO NOTHING",
-        (bytes.fromhex(part.digest), part.records, part.raw_bytes, project_id, bytes.fromhex(whole)),
-    )
-
-
-def grown(db: Connection, project_id: int, before: str, now: str) -> None:
-    """What was the open segment of a session is the beginning of the one that takes its place: others may have it."""
-    if before == now:
-        return
-    for which in ("part_of", "digest"):
-        db.execute(
-            sql.SQL(
-                "UPDATE segments o SET body = NULL, part_of = coalesce(n.part_of, n.digest) FROM segments n"
-                " WHERE n.project_id = %s AND n.digest = %s AND o.project_id = n.project_id AND o.{} = %s"
-            ).format(sql.Identifier(which)),
-            (project_id, bytes.fromhex(now), bytes.fromhex(before)),
-        )
-    drop(db, project_id, [before])
 
 
 def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, records: int, raw: int) -> None:
@@ -129,17 +95,10 @@ def content(db: Connection, project: Project, person: Person, digest: str) -> by
 def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str, bytes]:
     """The compressed bytes of segments, whoever may read them."""
     rows = db.execute(
-        "SELECT g.digest, g.records, g.part_of, coalesce(g.body, w.body) AS body FROM segments g"
-        " LEFT JOIN segments w ON w.project_id = g.project_id AND w.digest = g.part_of"
-        " WHERE g.project_id = %s AND g.digest = ANY(%s)",
+        "SELECT digest, body FROM segments WHERE project_id = %s AND digest = ANY(%s)",
         (project_id, [bytes.fromhex(digest) for digest in digests]),
     )
-    return {row["digest"].hex(): _body(row) for row in rows}
-
-
-def _body(row: DictRow) -> bytes:
-    whole: bytes = row["body"]
-    return whole if row["part_of"] is None else first_records(whole, row["part_of"].hex(), row["records"])
+    return {row["digest"].hex(): row["body"] for row in rows}
 
 
 def body_of(db: Connection, project: Project) -> Callable[[Place], bytes]:
@@ -168,7 +127,6 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
     """Take away those of these segments that no session has, whoever has sent them."""
-    _stand_alone(db, project_id, digests := tuple(digests))
     gone = [
         row["digest"]
         for row in db.execute(
@@ -179,21 +137,6 @@ def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
         )
     ]
     db.execute("DELETE FROM uploads WHERE project_id = %s AND digest = ANY(%s)", (project_id, gone))
-
-
-def _stand_alone(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Let what is the beginning of one of these segments, which no session has, have bytes of its own."""
-    parts = db.execute(
-        "SELECT p.digest FROM segments p JOIN segments g ON g.project_id = p.project_id AND g.digest = p.part_of"
-        " WHERE p.project_id = %s AND g.digest = ANY(%s) AND NOT EXISTS"
-        " (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)",
-        (project_id, [bytes.fromhex(digest) for digest in digests]),
-    ).fetchall()
-    for digest, body in bodies(db, project_id, (row["digest"].hex() for row in parts)).items():
-        db.execute(
-            "UPDATE segments SET body = %s, part_of = NULL WHERE project_id = %s AND digest = %s",
-            (body, project_id, bytes.fromhex(digest)),
-        )
 
 
 def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> None:

@@ -79,37 +79,29 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
-) -> dict[int, str]:
-    """Let a session have these segments from a position on, and none of those that it had there, which it gives back by
-    their positions.
+) -> list[str]:
+    """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
 
     Raises:
         Unshareable: One of them is not stored any more.
     """
     segments.hold(db, project_id, (one.digest for one in new))
     gone = db.execute(
-        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s"
-        " RETURNING position, digest",
+        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
         (project_id, session_id, position),
     ).fetchall()
-    if not new:
-        return {row["position"]: row["digest"].hex() for row in gone}
-    columns = list(
-        zip(
-            *(
-                (number, bytes.fromhex(one.digest), one.first_record, one.records, one.raw_bytes, one.chain_start)
-                for number, one in enumerate(new, position)
-            ),
-            strict=True,
+    rows = [
+        (number, bytes.fromhex(one.digest), one.first_record, one.records, one.raw_bytes, one.chain_start)
+        for number, one in enumerate(new, position)
+    ]
+    if rows:
+        db.execute(
+            "INSERT INTO session_segments"
+            "(project_id, session_id, position, digest, first_record, records, raw_bytes, chain_start)"
+            " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
+            (project_id, session_id, *map(list, zip(*rows, strict=True))),
         )
-    )
-    db.execute(
-        "INSERT INTO session_segments"
-        "(project_id, session_id, position, digest, first_record, records, raw_bytes, chain_start)"
-        " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
-        (project_id, session_id, *map(list, columns)),
-    )
-    return {row["position"]: row["digest"].hex() for row in gone}
+    return [row["digest"].hex() for row in gone]
 
 
 def may_publish(where: Project, visibility: str | None) -> int:

@@ -335,22 +335,15 @@ def test_sql_in_every_field_is_text(alice):
     assert (sql, (sql, '{"a",b}'), sql) == (told.title, told.tags, told.summary)
 
 
-def bytes_of(team):
-    statement = "SELECT coalesce(sum(octet_length(body)), 0) FROM segments s JOIN projects p ON p.id = s.project_id WHERE p.key = %s"
-    return team.owned.execute(statement, (team.key,)).fetchone()[0]
-
-
 NOISE = random.Random(7)  # noqa: S311
 NOISY = [record(number, NOISE.randbytes(2_000).hex()) for number in range(100)]
 
 
-def test_a_fork_from_somewhere_takes_no_bytes_but_those_of_its_own_records(alice):
+def test_a_fork_from_somewhere_goes_on_from_there(alice):
     session = new_id()
     alice.push("alice", push_of(session, [], NOISY, visibility="public"))
-    before = bytes_of(alice)
     forks = {count: alice.branch("bob", session, verb="fork", count=count).session.id for count in (1, 40, 70, 100)}
     of_fork = alice.branch("bob", forks[70], count=30).session.id
-    assert before == bytes_of(alice)
 
     own = record(1_000, "own")
     for count, fork in forks.items():
@@ -359,19 +352,16 @@ def test_a_fork_from_somewhere_takes_no_bytes_but_those_of_its_own_records(alice
         goes_on(alice, "bob", fork, [record(1_001)])
         assert [*NOISY[:count], own, record(1_001)] == alice.stored(fork)
     assert NOISY[:30] == alice.stored(of_fork)
-    assert bytes_of(alice) < before + 4 * 1_000
 
 
 @pytest.mark.thorough
-def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
+def test_what_was_open_stays_for_whoever_has_forked_it(alice):
     session = new_id()
-    forks, sizes = {}, []
+    forks = {}
     for count in range(10, 101, 10):
         old = NOISY[: count - 10]
         alice.push("alice", push_of(session, old, NOISY[count - 10 : count], visibility=None if old else "public"))
         forks[count] = alice.branch("bob", session, verb="fork").session.id
-        sizes.append(bytes_of(alice))
-    assert sizes[-1] < 1.1 * 10 * sizes[0]
     for count, fork in forks.items():
         assert NOISY[:count] == alice.stored(fork)
 
