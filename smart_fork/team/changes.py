@@ -41,7 +41,6 @@ from smart_fork.team.client import Client
 from smart_fork.team.crossed import Planner
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
-from smart_fork.team.memory import MEMORY
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
@@ -94,8 +93,6 @@ def learn(client: Client, *, now: datetime | None = None, at_once: bool = False)
     if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < EVERY:
         return
     found, since = _new(client, asked["since"] if asked else None)
-    if found:
-        MEMORY.forget()
     owing = [(one, edits) for one in pulled.all_written() if (edits := _of(one, client, found))]
     records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
     for one, edits in owing:

@@ -20,7 +20,6 @@ from smart_fork.team import away
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.materialise import arrived
-from smart_fork.team.memory import MEMORY
 from smart_fork.team.project import Project, opened
 from smart_fork.text.snippets import printable
 
@@ -86,23 +85,11 @@ def _read(where: Project, reference: str, reading: Reading) -> Conversation:
 
 
 def _there(where: Project, reference: str) -> tuple[wire.SessionInfo, Session]:
-    """What the server says of a session, and the session, after it was asked whether that may still be read."""
-    try:
-        there = where.found(reference)
-    except NotFound:
-        MEMORY.forget()
-        raise
-    mine = where.is_mine(there.session)
-    size = sum(one.raw_bytes for one in there.segments)
-    session = MEMORY.session(where, there.session, size, mine=mine, read=lambda: _whole(where, there, mine=mine))
-    return there.session, session
-
-
-def _whole(where: Project, there: wire.SessionRead, *, mine: bool) -> Session:
-    taken = download(where.client, there)
-    info, root = taken.info, where.place.root
-    with arrived(taken.records, info.agent, info.id, root, others=not mine, keep_raw=True) as one:
-        return one.session
+    """What the server says of a session, and the session."""
+    taken = download(where.client, where.found(reference))
+    info, mine = taken.info, where.is_mine(taken.info)
+    with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
+        return info, one.session
 
 
 def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:

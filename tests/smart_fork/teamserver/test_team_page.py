@@ -22,7 +22,6 @@ from smart_fork.page import views
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.service_parts import Entrance
 from smart_fork.team import find as team_find
-from smart_fork.team.memory import MEMORY
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.teamserver.machines import serving
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
@@ -77,7 +76,6 @@ def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     with bob.here(), serving(Starlette(routes=shown.routes())) as url:
         monkeypatch.chdir(tmp_path)  # a service stands in no project
         yield url
-    MEMORY.forget()
 
 
 def ask(address: str, sent: dict[str, str] | None = None) -> tuple[int, str]:

@@ -10,9 +10,7 @@ import pytest
 from smart_fork.agents import READERS
 from smart_fork.forking.started import NotSpawned
 from smart_fork.team import away
-from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
-from smart_fork.team.memory import MEMORY
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.teamserver.shop import INVOICES
 
@@ -69,62 +67,23 @@ def test_one_of_the_team_is_read_in_pieces_masked_and_with_a_word_of_whose_it_is
     assert [] == list(bob.home.glob(".claude/projects/**/*.jsonl")), "to read it writes nothing"
 
 
-@pytest.fixture
-def fetched(monkeypatch):
-    """The segments that were asked for."""
-    asked = []
-    once = Client.segment
-    monkeypatch.setattr(Client, "segment", lambda *given: asked.append(given[2]) or once(*given))
-    yield asked
-    MEMORY.forget()
-
-
-def test_the_pieces_of_one_of_the_team_need_one_download_until_it_changes(alice, bob, hers, fetched):
+def test_the_pieces_of_one_of_the_team_are_of_it_as_it_is_now(alice, bob, hers):
     first = ask(bob, "read_session", session_id=hers)
     rest = [ask(bob, "read_session", session_id=hers, at=first["next_at"]) for _ in range(2)]
 
     assert rest[0]["messages"] == rest[1]["messages"] != first["messages"]
-    assert 1 == len(fetched)
     alice.team("excise", "cut", "1-2", hers, "--yes")
-    fetched.clear()
     assert SAID[0] not in json.dumps(ask(bob, "read_session", session_id=hers))
-    assert 1 == len(fetched)
 
 
-def test_what_is_withdrawn_or_not_to_be_read_any_more_is_gone_from_memory(alice, bob, hers, fetched):
+def test_one_of_the_team_that_is_not_to_be_read_any_more_is_not(alice, bob, hers):
     for withdraw in (("privacy", hers, "--private"), ("privacy", hers, "--public"), ("delete", hers, "--everywhere")):
         alice.team(*withdraw, *(("--yes",) if "--private" not in withdraw else ()))
         if "--public" in withdraw:
             ask(bob, "read_session", session_id=hers)
-            assert kept() is not None
             continue
         with bob.here():
             assert "Session not found" in refusal(bob.world, "read_session", session_id=hers)
-        assert kept() is None
-
-
-@pytest.mark.thorough
-def test_what_others_withdraw_is_gone_from_memory_when_it_is_learnt(alice, bob, hers, fetched):
-    ask(bob, "read_session", session_id=hers)
-    bob.team("fork", hers, "--local")
-    alice.team("excise", "cut", "1-2", hers, "--yes")
-    bob.team("sync")
-
-    assert kept() is None
-
-
-@pytest.mark.thorough
-def test_a_session_is_kept_for_a_while_and_one_that_is_too_large_not_at_all(bob, hers, fetched, monkeypatch):
-    ask(bob, "read_session", session_id=hers)
-    MEMORY._end.function()
-    assert kept() is None
-    monkeypatch.setattr("smart_fork.team.memory.MOST_BYTES", 0)
-    ask(bob, "read_session", session_id=hers)
-    assert (None, 2) == (kept(), len(fetched))
-
-
-def kept():
-    return MEMORY._kept
 
 
 def test_an_id_is_one_of_this_machine_before_it_is_an_alias_and_that_before_it_is_the_team_s(bob, hers):
