@@ -186,7 +186,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.sharing.segments import pack
     from smart_fork.sharing.wire import Push
-    from smart_fork.team.vectors import known
+    from smart_fork.team.push import vectors_known
 
     session = READERS[agent].read(path).session
     forms, place = forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
@@ -201,7 +201,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
         },
         strict=False,
     )  # fmt: skip
-    return pushed.model_copy(update={"vectors": known(store, agent, session.session_id, records)})
+    return pushed.model_copy(update={"vectors": vectors_known(store, agent, session.session_id, records)})
 
 
 def _index(server: Served, project_id: int, session_id: str) -> None:

@@ -49,7 +49,7 @@ class ServiceSection:
 class TeamSection:
     """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
 
-    See `smart_fork.team.settings`.
+    See `smart_fork.team.outgoing.settings`.
     """
 
     never: tuple[str, ...] = _key((), "Sessions in these folders are never pushed.")

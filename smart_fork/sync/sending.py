@@ -28,8 +28,7 @@ from smart_fork.sync.settled import Copy, Settled
 from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
 from smart_fork.team.local import local, read_log
-from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare
-from smart_fork.team.settings import settings
+from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
 from smart_fork.text.snippets import printable
 
 #: More sessions than a project has.

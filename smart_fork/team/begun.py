@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from smart_fork.errors import NotFound
 from smart_fork.sharing import wire
-from smart_fork.team.ids import new_id
-from smart_fork.team.project import Project
+from smart_fork.team.project import Project, new_id
 from smart_fork.team.tracking import Tracked
 
 

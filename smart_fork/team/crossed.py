@@ -14,9 +14,8 @@ from hashlib import sha256
 
 import orjson
 
-from indexer.unchecked import json_in
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
-from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Unshareable
@@ -122,18 +121,15 @@ def _became(before: Sequence[_Message], left: Sequence[Said]) -> dict[int, str]:
 def _keep_keys(one: Written, lines: Iterable[bytes]) -> None:
     """Keep what the rewritten lines are known by, before they are written."""
     forms, place = forms_of(one.agent), place_of(one.root)
-    keys = {key_of(forms.outgoing(record, place)) for line in lines if (record := _record(line))}
+    keys = {key_of(forms.outgoing(record, place)) for line in lines if (record := dict_in(json_in(line)))}
     replace(one, crossed=one.crossed | keys).save()
 
 
 def _messages(one: Written, session: Transcript) -> Iterator[_Message]:
     read = READERS[one.agent].read(session.source_path).session
     forms, place, whole = forms_of(one.agent), place_of(one.root), numbered(session)
-    ours = {
-        turn.id
-        for turn in session.turns
-        if not turn.inherited and (record := _record(turn.raw)) and key_of(forms.outgoing(record, place)) in one.crossed
-    }
+    records = [(turn.id, dict_in(json_in(turn.raw))) for turn in session.turns if not turn.inherited]
+    ours = {name for name, record in records if record and key_of(forms.outgoing(record, place)) in one.crossed}
     for number, turn in read.messages if read else ():
         turns = frozenset(chosen(whole, ids=tuple(chosen(whole, str(number)))))  # with what only says it again
         if turns & ours:
@@ -144,15 +140,11 @@ def _rewritten(session: Transcript, new: Mapping[str, Change], lines: Mapping[in
     """The lines that say something else, where some are `lines` already."""
     found = {}
     for position, turn in enumerate(session.turns):
-        change, record = new.get(turn.id), _record(lines.get(position, turn.raw))
-        if change is not None and record is not None and (after := mapped(record, change)) != record:
+        change, record = new.get(turn.id), dict_in(json_in(lines.get(position, turn.raw)))
+        if change is not None and record and (after := mapped(record, change)) != record:
             found[position] = orjson.dumps(after)
     return found
 
 
 def _instead(old: str, new: str) -> Change:
     return lambda text: text.replace(old, new)
-
-
-def _record(line: bytes) -> Record | None:
-    return record if isinstance(record := json_in(line), dict) else None

@@ -12,7 +12,7 @@ from indexer.chunks import LABELS
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
 from indexer.outcome import Outcome
-from smart_fork import foreign_sessions
+from smart_fork import config, foreign_sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import NotFound, ServerUnavailable, SmartForkError, Usage
@@ -30,7 +30,6 @@ from smart_fork.sharing.passages import halves, space_of
 from smart_fork.team import away, changes
 from smart_fork.team.client import Client
 from smart_fork.team.project import Project, opened
-from smart_fork.team.settings import settings
 from smart_fork.text.snippets import printable
 
 #: So long is waited for the vectors of a question, which the server can make as well.
@@ -87,7 +86,7 @@ class TeamSearch:
     @property
     def auto_fork(self) -> bool:
         """Whether a person has settled that these may be forked without being chosen."""
-        return settings().auto_fork
+        return config.team().auto_fork
 
     @contextmanager
     def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> Iterator[Resolved]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
@@ -52,14 +52,6 @@ class Materialised:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """How many records messages have; `moved` is whether these are more than was asked for."""
-
-    records: int
-    moved: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Arrived:
     """A session of a server that can be read, for as long as its file is there."""
 
@@ -67,29 +59,34 @@ class Arrived:
     lost: Mapping[str, int]
     _sources: Sequence[int]
 
-    def end(self, number: int) -> End:
-        """Where the first `number` messages end, as they are shown, from 1; later where the agent was not finished.
+    def end(self, number: int) -> tuple[int, bool]:
+        """How many records the first `number` messages have, as they are shown, from 1; and whether these are more than
+        was asked for, since the agent was not finished.
 
         Raises:
             Usage: there is no such message.
         """
-        said = self.session.messages
-        if not 1 <= number <= len(said):
-            raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
-        index, message = said[number - 1]
-        end = complete(self.session, index)
+        end, message = ends_at(self.session, number)
         counted = forms_of(self.session.agent).records_of(self.session, end)
-        return End(self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id)
+        return self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id
 
 
-def complete(session: Session, start: int) -> int:
-    """Return the turn that completes the exchange of turn `start`; of an unfinished one, its last pair."""
+def ends_at(session: Session, number: int) -> tuple[int, Turn]:
+    """Return the turn that completes the exchange of a message; of an unfinished one, its last pair. And the message.
+
+    Raises:
+        Usage: there is no such message.
+    """
+    said = session.messages
+    if not 1 <= number <= len(said):
+        raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
+    start, message = said[number - 1]
     try:
-        return branch_point(session, session.turns[start].id)
+        return branch_point(session, session.turns[start].id), message
     except ForkRefused:
         if (end := last_pair(session)) < start:
             raise
-        return end
+        return end, message
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,18 +26,18 @@ from indexer.project import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
+from smart_fork import config
 from smart_fork.agents import READERS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.config import TeamSection
-from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
-from smart_fork.team.settings import settings
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import printable, quoted
 
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
@@ -354,3 +354,27 @@ def _same(digest: str, since: Since, session_id: str) -> None:
             f"smart-fork team push {session_id} --force shares the local session without a parent. "
             f"Or smart-fork team branch {session_id} --local copies the pushed records.",
         )
+
+
+_EXAMPLE = 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].'
+
+
+def settings() -> config.TeamSection:
+    """What is written there.
+
+    Raises:
+        Usage: The file is no TOML, has a name that is not known, or a value that is none.
+    """
+    found = config.team()
+    for pattern in found.redact:
+        _check(pattern)
+    return replace(found, never=tuple(str(Path(one).expanduser().resolve()) for one in found.never))
+
+
+def _check(pattern: str) -> None:
+    try:
+        empty = re.compile(pattern).fullmatch("")
+    except re.error as error:
+        raise Usage(f"[team] redact: {quoted(pattern)} is not a pattern: {error}", _EXAMPLE) from error
+    if empty:
+        raise Usage(f"[team] redact: {quoted(pattern)} matches the empty text", _EXAMPLE)

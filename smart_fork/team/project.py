@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,7 +16,6 @@ from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, Sma
 from smart_fork.sharing.wire import SessionInfo, SessionRead
 from smart_fork.team import away, login
 from smart_fork.team.client import Client
-from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 from smart_fork.text.snippets import quoted
 
@@ -171,3 +174,25 @@ def _shared_id(name: str, one: Alias) -> str:
     if one.session_id is None:
         raise NotFound(f"{name} is not shared yet.", f"smart-fork team push {name} shares it.")
     return one.session_id
+
+
+#: An id, or the beginning of one that is enough to be looked for.
+BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def new_id() -> str:
+    """An id of version 7, which begins with the time: what is new stands together in the server's indexes."""
+    value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def is_id(text: str) -> bool:
+    """Whether that is a whole id."""
+    return _ID.fullmatch(text) is not None
+
+
+def last_part(reference: str) -> str:
+    """What an address names, however much of it was copied: its last part, without what stands behind it."""
+    return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]

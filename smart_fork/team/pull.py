@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from smart_fork import foreign_sessions
 from smart_fork.agents.facets import files_of, forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.families.branch import command_to_resume
+from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login, unfinished
-from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.crossed import keys_of
 from smart_fork.team.download import Download, download
@@ -29,7 +30,16 @@ from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.outgoing import Since
 from smart_fork.team.project import Project, has_moved
-from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_crossed, remember_file
+from smart_fork.team.pulled import (
+    AS_FILE,
+    Written,
+    all_written,
+    find,
+    identity_of,
+    remember,
+    remember_crossed,
+    remember_file,
+)
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 from smart_fork.whereabouts import belongs, in_project
@@ -181,7 +191,7 @@ def _remember(
             remember(here, taken.records[:count], others=others)
         else:
             remember_crossed(here, taken.records[:count], keys_of(made.local))
-        others_sessions.note(project, taken.info, taken.records[:count], made, others=others)
+        _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
         take_back(made)
         raise
@@ -340,3 +350,40 @@ def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
     same = not has_moved(one, info)
     there = one.file is not None and files_of(one.platform).has(one.file)
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
+
+
+#: So many sessions above one are asked for.
+_DEPTH = 100
+
+
+def _note_others(project: Project, taken: Download, told: Sequence[bytes], made: Materialised, *, others: bool) -> None:
+    """Keep which messages of a session that was written are somebody else's; `others` says that it is itself.
+
+    So whoever goes on from it is asked first.
+    """
+    count = len(told) if others else _begun_by_others(project, taken.info)
+    if not count:
+        return
+    pushed = {digest for one in all_written() for digest, key in one.records if not key}
+    own = {
+        identity_of(decode(one))
+        for number, one in enumerate(told)
+        if number >= count or sha256(one).hexdigest() in pushed
+    }
+    said = (identity_of(decode(one)) for one in made.local.records)
+    foreign_sessions.remember(made.session_id, (one for one in said if one and one not in own))
+
+
+def _begun_by_others(project: Project, info: SessionInfo) -> int:
+    """How many of one's own session's records are those of a session above it that is not known to be one's own."""
+    for _ in range(_DEPTH):
+        if info.parent_id is None:
+            return 0
+        try:
+            parent = project.client.session(project.key, info.parent_id).session
+        except NotFound:
+            return info.base_count
+        if not project.is_mine(parent):
+            return info.base_count
+        info = parent
+    return info.base_count

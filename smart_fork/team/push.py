@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 
-from smart_fork.errors import Conflict, NotFound, SmartForkError, Unshareable
+from indexer.light import LightEmbedder
+from indexer.paths import index_db
+from indexer.store.base import Store
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.errors import Conflict, IndexUnavailable, NotFound, SmartForkError, Unshareable
+from smart_fork.retrieval.index_access import opened
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
+from smart_fork.sharing.passages import halves, hash_of, searched, space_of
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.branch import BranchAsked, alone, begun_as, described
@@ -20,7 +28,6 @@ from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.push_plan import Plan, is_another, reached, visible_of, way_out
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias
-from smart_fork.team.vectors import vectors_here
 from smart_fork.text.snippets import printable
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
@@ -249,3 +256,43 @@ def _committed(project: Project, wanted: wire.Push, segments: list[Segment]) -> 
         if one.place.digest not in there:
             project.client.put_segment(project.key, one.place.digest, one.body)
     return project.client.push(project.key, wanted)
+
+
+#: With one push: a few megabytes. What is left has its vectors made there.
+MOST = 4_000
+
+log = logging.getLogger(__name__)
+
+
+def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
+    """The vectors of what is searched in these records of a session, as far as they are known here."""
+    if not records or not index_db().exists():
+        return None
+    try:
+        with opened() as store:
+            return vectors_known(store, session.agent, session.session_id, records)
+    except (IndexUnavailable, Unshareable) as error:  # the server makes them
+        log.info("no vectors go with a push: %s", error)
+        return None
+
+
+def vectors_known(store: Store, agent: AgentName, session_id: str, records: Sequence[bytes]) -> wire.Vectors | None:
+    """The same of an index that is open.
+
+    Raises:
+        Unshareable: nothing here reads sessions of that agent.
+    """
+    row, model = store.session(agent, session_id), LightEmbedder()
+    if row is None or store.meta("model") != model.model:
+        return None
+    sent = searched(records, agent, session_id, session_id)
+    texts = {chunk.text for chunk in sent.document.chunks} if sent else set[str]()
+    here = store.texts({place.chunk for place in store.placements_of(row.row)})
+    same = {text: chunk for chunk, text in here.items() if text in texts}
+    made = store.vectors(list(same.values())[:MOST])
+    names = [hash_of(text).hex() for text, chunk in same.items() if chunk in made]
+    vectors = zip(names, halves(made[chunk] for chunk in same.values() if chunk in made), strict=True)
+    return wire.Vectors(
+        space=space_of(model.model, model.dimensions),
+        vectors=tuple(wire.Vector(chunk=name, e=vector) for name, vector in vectors),
+    )

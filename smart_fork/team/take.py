@@ -20,13 +20,13 @@ from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.team import away, login
-from smart_fork.team.branch import BranchAsked, branch, fork
+from smart_fork.team.branch import BranchAsked, BranchVerb, branch
 from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.local import local, read_log
 from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
 from smart_fork.team.pulled import find
-from smart_fork.team.tracking import Alias, Tracked
+from smart_fork.team.tracking import Alias
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +180,15 @@ def _written(where: Project, source_id: str) -> Taken:
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
     current, name = before.current, free_alias(before, source_id, new=True)
-    make = branch if where.is_mine(info) else fork
-    done = make(where, source_id, BranchAsked(local=True), TakenAs(alias=name))
-    where.tracking.change(lambda after: _with_current(after, current))
+    verb: BranchVerb = "branch" if where.is_mine(info) else "fork"
+    done = branch(where, verb, source_id, BranchAsked(local=True), TakenAs(alias=name))
+    where.tracking.change(lambda after: after.model_copy(update={"current": current}) if current else after)
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
     session_id = READERS[done.agent].id_of(path)
     return Taken(
         session_id, done.agent, path, name, source_id, info.owner, there=False, warnings=(*done.warnings, *lost)
     )
-
-
-def _with_current(tracked: Tracked, current: str | None) -> Tracked:
-    return tracked.model_copy(update={"current": current}) if current else tracked
 
 
 def _take_away(where: Project, one: Taken) -> None:

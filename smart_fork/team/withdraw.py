@@ -6,17 +6,18 @@ A cut is planned on the records that the server has, as one of a log here is: ca
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from indexer import state
 from indexer.masking import mask
-from indexer.unchecked import json_in
-from smart_fork.agents.codec import Record
+from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.facets import forms_of
 from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.titles import without_suffix
-from smart_fork.errors import ServerUnavailable, Usage, WrongVerb
+from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, numbered, pieces
@@ -24,7 +25,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
-from smart_fork.team import unanswered, uncut
+from smart_fork.team import uncut
 from smart_fork.team.changes import Taken, take_over
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import place_of
@@ -140,7 +141,7 @@ def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
         Conflict: what other words asked for was withdrawn meanwhile.
     """
     session_id = project.meant(asked.reference)
-    said = unanswered.answered(project, session_id, asked.messages)
+    said = _answered(project, session_id, asked.messages)
     return None if said is None else _followed(project, said)
 
 
@@ -161,7 +162,7 @@ def send(project: Project, made: Withdrawal) -> Done:
         records=tuple({new for new in made.edits.values() if new is not None}),
         title=made.title,
     )
-    unanswered.keep(project, made.info.id, made.messages, wanted)
+    _keep(project, made.info.id, made.messages, wanted)
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
         hint = f"Check the rest: smart-fork team show {made.info.id}"
@@ -172,7 +173,7 @@ def send(project: Project, made: Withdrawal) -> Done:
 def _followed(project: Project, said: wire.Rewritten) -> Done:
     """What was withdrawn, once it is out of what is here; until then the answer counts as not seen."""
     done = Done(said.session, said.descendants, take_over(project.client, at_once=True))
-    unanswered.forget(said.session.id)
+    _forget(said.session.id)
     return done
 
 
@@ -199,13 +200,12 @@ def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes |
     gone: set[str] = set()
     new: dict[str, bytes] = {}
     for position, turn in enumerate(made.session.turns):
-        record = _record(turn.raw)
-        if record is None:
+        if not (record := dict_in(json_in(turn.raw))):
             continue
         shared = forms.outgoing(record, place)
         if turn.id in made.gone:
             gone.add(key_of(shared))
-        elif (line := made.edits.get(position)) is not None and (after := _record(line)) is not None:
+        elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
             edited = encode(forms.outgoing(after, place))
             if edited != encode(shared):  # which parent it names is no part of it
                 new[key_of(shared)] = edited
@@ -224,18 +224,11 @@ def _title(info: wire.SessionInfo, made: Plan) -> str | None:
     """What the session is called then, if its title says something of what goes."""
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(without_suffix(info.title).split())[:30].strip("… ")
-    if beginning and any(beginning in " ".join(_said(turn.raw).split()) for turn in made.removed):
+    if beginning and any(
+        beginning in " ".join(" ".join(texts(dict_in(json_in(turn.raw)))).split()) for turn in made.removed
+    ):
         title = ""
     return title if title != info.title else None
-
-
-def _said(line: bytes) -> str:
-    record = _record(line)
-    return "\n".join(texts(record)) if record else ""
-
-
-def _record(line: bytes) -> Record | None:
-    return record if isinstance(record := json_in(line), dict) else None
 
 
 def audited(
@@ -266,3 +259,61 @@ def _time(text: str) -> str:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat()
     except ValueError:
         raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None
+
+
+class _Unanswered(wire.Message):
+    """A withdrawal whose answer has not come: the messages that were named, of which server and project, and what was
+    sent.
+
+    It is kept before the server is asked. Messages are meant by their numbers, and a withdrawal moves these: after an
+    answer that was lost, the same words would withdraw others.
+    """
+
+    server: str
+    project: str
+    messages: str
+    wanted: wire.Rewrite
+
+
+def _keep(project: Project, session_id: str, messages: str, wanted: wire.Rewrite) -> None:
+    """Remember what is about to be withdrawn.
+
+    Raises:
+        OSError: it cannot be kept, so nothing may be sent.
+    """
+    one = _Unanswered(server=project.server, project=project.key, messages=messages, wanted=wanted)
+    asked = one.model_dump_json(exclude_none=True)
+    state.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", session_id, asked)
+
+
+def _forget(session_id: str) -> None:
+    """The answer has come."""
+    state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
+
+
+def _answered(project: Project, session_id: str, messages: str) -> wire.Rewritten | None:
+    """What the same words have withdrawn already, though its answer never came; nothing where nothing was.
+
+    Raises:
+        Conflict: other words have, so that messages have other numbers than they had then.
+    """
+    found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
+    if not found:
+        return None
+    kept = _Unanswered.model_validate_json(found[0][0])
+    if (kept.server, kept.project) != (project.server, project.key):
+        return None
+    said = None
+    if project.client.session(project.key, session_id).session.revision != kept.wanted.revision:
+        with suppress(Conflict):  # it never arrived, and the session was changed otherwise
+            said = project.client.rewrite(project.key, session_id, kept.wanted)
+    if said is not None and kept.messages != messages:
+        _forget(session_id)
+        what = kept.messages or "the secrets"
+        raise Conflict(
+            f"The earlier request is withdrawn ({what}). Its answer was lost.",
+            f"Messages may have other numbers now: smart-fork team show {session_id}",
+        )
+    if said is None:
+        _forget(session_id)
+    return said

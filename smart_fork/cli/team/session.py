@@ -123,7 +123,7 @@ def branch(*, session: CurrentArgument = None, options: BranchOptions, copy: Cop
 
     asked = options.asked()
     with _opened(place, copy, ask=options.local) as where:
-        done = make(where, session, asked, copy.taken())
+        done = make(where, "branch", session, asked, copy.taken())
     _finish(done, copy)
 
 
@@ -133,11 +133,11 @@ def fork(
     *, session: SessionArgument, options: BranchOptions, copy: CopyOptions, force: ForceOption = False, place: TeamPlace
 ) -> None:
     """Fork a teammate's public session."""
-    from smart_fork.team.branch import fork as make
+    from smart_fork.team.branch import branch as make
 
     asked = options.asked()
     with _opened(place, copy) as where:
-        done = make(where, session, asked, copy.taken(force=force))
+        done = make(where, "fork", session, asked, copy.taken(force=force))
     _finish(done, copy)
 
 

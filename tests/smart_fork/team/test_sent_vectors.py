@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smart_fork.sharing.passages import hash_of, searched
-from smart_fork.team import vectors
+from smart_fork.team import push
 from smart_fork.team.local import read_log
 from smart_fork.team.outgoing import prepare
 from tests.smart_fork.world import WordsModel
@@ -15,9 +15,9 @@ def test_the_index_gives_the_vector_of_each_passage_under_its_hash(world, shop, 
     log = world.log_of(world.claude(shop, "add retry", "done", "draw the logo", "drawn"))
     world.find("retry", shop)
     session, records = read_log(log, "claude", shop), prepare(log, "claude", shop).records
-    monkeypatch.setattr(vectors, "LightEmbedder", WordsModel)
+    monkeypatch.setattr(push, "LightEmbedder", WordsModel)
 
-    sent = vectors.vectors_here(session, records)
+    sent = push.vectors_here(session, records)
 
     passages = [one.text for one in searched(records, "claude", "", "").document.chunks]
     expected = {

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.team.ids import last_part
+from smart_fork.team.project import last_part
 from smart_fork.team.tracking import Alias, Tracking, place_of
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 from tests.smart_fork.world import git
