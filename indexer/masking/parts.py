@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -36,12 +36,10 @@ def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[S
     inside: list[list[Span]] = [[] for _ in parts]
     starts = list(accumulate((len(part) + len(by) for part in parts), initial=0))
     for span in spans:
-        for number in range(bisect_right(starts, span.start) - 1, len(parts)):
+        for number in range(bisect_right(starts, span.start) - 1, bisect_left(starts, span.end)):
             begin, end = max(0, span.start - starts[number]), min(len(parts[number]), span.end - starts[number])
             if begin < end:
                 inside[number].append(Span(begin, span.source, end, span.kind))
-            if starts[number] >= span.end:
-                break
     return inside
 
 

@@ -113,7 +113,7 @@ def first_record(path: Path) -> dict[str, Any]:
     return {}
 
 
-def names_one_of(path: Path, keys: Collection[str], field: str = "uuid") -> bool:
+def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
     """Return whether a record has one of these keys in this field. No line is decoded."""
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     rest = b""

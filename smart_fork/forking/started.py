@@ -134,7 +134,7 @@ class StartedWorker(Value):
     attach: str
     command: str
     warnings: tuple[str, ...]
-    confirmed: bool = False
+    confirmed: bool
     news: str = rare("")
 
 

@@ -255,17 +255,15 @@ def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tu
     above = here.session.parent_id
     for one in known:
         if one.platform == here.agent and one.file and above == READERS[one.platform].id_of(one.file):
-            count = _said_again(project, one, here.session)
+            count = _said_again(project, one, one.file, here.session)
             return (one, Since(count, here.digest(count))) if count else None
     return None
 
 
-def _said_again(project: Project, one: Alias, fork: Session) -> int:
+def _said_again(project: Project, one: Alias, file: Path, fork: Session) -> int:
     """How many records of the fork say what is shared of its parent; none where it says something else."""
-    if one.file is None:
-        return 0
     try:
-        parent = read_log(one.file, one.platform, project.place.root)
+        parent = read_log(file, one.platform, project.place.root)
     except SmartForkError:
         return 0
     answers = (end for end in parent.pairs() if parent.turns[end].text)

@@ -56,6 +56,13 @@ def test_they_are_listed_and_found_apart_from_sessions(run, world, shop):
         assert GONE[:8] not in done.out
 
 
+def test_one_is_found_by_three_of_five_words(run, world, shop):
+    world.claude(shop, "draw the map", "drawn")
+    keep(world, typed("uploader retry backoff", shop), typed("uploader retry", shop, f"{GONE[:-1]}2"))
+
+    assert [GONE] == [one["session_id"] for one in gone(run, "find", "uploader retry backoff jitter timeout")]
+
+
 def test_one_is_no_target(run, world, shop):
     world.claude(shop, "draw the map", "drawn")
     keep(world, typed(RETRY, shop))

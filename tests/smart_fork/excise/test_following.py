@@ -18,7 +18,7 @@ from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
-from smart_fork.excise import Request, check, cut, erasure, rollback
+from smart_fork.excise import Request, check, cut, erasure, following, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened
 from tests import warm
@@ -120,7 +120,6 @@ def test_a_fork_of_which_nothing_says_whose_it_is_is_named_and_verify_fails(worl
     assert check(first)["ok"]
 
 
-@pytest.mark.thorough
 def test_what_is_cut_in_the_middle_is_cut_below_and_said_of_what_is_above(world, chain):
     done = cut_secret(chain[2])
 
@@ -281,6 +280,21 @@ class TestBeside:
         assert check(log.stem)["ok"]
         rollback(done["snapshot"])
         assert before == {path: path.read_bytes() for path in holders(world.home)}
+
+    def test_the_next_run_takes_away_what_a_killed_cut_has_left_of_them(self, world, shop, log, run, monkeypatch):  # noqa: F811
+        def killed(path: Path, new: bytes) -> None:
+            bring(path, new)
+            raise KeyboardInterrupt
+
+        bring = following._bring
+        with monkeypatch.context() as patch:
+            patch.setattr(following, "_bring", killed)
+            with pytest.raises(KeyboardInterrupt):
+                cut_secret(log.stem)
+        assert 2 == len(holders(world.home))
+        assert 0 == run("index", "run").code
+
+        assert ([], True) == (holders(world.home), check(log.stem)["ok"])
 
     @pytest.mark.thorough
     def test_others_that_have_what_was_cut_are_named(self, world, shop, log):

@@ -200,10 +200,10 @@ def test_a_record_is_found_by_its_key_wherever_a_piece_of_the_file_ends(tmp_path
     log, record = tmp_path / "log.jsonl", b'{"uuid": "record-1", "id" : "other-2"}'
     for before in range(600 - len(record), 601):
         log.write_bytes(b" " * before + record + b" " * 700)
-        assert reading.names_one_of(log, {"x", "record-1"})
+        assert reading.names_one_of(log, {"x", "record-1"}, "uuid")
         assert reading.names_one_of(log, {"other-2"}, "id")
-        assert not reading.names_one_of(log, {"other-2", "record"})
-    assert not reading.names_one_of(tmp_path / "no.jsonl", {"record-1"})
+        assert not reading.names_one_of(log, {"other-2", "record"}, "uuid")
+    assert not reading.names_one_of(tmp_path / "no.jsonl", {"record-1"}, "uuid")
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
@@ -428,6 +428,18 @@ def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
 
     assert not [line for line in key[1:-1] if line in path.read_text()]
     assert ["u1", "a1", "r1"] == [json.loads(line)["uuid"] for line in path.read_bytes().splitlines()]
+
+
+def test_of_named_messages_alone_the_secrets_are_masked(tmp_path):
+    first, second, last = ("ghp_" + part * 9 for part in ("a1B2", "c3D4", "e5F6"))
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [
+        said("u1", None, "user", first), said("a1", "u1", "assistant", second), said("u2", "a1", "user", last),
+    ])  # fmt: skip
+
+    outcome = cut(Request(str(path), ids=("a1",), secrets=True))
+
+    assert {"github-token": 1} == outcome["masked"]
+    assert [True, False, True] == [one in path.read_text() for one in (first, second, last)]
 
 
 def test_arguments_that_are_json_in_json_stay_json(codex_session):

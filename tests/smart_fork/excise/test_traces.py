@@ -237,6 +237,17 @@ def test_the_words_of_our_own_messages_are_no_trace_in_our_logs(world, shop):
     assert "Indexing run completed: sessions embedded" == (state_home() / "logs/service.log").read_text()
 
 
+def test_the_names_of_our_own_tables_are_no_trace_in_the_register(world, shop):
+    session_id = world.claude(shop, "add retry", "done", "default references, unique worktree of caller", "well")
+    with Registry() as registry:
+        registry.add("claude", source_session_id="", place="process", cwd=shop, prompt="draw the map")
+    indexed()
+    lines = world.log_of(session_id).read_bytes().splitlines()
+    cut(Request(session_id, ids=[one["uuid"] for one in map(json.loads, lines) if "references" in json.dumps(one)]))
+
+    assert (True, []) == ((found := check(session_id))["ok"], found["remains"])
+
+
 def test_without_its_snapshot_nobody_knows_what_was_cut_and_verify_says_so(world, session_id):
     done = cut_secret(world, session_id)
     before = check(session_id)

@@ -192,6 +192,8 @@ def test_a_log_that_has_moved_is_found_again(launch, source, played, home):
     moved = ForkSource(source.agent, SESSION, home / "before.jsonl", source.cwd)
 
     assert launch(moved, played).new_session_id
+    shortened = launch(moved, FakeProcesses(), at="a4" if source.agent == "claude" else "6")
+    assert any(home.rglob(f"*{shortened.new_session_id}.jsonl"))
 
 
 def test_a_codex_fork_is_recognised_by_its_own_first_record(launch, codex_session, repo, clock, home):
