@@ -15,7 +15,8 @@ import psutil
 
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.teamserver.people import add, set_member
+from smart_fork.teamserver import auth
+from smart_fork.teamserver.admin import add
 from smart_fork.teamserver.tables import at_hand
 
 #: Jobs after which something is found as it should be.
@@ -63,7 +64,8 @@ class TeamServer:
         with at_hand(self._data) as db:
             invitation = add(db, name, admin=False)["invite"]
             for project in projects:
-                set_member(db, project, name, "writer", make=True)
+                auth.make_project(db, project)
+                auth.set_member(db, project, name, "writer")
         with Client(Account(self.url, "", "")) as client:
             logged_in = client.login(invitation, "benchmark")
         return Account(self.url, name, logged_in.token)

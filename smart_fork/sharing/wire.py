@@ -130,23 +130,11 @@ def refused(error: ValidationError) -> Usage:
     return Usage(f"{where} has an invalid value.")
 
 
-class LimitsSaid(Message):
-    """The server's limits: see `sharing.limits.Limits`."""
-
-    record_bytes: Count
-    depth: Count
-    session_bytes: Count
-    session_records: Count
-    ratio: Count
-
-
 class Hello(Message):
-    """``GET hello``: the server's version. `spaces` are the fingerprints of the vectors that it can search."""
+    """``GET hello``: the server's version."""
 
     protocol: Count
     version: Text
-    limits: LimitsSaid
-    spaces: tuple[Fingerprint, ...] = ()
 
 
 Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from psycopg.types.json import Jsonb
 from starlette.requests import Request
 
 from smart_fork.errors import WrongVerb
 from smart_fork.sharing import wire
-from smart_fork.teamserver import auth, jobs, people
+from smart_fork.sharing.remote import check_key
+from smart_fork.teamserver import auth, jobs, sessions
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.endpoints import Address, Server
@@ -30,15 +30,15 @@ def do(db: Connection, wanted: wire.Administer, person: Person | None = None) ->
         about = {name: value for name in ("name", "project", "role", "token") if (value := getattr(wanted, name))}
         if wanted.verb != "member":
             about.pop("role", None)
-        db.execute(
-            "INSERT INTO audit(actor, token, verb, details) VALUES (%s, %s, %s, %s)",
-            (person and person.id, person and person.token, f"admin_{wanted.verb}", Jsonb(about)),
-        )
+        sessions.note(db, person, f"admin_{wanted.verb}", None, None, **about)
     return told
 
 
 def _member(db: Connection, wanted: wire.Administer) -> Told:
-    people.set_member(db, wanted.project, wanted.name, wanted.role, make=wanted.make)
+    key = check_key(wanted.project)
+    if wanted.make:
+        auth.make_project(db, key)
+    auth.set_member(db, key, wanted.name, None if wanted.role == "none" else wanted.role)
     return {"user": wanted.name, "project": wanted.project, "role": wanted.role}
 
 
@@ -59,10 +59,10 @@ def _revoke(db: Connection, wanted: wire.Administer) -> Told:
 
 _LOOKS = ("users", "tokens", "jobs")
 _VERBS: Mapping[str, Callable[[Connection, wire.Administer], Told]] = {
-    "add": lambda db, wanted: people.add(db, wanted.name, admin=wanted.admin, project=wanted.project or None),
-    "invite": lambda db, wanted: people.invited(db, wanted.name),
-    "users": lambda db, _: {"users": people.users(db)},
-    "tokens": lambda db, _: {"tokens": people.tokens(db)},
+    "add": lambda db, wanted: add(db, wanted.name, admin=wanted.admin, project=wanted.project or None),
+    "invite": lambda db, wanted: invited(db, wanted.name),
+    "users": lambda db, _: {"users": users(db)},
+    "tokens": lambda db, _: {"tokens": tokens(db)},
     "jobs": lambda db, _: {"jobs": jobs.given_up(db)},
     "retry": lambda db, _: {"retried": jobs.retry(db)},
     "member": _member,
@@ -81,3 +81,57 @@ def administer(server: Server, _: Request, person: Person, wanted: wire.Administ
 
 
 ADDRESSES = (Address("POST", "/v1/admin", administer, wire.Administer, scope="admin"),)
+
+
+def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
+    """Make a user, with an invitation that is told this once: a writer of the project, or where it is made by this, its
+    maintainer.
+
+    Raises:
+        Usage: The name cannot be one, there is one of that name, or it is no key of a project.
+    """
+    key = None if project is None else check_key(project)
+    auth.add_user(db, name, admin=admin)
+    told = invited(db, name, admin=admin)
+    if key is None:
+        return told
+    role: auth.Role = "maintainer" if auth.make_project(db, key) else "writer"
+    auth.set_member(db, key, name, role)
+    return told | {"project": key, "project_role": role}
+
+
+def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
+    """Another invitation, for another machine."""
+    invitation = auth.invite(db, name, "admin" if admin else "write")
+    return {
+        "user": name,
+        "role": "admin" if admin else "member",
+        "invite": invitation,
+        "days": auth.INVITED_FOR.days,
+    }
+
+
+def users(db: Connection) -> list[dict[str, Any]]:
+    """Everybody, with what they may do where, and when they were here last."""
+    rows = db.execute(
+        "SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.bytes,"
+        " (SELECT max(t.used_at) FROM tokens t WHERE t.user_id = u.id) AS seen,"
+        " (SELECT coalesce(jsonb_object_agg(p.key, m.role), '{}') FROM members m"
+        " JOIN projects p ON p.id = m.project_id WHERE m.user_id = u.id) AS projects"
+        " FROM users u ORDER BY u.name"
+    )
+    return [row | {"seen": _time(row["seen"])} for row in rows]
+
+
+def tokens(db: Connection) -> list[dict[str, Any]]:
+    """Every token, without what makes it one."""
+    rows = db.execute(
+        "SELECT t.id, u.name AS user, t.machine, t.scope, t.created_at AS created, t.used_at AS used,"
+        " t.expires_at AS expires, t.revoked_at IS NOT NULL AS revoked"
+        " FROM tokens t JOIN users u ON u.id = t.user_id ORDER BY t.id"
+    )
+    return [row | {name: _time(row[name]) for name in ("created", "used", "expires")} for row in rows]
+
+
+def _time(value: Any) -> str | None:
+    return None if value is None else value.isoformat(timespec="seconds")

@@ -19,6 +19,7 @@ from smart_fork.sharing.limits import LIMITS
 from smart_fork.system.release import own_version
 from smart_fork.teamserver import (
     admin,
+    audit,
     auth,
     branch,
     guard,
@@ -26,14 +27,13 @@ from smart_fork.teamserver import (
     metrics,
     push,
     question,
+    rewrite,
     segments,
     sessions,
-    withdrawal,
     withdrawn,
 )
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.endpoints import Address, Server, asked, asked_project, project_key, session_id
-from smart_fork.teamserver.index import own_space
 from smart_fork.teamserver.limits import COMMIT_BYTES, Query
 from smart_fork.teamserver.schema import FORM
 from smart_fork.text.snippets import printable
@@ -45,12 +45,7 @@ _SHOWN = 200
 
 def hello(_server: Server, _: Request) -> wire.Message:
     """What this server is."""
-    return wire.Hello(
-        protocol=wire.PROTOCOL,
-        version=own_version(),
-        limits=wire.LimitsSaid(**{name: getattr(LIMITS, name) for name in wire.LimitsSaid.model_fields}),
-        spaces=(own,) if (own := own_space()) else (),
-    )
+    return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
 def login(server: Server, _: Request, wanted: wire.Login) -> wire.Message:
@@ -182,6 +177,35 @@ def changes(server: Server, request: Request, person: auth.Person) -> wire.Messa
         return withdrawn.changes(db, person, since)
 
 
+def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire.Rewrite) -> wire.Message:
+    """Withdraw records of a session, from it and from all that was made of it."""
+    return rewrite.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
+
+
+class AskedDeletion(Query):
+    """Whether all that is a session's own is withdrawn, or it is hidden."""
+
+    everywhere: bool = False
+
+
+def delete(server: Server, request: Request, person: auth.Person) -> wire.Message | Response:
+    """Hide a session; with `everywhere` withdraw all that is its own."""
+    key, session = asked_project(request), session_id(request)
+    if asked(AskedDeletion, request).everywhere:
+        return rewrite.delete_everywhere(server.database, key, person, session)
+    with server.database.asked_by(person.id) as db:
+        if row := sessions.delete(db, key, person, session):
+            sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
+    return Response(status_code=204)
+
+
+def seen(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """Who did what, as far as one may see it, newest first."""
+    wanted = asked(audit.Question, request)
+    with server.database.asked_by(person.id) as db:
+        return audit.seen(db, person, wanted)
+
+
 def health(server: Server, _: Request) -> Response:
     """Whether the database answers, has the tables that this version needs, and takes what is written."""
     with server.database.asked_by() as db:
@@ -215,7 +239,9 @@ ADDRESSES = (
     Address("POST", f"{_PROJECT}/search", search, wire.Search),
     Address("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),
     Address("POST", f"{_PROJECT}/branches", branches, wire.Branch, scope="write"),
-    *withdrawal.ADDRESSES,
+    Address("DELETE", _SESSION, delete, scope="write"),
+    Address("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, COMMIT_BYTES, scope="write"),
+    Address("GET", "/v1/audit", seen),
     *admin.ADDRESSES,
     *metrics.ADDRESSES,
 )

@@ -215,7 +215,6 @@ class Project:
     id: int
     key: str
     role: Role
-    policy: dict[str, str]
 
     def needs(self, role: Role) -> None:
         """Refuse what the member may not do.
@@ -242,13 +241,12 @@ def project(db: Connection, person: Person, key: str) -> Project:
         NotFound: There is none, or only others are.
     """
     row = db.execute(
-        "SELECT p.id, p.policy, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s"
-        " WHERE p.key = %s",
+        "SELECT p.id, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s WHERE p.key = %s",
         (person.id, key),
     ).fetchone()
     if row is None:
         raise no_project(key)
-    return Project(row["id"], key, row["role"], row["policy"])
+    return Project(row["id"], key, row["role"])
 
 
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> Project:
@@ -257,15 +255,19 @@ def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool =
     Raises:
         NotFound: It is others', or only admins make projects.
     """
-    if anybody or person.admin:
-        row = db.execute(
-            "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
-        ).fetchone()
-        if row is not None:
-            db.execute(
-                "INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, 'maintainer')", (row["id"], person.id)
-            )
+    made = make_project(db, key) if anybody or person.admin else None
+    if made is not None:
+        values = (made, person.id)
+        db.execute("INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, 'maintainer')", values)
     return project(db, person, key)
+
+
+def make_project(db: Connection, key: str) -> int | None:
+    """Make a project, and answer with its number; `None` where it is there already."""
+    row = db.execute(
+        "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
+    ).fetchone()
+    return None if row is None else int(row["id"])
 
 
 def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:

@@ -198,7 +198,7 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
                     (one.project, one.session_id),
                 ).fetchone()
                 if row is not None:
-                    where = Project(row["id"], one.project, "maintainer", {})
+                    where = Project(row["id"], one.project, "maintainer")
                     rewrite.do_again(pool, row["owner_id"], row["base_count"], one, where)
                     continue
                 project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()

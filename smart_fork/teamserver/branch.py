@@ -31,7 +31,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch)
         source = sessions.readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")
-        visibility = sessions.may_publish(project, wanted.visibility)
+        visibility = sessions.VISIBILITY.index(wanted.visibility or "private")
         count = source["record_count"] if wanted.count is None else wanted.count
         if not 1 <= count <= source["record_count"]:
             raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")

@@ -25,9 +25,8 @@ from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
-from smart_fork.sharing.segments import unpack
 from smart_fork.sharing.wire import Vectors
-from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver import sessions
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
 
@@ -87,7 +86,8 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int) -
     ):
         return
     here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"])
-    found = searched(_records(db, here), row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
+    records = sessions.records(db, project_id, session_id)
+    found = searched(records, row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
     chunks = [chunk for chunk in found.document.chunks if chunk.hash not in found.shared] if found else []
     vectors = _vectors(db, here, chunks)
     # What takes long is done. From here on nobody hides the session, or indexes another one, at the same time.
@@ -166,12 +166,6 @@ def embedded(texts: Sequence[str]) -> list[bytes]:
     if known is None:
         raise ModelUnavailableError("the model is not installed")
     return [bytes(vector.tobytes()) for vector in known.embed(texts)]
-
-
-def _records(db: Connection, here: _Here) -> list[bytes]:
-    places = sessions.places(db, here.project_id, here.session_id)
-    bodies = segments.bodies(db, here.project_id, (place.digest for place in places))
-    return [record for place in places for record in unpack(bodies[place.digest], place.digest)]
 
 
 def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:

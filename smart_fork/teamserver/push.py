@@ -67,7 +67,6 @@ def push(
     """
     wanted = checked.push
     project.needs("writer")
-    sessions.may_publish(project, wanted.visibility)
     fresh: list[bytes] = []
     if wanted.segments:
         with database.asked_by(person.id) as db:
@@ -137,9 +136,7 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
     except Unshareable:
         if not wanted.base_count:
             raise
-        places = sessions.places(db, project.id, wanted.id)[: wanted.position]
-        bodies = segments.bodies(db, project.id, [place.digest for place in places])
-        stored = [line for place in places for line in unpack(bodies[place.digest], place.digest)]
+        stored = sessions.records(db, project.id, wanted.id, wanted.position)
         sent = [line for place in wanted.segments for line in named[place.digest]]
         readable(wanted.agent, [*[*stored, *sent][: wanted.base_count], *fresh])
 

@@ -6,7 +6,7 @@ its author. Each session is changed in a transaction of its own. What a crash le
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -15,14 +15,13 @@ from uuid import UUID
 from psycopg import sql
 
 from smart_fork.cuts.titles import without_suffix
-from smart_fork.errors import Conflict, Unshareable, WrongVerb
-from smart_fork.sharing.canonical import written
-from smart_fork.sharing.segments import Place, unpack
+from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
+from smart_fork.sharing.canonical import decode, state_after, written
+from smart_fork.sharing.segments import Place, Segment, pack, unpack
 from smart_fork.sharing.wire import Rewrite, Rewritten
 from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.edits import Edited, Edits, checked, edited
 from smart_fork.teamserver.sessions import Row
 
 #: The kind of the job that goes on with a withdrawal, and how long it leaves that to who has begun it.
@@ -131,7 +130,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
         work = Work(_project(row), session_id, "delete")
-        own = _records(db, work)[row["base_count"] :]
+        own = sessions.records(db, *_ids(work))[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
     return _begin(database, work, person, row, edits, given=NOTHING_SAID)
 
@@ -200,7 +199,7 @@ def do_again(database: Database, owner: int, base_count: int, one: Withdrawal, w
 
 def _edits_of(db: Connection, work: Work) -> Edits:
     """All that was ever withdrawn from a session, with the records that it has in their place."""
-    there = {sha256(record).digest(): record for record in _records(db, work)}
+    there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
     digests = withdrawn.edits_of(db, *_ids(work))
     return {old: there.get(new) if new is not None else None for old, new in digests.items()}
 
@@ -308,12 +307,6 @@ def _revision(db: Connection, work: Work) -> int | None:
     return int(row["revision"]) if row else None
 
 
-def _records(db: Connection, work: Work) -> list[bytes]:
-    body_of = segments.body_of(db, work.project)
-    places = sessions.places(db, *_ids(work))
-    return [record for place in places for record in unpack(body_of(place), place.digest)]
-
-
 def _as(db: Connection, user: int) -> None:
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
 
@@ -323,7 +316,7 @@ def _ids(work: Work) -> tuple[int, str]:
 
 
 def _project(row: Row) -> Project:
-    return Project(row["project_id"], row["key"], "writer", {})
+    return Project(row["project_id"], row["key"], "writer")
 
 
 def _advanced(row: Row) -> Conflict:
@@ -333,3 +326,100 @@ def _advanced(row: Row) -> Conflict:
         count=row["record_count"],
         digest=written(row["head_digest"]),
     )
+
+
+#: By the SHA-256 of a record what takes its place, or nothing.
+Edits = Mapping[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A session after its edits: the segments from `position` on, its base, its records. `done` are the edits that
+    applied.
+    """
+
+    position: int
+    segments: tuple[Segment, ...]
+    base_count: int
+    base_digest: bytes
+    record_count: int
+    head_digest: bytes
+    done: frozenset[bytes]
+
+
+def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
+    """The edits that somebody sends, with the records that they bring.
+
+    Raises:
+        Usage: They contradict each other, or name other records than they bring.
+        Unshareable: A record is not canonical, or too large.
+    """
+    for record in wanted.records:
+        decode(record)
+    sent = {sha256(record).hexdigest(): record for record in wanted.records}
+    olds = {edit.old for edit in wanted.edits}
+    news = {edit.new for edit in wanted.edits if edit.new is not None}
+    if len(olds) < len(wanted.edits) or news & olds:
+        raise Usage("A record is replaced twice.")
+    if news != set(sent):
+        raise Usage("The records are not those that the edits name.")
+    return {bytes.fromhex(edit.old): sent[edit.new] if edit.new else None for edit in wanted.edits}
+
+
+def edited(
+    places: Sequence[Place],
+    body_of: Callable[[Place], bytes],
+    edits: Edits,
+    *,
+    protected: int,
+    base: tuple[int, bytes],
+) -> Edited | None:
+    """A session after its edits; None where no record behind the first `protected` ones is one of them.
+
+    Segments before the first change stay as they are.
+    """
+    done: set[bytes] = set()
+    old: list[bytes] = []
+    position: int | None = None
+    for number, place in enumerate(places):
+        if place.end <= protected:
+            continue
+        records = unpack(body_of(place), place.digest)
+        reached = records[max(0, protected - place.first_record) :]
+        hits = {digest for record in reached if (digest := sha256(record).digest()) in edits}
+        done |= hits
+        if hits and position is None:
+            position = number
+        if position is not None:
+            old += records
+    if position is None:
+        return None
+    first = places[position]
+    start = first.first_record, first.chain_start
+    new, count = _with(edits, old, start[0], protected=protected, base_count=base[0])
+    return Edited(
+        position,
+        tuple(pack(new, *start)),
+        count,
+        base[1] if base[0] <= start[0] else state_after(new[: count - start[0]], start[1]),
+        start[0] + len(new),
+        state_after(new, start[1]),
+        frozenset(done),
+    )
+
+
+def _with(
+    edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
+) -> tuple[list[bytes], int]:
+    """The records after their edits, and how many of the session's are its base then."""
+    new: list[bytes] = []
+    count = base_count
+    for number, record in enumerate(records, first):
+        digest = sha256(record).digest()
+        if number < protected or digest not in edits:
+            new.append(record)
+        elif (replaced := edits[digest]) is not None:
+            new.append(replaced)
+        elif number < base_count:
+            count -= 1
+    return new, count

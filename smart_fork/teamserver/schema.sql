@@ -45,7 +45,6 @@ ALTER TABLE invites ADD FOREIGN KEY (user_id) REFERENCES users(id), ALTER expire
 CREATE TABLE projects(
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key text NOT NULL UNIQUE CHECK (length(key) BETWEEN 1 AND 200),
-    policy jsonb NOT NULL DEFAULT '{}',
     bytes bigint NOT NULL DEFAULT 0
 );
 CREATE TABLE members(

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import written
-from smart_fork.sharing.segments import Place
+from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Meta, SessionChange, SessionInfo
 from smart_fork.teamserver import segments
 from smart_fork.teamserver.auth import Person, Project, project
@@ -77,6 +77,13 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
     return [Place(**row | {"digest": row["digest"].hex()}) for row in rows]
 
 
+def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
+    """All records of a session, or those of the segments before one."""
+    there = places(db, project_id, session_id)[:until]
+    bodies = segments.bodies(db, project_id, (place.digest for place in there))
+    return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
+
+
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
 ) -> list[str]:
@@ -104,17 +111,6 @@ def put_places(
     return [row["digest"].hex() for row in gone]
 
 
-def may_publish(where: Project, visibility: str | None) -> int:
-    """The number of a visibility that somebody asks for; private unless he does.
-
-    Raises:
-        WrongVerb: In this project maintainers alone make sessions public.
-    """
-    if visibility == "public" and where.policy.get("public") == "maintainers":
-        where.needs("maintainer")
-    return VISIBILITY.index(visibility or "private")
-
-
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
     """A session that is a person's own.
 
@@ -133,12 +129,12 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
 
     Raises:
         NotFound: It cannot be read.
-        WrongVerb: It is somebody else's, or may not be made public.
+        WrongVerb: It is somebody else's.
     """
     row = owned(db, key, person, session_id)
     visibility = None if wanted.visibility is None else VISIBILITY.index(wanted.visibility)
     if visibility:  # who has left a project may take back what he has shared there, and no more
-        may_publish(project(db, person, key), wanted.visibility)
+        project(db, person, key)
     tags = None if wanted.tags is None else list(wanted.tags)
     db.execute(
         "UPDATE sessions SET visibility = coalesce(%s, visibility), title = coalesce(%s, title),"
@@ -246,10 +242,10 @@ def note_pull(db: Connection, project_id: int, person: Person, session_id: str, 
 
 
 def note(
-    db: Connection, person: Person, verb: str, project_id: int | None, session_id: str | None, **figures: int
+    db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
 ) -> None:
-    """Write into the audit what somebody did, in figures: no word of a session stands in it."""
+    """Write into the audit what somebody did: no word of a session stands in it."""
     db.execute(
         "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
-        (person.id, person.token, verb, project_id, session_id, Jsonb(figures)),
+        (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
     )

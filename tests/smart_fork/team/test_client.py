@@ -18,10 +18,7 @@ from smart_fork.team.client import Client, _failed
 from smart_fork.team.login import Account, origin_of
 from tests.smart_fork.teamserver.machines import serving
 
-HELLO = {
-    "protocol": 1, "version": "0.1.0", "spaces": [],
-    "limits": {"record_bytes": 1, "depth": 1, "session_bytes": 1, "session_records": 1, "ratio": 1},
-}  # fmt: skip
+HELLO = {"protocol": 1, "version": "0.1.0"}
 
 
 class Scripted:

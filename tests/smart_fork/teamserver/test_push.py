@@ -127,15 +127,6 @@ def test_a_reader_does_not_push(alice):
         alice.push("rose", push_of(new_id(), [], SHORT))
 
 
-def test_where_maintainers_alone_publish_a_writer_does_not(alice):
-    alice.owned.execute('UPDATE projects SET policy = \'{"public": "maintainers"}\' WHERE key = %s', (alice.key,))
-    alice.add("max", "maintainer")
-
-    with pytest.raises(WrongVerb, match="You are not a maintainer of"):
-        alice.push("alice", push_of(new_id(), [], SHORT, visibility="public"))
-    assert "public" == alice.push("max", push_of(new_id(), [], SHORT, visibility="public")).session.visibility
-
-
 FORGED = {
     "the digest": lambda push: {"digest": "sf1:" + "0" * 64},
     "the count": lambda push: {"count": push.count + 1},
