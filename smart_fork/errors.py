@@ -120,9 +120,13 @@ class Withdrawn(Conflict):
 
 
 class ServerUnavailable(SmartForkError):
-    """The server of the team does not answer, or not as one does; `answered` is whether it did."""
+    """The server of the team does not answer, or not as one does.
+
+    `answered` is whether it did, `again` whether it is asked once more: nothing was answered, or that it failed.
+    """
 
     answered = True
+    again = False
 
     code = "server_unavailable"
     http_status = 502

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -74,16 +74,12 @@ def forget() -> None:
 
 def copies() -> dict[str, Copy]:
     """The copies that are here, by the ids of their sessions."""
-    return dict(_copies())
+    import orjson
+
+    found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
+    return {name[len(_COPY) :]: Copy(**orjson.loads(value)) for name, value in found}
 
 
 def keep_copy(session_id: str, copy: Copy | None) -> None:
     """Keep what a session is a copy of; with `None` nothing."""
     state.keep(_COPY + session_id, copy and asdict(copy))
-
-
-def _copies() -> Iterator[tuple[str, Copy]]:
-    import orjson
-
-    for name, value in state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY):
-        yield name[len(_COPY) :], Copy(**orjson.loads(value))

@@ -57,13 +57,6 @@ _HINTS: Mapping[int, str] = {
 _SAME = "Install the same version of smart-fork as the server."
 
 
-class _Again(Exception):
-    """What is asked once more: nothing was answered, or that the server failed."""
-
-    def __init__(self, error: ServerUnavailable) -> None:
-        self.error = error
-
-
 @dataclass
 class Client:
     """A server and who asks it. Close it, or use it as a context."""
@@ -232,12 +225,11 @@ class Client:
         for pause in self.pauses:
             try:
                 return self._once(method, path, body, asked, most)
-            except _Again:
+            except ServerUnavailable as failed:
+                if not failed.again:
+                    raise
                 self.wait(pause)
-        try:
-            return self._once(method, path, body, asked, most)
-        except _Again as failed:
-            raise failed.error from None
+        return self._once(method, path, body, asked, most)
 
     def _once(self, method: str, path: str, body: bytes | None, asked: Asked, most: int) -> bytes:
         token = self.account.token
@@ -254,8 +246,8 @@ class Client:
             raise Usage(f"{named} is not UTF-8, which the team server needs.", "Type it in UTF-8.") from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             away = _away(self.account.origin, error)
-            away.answered = False
-            raise _Again(away) from error
+            away.answered, away.again = False, True
+            raise away from error
 
     def _read(self, answer: httpx2.Response, most: int, until: float) -> bytes:
         """The bytes of an answer that is one.
@@ -320,7 +312,7 @@ def _bounded(answer: httpx2.Response, most: int, until: float) -> bytes:
     return b"".join(parts)
 
 
-def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again:
+def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError:
     """What the server says went wrong, in a sentence that can be shown. `known` is whether a token was sent."""
     try:
         failure = wire.Failure.model_validate_json(said)
@@ -330,7 +322,9 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
     message, hint = failure.message, failure.hint or _HINTS.get(status, "")
     if status >= 500:
-        return _Again(ServerUnavailable(message, hint or "Try again later, or tell its operator."))
+        failed = ServerUnavailable(message, hint or "Try again later, or tell its operator.")
+        failed.again = True
+        return failed
     if status == 401:
         return unknown_token() if known else NotAuthenticated(message, hint)
     if status == 404:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from hashlib import sha256
+from operator import methodcaller
 
 import orjson
 
@@ -95,7 +96,7 @@ def _compared(one: Written, session: Transcript, left: Sequence[Said]) -> tuple[
         became = _became(there[low:high], left[first:last])
         for number, message in enumerate(there[low:high]):
             if number in became:
-                new |= dict.fromkeys(message.turns, _instead(message.said[1], became[number]))
+                new |= dict.fromkeys(message.turns, methodcaller("replace", message.said[1], became[number]))
             else:
                 gone |= message.turns
     return gone, new
@@ -144,7 +145,3 @@ def _rewritten(session: Transcript, new: Mapping[str, Change], lines: Mapping[in
         if change is not None and record and (after := mapped(record, change)) != record:
             found[position] = orjson.dumps(after)
     return found
-
-
-def _instead(old: str, new: str) -> Change:
-    return lambda text: text.replace(old, new)

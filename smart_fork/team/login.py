@@ -8,7 +8,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -193,8 +192,10 @@ def _known() -> dict[str, Any]:
 
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    from filelock import FileLock  # takes its time, and commands that ask only whether there is a server need none
+
     try:
-        with _locked():
+        with FileLock(folder() / "tokens.lock", mode=0o600):
             known = _known()
             change(known)
             replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
@@ -210,9 +211,3 @@ def unwritten(path: Path, error: OSError) -> SmartForkError:
     else:
         hint = "Make it writable, and run the command again. Nothing is lost."
     return SmartForkError(f"{path} cannot be written: {error.strerror}", hint)
-
-
-def _locked() -> AbstractContextManager[Any]:
-    from filelock import FileLock  # takes its time, and commands that ask only whether there is a server need none
-
-    return FileLock(folder() / "tokens.lock", mode=0o600)

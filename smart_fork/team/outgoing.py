@@ -111,8 +111,17 @@ class Outgoing:
 
     @property
     def left_off(self) -> str:
-        """The unfinished end of the session, which stays here; empty where there is none."""
-        return left_off(self.session, self.end)
+        """The unfinished end of the session, which stays here; empty where nobody misses it."""
+        rest = self.session.turns[self.end + 1 :]
+        prompts = sum(turn.prompt for turn in rest)
+        calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
+        named = ", ".join(dict.fromkeys(calls))
+        said = (
+            f"{prompts} unanswered prompt{'s' * (prompts > 1)}" if prompts else "",
+            f"{len(calls)} unfinished call{'s' * (len(calls) > 1)} ({named})" if calls else "",
+            "the interruption" if self.session.interrupted else "",
+        )
+        return ", ".join(filter(None, said))
 
     def plain(self, text: str) -> str:
         """A text about the session, as people read it: without paths of this machine and secrets."""
@@ -196,19 +205,6 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
             with suppress(Unshareable):
                 found.add(steps.sent(forms.outgoing(record, place)))
     return frozenset(sha256(one).hexdigest() for one in found if one)
-
-
-def left_off(session: Session, end: int) -> str:
-    """Describe the part after `end`, which stays here; empty where nobody misses it."""
-    rest = session.turns[end + 1 :]
-    prompts = sum(turn.prompt for turn in rest)
-    calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
-    said = (
-        f"{prompts} unanswered prompt{'s' * (prompts > 1)}" if prompts else "",
-        f"{len(calls)} unfinished call{'s' * (len(calls) > 1)} ({', '.join(dict.fromkeys(calls))})" if calls else "",
-        "the interruption" if session.interrupted else "",
-    )
-    return ", ".join(filter(None, said))
 
 
 def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import starmap
-from typing import NamedTuple
 
 from indexer.values import Value
 from smart_fork.agents.facets import title_of
@@ -18,15 +17,6 @@ _LISTED = 12
 _SHOWN = 3
 QUESTION = "Send?"
 PUBLISH = "It is private. All members of the project will be able to read it. Publish?"
-
-
-class Receiver(NamedTuple):
-    """Where it would go: the server, the project there, and who can read it then, and before."""
-
-    server: str
-    project: str
-    visibility: str
-    before: str = "private"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +82,16 @@ class Preview(Value):
         return (QUESTION,) * sends + (PUBLISH,) * publishes
 
 
-def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = None) -> Preview:
-    """What would be sent, and to whom. A `title` that somebody gave is shown as it would be sent."""
+def preview(
+    out: Outgoing, server: str, project: str, visibility: str, *, created: bool, before: str = "private",
+    title: str | None = None,
+) -> Preview:  # fmt: skip
+    """What would be sent, and who can read it then, and `before`. A `title` is shown as it would be sent."""
     return Preview(
-        *to,
+        server,
+        project,
+        visibility,
+        before,
         out.title if title is None else out.plain(title),
         out.session.agent,
         created,

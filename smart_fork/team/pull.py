@@ -323,7 +323,7 @@ def here(project: Project, info: SessionInfo, written: Materialised) -> dict[str
     """What is answered of a session that was written here."""
     return {
         "files": (str(written.path),),
-        "resume_command": resume_command(written),
+        "resume_command": command_to_resume(written.agent, written.session_id, written.local.session.cwd),
         "lost": written.lost,
         "warnings": (*written.branch.warnings, *_warnings(project, info, written)),
     }
@@ -334,11 +334,6 @@ def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Ite
         yield CROSSED
     elif not belongs(written.local.session, project_of(project.place.root)):
         yield OUTSIDE
-
-
-def resume_command(written: Materialised) -> str:
-    """What a person types to go on in it."""
-    return command_to_resume(written.agent, written.session_id, written.local.session.cwd)
 
 
 def now() -> str:

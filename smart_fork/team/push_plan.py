@@ -19,7 +19,7 @@ from smart_fork.team import replay
 from smart_fork.team.branch import Said, alone
 from smart_fork.team.local import Local, found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
-from smart_fork.team.preview import Preview, Receiver, preview
+from smart_fork.team.preview import Preview, preview
 from smart_fork.team.project import BEGINNING, Project
 from smart_fork.team.tracking import Alias, Tracked
 from smart_fork.text.snippets import quoted
@@ -61,8 +61,8 @@ class Plan:
 
     def preview(self, project: Project) -> Preview:
         """The same for a person, before it is sent."""
-        to = Receiver(project.server, project.key, self.asked.visibility or self.before, self.before)
-        return preview(self.out, to, created=self.creates, title=self.asked.title)
+        where = project.server, project.key, self.asked.visibility or self.before
+        return preview(self.out, *where, before=self.before, created=self.creates, title=self.asked.title)
 
 
 def plan(project: Project, asked: PushAsked) -> Plan:

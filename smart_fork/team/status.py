@@ -44,21 +44,15 @@ def status(project: Project) -> tuple[AliasStatus, ...]:
 
 def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
     info = None if project.away else _there(project, one)
-    more = ahead(one, project.place.root)
-    state, more, behind = _state(one, info, more) if project.away is None else _as_seen(one, more)
+    ahead_by = ahead(one, project.place.root)
+    away = project.away is not None
+    moved = info is not None and has_moved(one, info)
+    behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0
+    state, more = _state(one, ahead_by, gone=info is None and not away, moved=moved)
     title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
     return AliasStatus(
         name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
     )
-
-
-def _as_seen(one: Alias, more: int | None) -> tuple[State, int, int | None]:
-    """The state as far as it is known without the server."""
-    if one.session_id is None:
-        return "pending", max(more or 0, 0), None
-    if more is None or more < 0:
-        return "missing" if more is None else "changed", 0, None
-    return "ahead" if more else "up_to_date", more, None
 
 
 def _there(project: Project, one: Alias) -> SessionInfo | None:
@@ -70,15 +64,14 @@ def _there(project: Project, one: Alias) -> SessionInfo | None:
         return None
 
 
-def _state(one: Alias, info: SessionInfo | None, more: int | None) -> tuple[State, int, int]:
-    if info is None:
-        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0), 0
-    behind = max(info.record_count - one.base_count, 0)
-    moved = has_moved(one, info)
+def _state(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[State, int]:
+    """The state, and how many records are not pushed. Without the server, as far as it is known."""
+    if one.session_id is None or gone:
+        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
     if more is None:
-        return ("behind" if moved else "missing"), 0, behind
+        return "behind" if moved else "missing", 0
     if more < 0:
-        return "changed", 0, behind
+        return "changed", 0
     if more and moved:
-        return "diverged", more, behind
-    return ("ahead" if more else "behind" if moved else "up_to_date"), more, behind
+        return "diverged", more
+    return "ahead" if more else "behind" if moved else "up_to_date", more

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import orjson
-from filelock import FileLock
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -41,7 +40,6 @@ _LOCAL_NAME = re.compile(r"(?:[A-Za-z0-9+.-]+://)?(?:[^@/]*@)?[A-Za-z0-9_-]+(?::
 _VERSION: Literal[1] = 1
 _NAMED = "Name the project: --project host/owner/name, such as --project github.com/acme/shop."
 _MEND = "Correct it, or remove it."
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,7 @@ class Tracking:
         try:
             private_dir(self.path.parent)
             exclude(self.place.root)
-            with self._locked():
+            with held(self.path.parent, fcntl.LOCK_EX):
                 after = change(self.read())
                 replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
                 return after
@@ -249,11 +247,6 @@ class Tracking:
                 lock.enter_context(held(private_dir(folder), fcntl.LOCK_EX))
             except OSError as error:
                 raise login.unwritten(folder, error) from error
-            yield
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with FileLock(self.path.with_suffix(".lock"), mode=0o600):
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:

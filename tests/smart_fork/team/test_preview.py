@@ -7,12 +7,12 @@ import json
 import pytest
 
 from smart_fork.team.outgoing import prepare
-from smart_fork.team.preview import PUBLISH, QUESTION, Receiver, preview
+from smart_fork.team.preview import PUBLISH, QUESTION, preview
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 15_000}}
-TO = Receiver("https://forks.acme.dev", "github.com/acme/shop", "private")
+TO = ("https://forks.acme.dev", "github.com/acme/shop", "private")
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def out(home):
 
 
 def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
-    shown = preview(out, TO, created=True)
+    shown = preview(out, *TO, created=True)
     text = "\n".join(shown.lines())
 
     assert "A new session of Claude Code: add" in text
@@ -50,9 +50,9 @@ def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
 
 
 def test_as_json_it_says_the_same(out):
-    told = json.loads(json.dumps(preview(out, TO, created=False, title=f"by hand {GITHUB}").as_json()))
+    told = json.loads(json.dumps(preview(out, *TO, created=False, title=f"by hand {GITHUB}").as_json()))
 
-    assert [*TO] == [told[name] for name in ("server", "project", "visibility", "before")]
+    assert [*TO, "private"] == [told[name] for name in ("server", "project", "visibility", "before")]
     assert "by hand [REDACTED:github-token]" == told["title"]
     assert {"github-token": 1} == told["masked"]
     assert (["./src/up.py"], ["keys/a.pem"]) == (told["files"], told["withheld"])
@@ -60,10 +60,10 @@ def test_as_json_it_says_the_same(out):
 
 
 def test_making_public_what_was_private_is_asked_once_more(out):
-    public = TO._replace(visibility="public")
+    public = (*TO[:2], "public")
 
-    assert "by all members of the project" in "\n".join(preview(out, public, created=False).lines())
-    assert (QUESTION, PUBLISH) == preview(out, public, created=False).questions()
-    assert (QUESTION,) == preview(out, public, created=True).questions()
-    assert (QUESTION,) == preview(out, public._replace(before="public"), created=False).questions()
-    assert (QUESTION,) == preview(out, TO, created=False).questions()
+    assert "by all members of the project" in "\n".join(preview(out, *public, created=False).lines())
+    assert (QUESTION, PUBLISH) == preview(out, *public, created=False).questions()
+    assert (QUESTION,) == preview(out, *public, created=True).questions()
+    assert (QUESTION,) == preview(out, *public, before="public", created=False).questions()
+    assert (QUESTION,) == preview(out, *TO, created=False).questions()
