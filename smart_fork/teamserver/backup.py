@@ -28,7 +28,6 @@ from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.teamserver import rewrite, withdrawn
 from smart_fork.teamserver.auth import Project
 from smart_fork.teamserver.cluster import APP, Programs
-from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.rewrite import Withdrawal
 from smart_fork.teamserver.schema import create
 
@@ -187,30 +186,23 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
             " FROM rewrite_numbers"
         )
         here = {(one.project, one.session_id): one.edits.keys() for one in rewrite.withdrawals(db)}
-        with Database(make_conninfo(conninfo, user=_role(conninfo)), connections=2) as pool:
-            for one in known:
-                if one.edits.keys() <= here.get((one.project, one.session_id), set()):
-                    continue
-                done += 1
-                row = db.execute(
-                    "SELECT p.id, s.owner_id, s.base_count FROM projects p JOIN sessions s ON s.project_id = p.id"
-                    " WHERE p.key = %s AND s.id = %s",
-                    (one.project, one.session_id),
-                ).fetchone()
-                if row is not None:
-                    where = Project(row["id"], one.project, "maintainer")
-                    rewrite.do_again(pool, row["owner_id"], row["base_count"], one, where)
-                    continue
-                project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
-                if project is not None:  # not there yet: it must not be pushed as it was
-                    withdrawn.bury(db, project["id"], one.session_id, one.edits)
+        for one in known:
+            if one.edits.keys() <= here.get((one.project, one.session_id), set()):
+                continue
+            done += 1
+            row = db.execute(
+                "SELECT p.id, s.owner_id FROM projects p JOIN sessions s ON s.project_id = p.id"
+                " WHERE p.key = %s AND s.id = %s",
+                (one.project, one.session_id),
+            ).fetchone()
+            if row is not None:
+                where = Project(row["id"], one.project, "maintainer")
+                rewrite.do_again(db, row["owner_id"], one, where)
+                continue
+            project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
+            if project is not None:  # not there yet: it must not be pushed as it was
+                withdrawn.bury(db, project["id"], one.session_id, one.edits)
     return done
-
-
-def _role(conninfo: str) -> str:
-    """Who asks as the server does: its own role over a socket, else who owns the database and becomes it."""
-    values = conninfo_to_dict(conninfo)
-    return APP if str(values.get("host", "")).startswith("/") else str(values.get("user", APP))
 
 
 def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:

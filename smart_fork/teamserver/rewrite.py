@@ -1,7 +1,7 @@
 """Withdrawing: records are taken out of a session, or replaced, and by their digests out of all that was made of it.
 
 Forks of others are changed as well; what a session was made of never is: who copies a session cannot withdraw it from
-its author. Each session is changed in a transaction of its own. What a crash leaves over is a job.
+its author. All of them are changed in one transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 from psycopg import sql
 
@@ -24,8 +23,6 @@ from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.sessions import Row
 
-#: The kind of the job that goes on with a withdrawal, and how long it leaves that to who has begun it.
-JOB, SECONDS_TO_BEGIN_WITH = "rewrite", 60
 #: What describes a session in words of its own.
 NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
@@ -55,7 +52,7 @@ class Work:
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Change one session, in a transaction of its owner's that has the project alone."""
+        """Change one session, in a transaction that has the project alone."""
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
             (self.project.id, target.id),
@@ -114,10 +111,10 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
         known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
     work = Work(_project(row), session_id, wanted.kind)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
-        return Rewritten(session=sessions.told(row), descendants=_below(database, work, person.id, edits))
+        return Rewritten(session=sessions.told(row), descendants=0)
     if row["revision"] != wanted.revision:
         raise _advanced(row)
-    return _begin(database, work, person, row, edits, given=given)
+    return _withdraw(database, work, person, row, edits, given=given)
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
@@ -132,28 +129,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
         work = Work(_project(row), session_id, "delete")
         own = sessions.records(db, *_ids(work))[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
-    return _begin(database, work, person, row, edits, given=NOTHING_SAID)
-
-
-def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: int | None = None) -> None:
-    """The job: go on with what was begun, in one transaction. All that was ever withdrawn of the session is so again,
-    of what was made of it: what replaced a record is found among those that the session has now.
-    """
-    row = db.execute(
-        "SELECT s.project_id, s.owner_id, p.key FROM sessions s JOIN projects p ON p.id = s.project_id"
-        " WHERE s.project_id = %s AND s.id = %s",
-        (project_id, session_id),
-    ).fetchone()
-    if row is None:
-        return
-    work = Work(_project(row), str(session_id), "cut")
-    edits = _edits_of(db, work)
-    withdrawn.alone(db, project_id)
-    _as(db, row["owner_id"])
-    for target in work.targets(db):
-        _as(db, target.owner)
-        work.apply(db, target, edits)
-    segments.drop_unused(db, work.project, edits)
+    return _withdraw(database, work, person, row, edits, given=NOTHING_SAID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +159,13 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
     return found
 
 
-def do_again(database: Database, owner: int, base_count: int, one: Withdrawal, where: Project) -> None:
-    """Do a withdrawal again, where it has anything left to do."""
+def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> None:
+    """Do a withdrawal again, where it has anything left to do. `db` belongs to the owner of the tables."""
     work = Work(where, one.session_id, "delete" if one.hide else "cut")
-    with database.asked_by(owner) as db:
+    with db.transaction():
         withdrawn.alone(db, where.id)
-        withdrawn.bury(db, where.id, one.session_id, one.edits)
-        work.apply(db, Target(one.session_id, owner, base_count), one.edits)
+        _take_out(db, work, owner, one.edits)
         _hide(db, work, hide=one.hide)
-    _below(database, work, owner, one.edits)
-    with database.asked_by(owner) as db:
-        withdrawn.alone(db, where.id)
-        segments.drop_unused(db, where, one.edits)
 
 
 def _edits_of(db: Connection, work: Work) -> Edits:
@@ -204,54 +175,44 @@ def _edits_of(db: Connection, work: Work) -> Edits:
     return {old: there.get(new) if new is not None else None for old, new in digests.items()}
 
 
-def _begin(
+def _withdraw(
     database: Database, work: Work, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
 ) -> Rewritten:
-    """First the session itself, with all that is needed to go on after a crash; then what was made of it."""
-    origin = Target(work.session_id, row["owner_id"], row["base_count"])
-    with database.asked_by(origin.owner) as db:
+    with database.asked_by(row["owner_id"]) as db:
         withdrawn.alone(db, work.project.id)
         if _revision(db, work) != row["revision"]:
             raise _advanced(row)
-        withdrawn.bury(db, *_ids(work), edits)
-        made = work.apply(db, origin, edits)
-        if set(edits) != (made.done if made else set()):
+        done, changed = _take_out(db, work, row["owner_id"], edits)
+        if set(edits) != done:
             raise Unshareable(
                 "Some of these records belong to a parent session.",
                 "Only the parent's owner can withdraw its messages.",
             )
         _hide(db, work, hide=work.kind == "delete")
-        job = _noted(db, work, row["revision"] + 1)
         _as(db, person.id)
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
         sessions.note(db, person, verb, *_ids(work), records=len(edits))
         _describe(db, work, row, given)
-    changed = _below(database, work, person.id, edits)
-    with database.asked_by(origin.owner) as db:
-        withdrawn.alone(db, work.project.id)
-        segments.drop_unused(db, work.project, edits)
-        db.execute("DELETE FROM jobs WHERE id = %s", (job,))
+        _as(db, row["owner_id"])
         after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
     return Rewritten(session=sessions.told({**row, **(after or {})}), descendants=changed)
 
 
-def _below(database: Database, work: Work, asker: int, edits: Edits) -> int:
-    """Change all that was made of the session, each in a transaction of its own; how many were changed.
-
-    A branch that somebody makes meanwhile, of one that is not changed yet, is there when they are looked at again.
-    """
-    seen = {work.session_id}
-    changed = 0
-    while True:
-        with database.asked_by(asker) as db:
-            targets = [one for one in work.targets(db) if one.id not in seen]
-        if not targets:
-            return changed
-        for target in targets:
-            seen.add(target.id)
-            with database.asked_by(target.owner) as db:
-                withdrawn.alone(db, work.project.id)
-                changed += work.apply(db, target, edits) is not None
+def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
+    """Change the session and all that was made of it: what of it the session had, and how many others were changed."""
+    withdrawn.bury(db, *_ids(work), edits)
+    _as(db, owner)
+    done, changed = frozenset[bytes](), 0
+    for target in work.targets(db):
+        _as(db, target.owner)
+        made = work.apply(db, target, edits)
+        if target.id == work.session_id:
+            done = made.done if made else done
+        else:
+            changed += made is not None
+    segments.drop_unused(db, work.project, edits)
+    _as(db, owner)
+    return done, changed
 
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
@@ -291,15 +252,6 @@ def _hide(db: Connection, work: Work, *, hide: bool) -> None:
         db.execute(
             "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
         )
-
-
-def _noted(db: Connection, work: Work, revision: int) -> int:
-    row = db.execute(
-        "INSERT INTO jobs(project_id, session_id, kind, revision, run_after)"
-        " VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) RETURNING id",
-        (*_ids(work), JOB, revision, SECONDS_TO_BEGIN_WITH),
-    ).fetchone()
-    return int(row["id"]) if row else 0
 
 
 def _revision(db: Connection, work: Work) -> int | None:

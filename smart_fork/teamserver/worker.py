@@ -15,7 +15,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from smart_fork.teamserver import near, rewrite, segments
+from smart_fork.teamserver import near, segments
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.index import index
 from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
@@ -36,7 +36,6 @@ def sweep(db: Connection, *_: None) -> None:
 #: What is done, by its kind.
 KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
-    rewrite.JOB: Kind(rewrite.finish),
     "index": Kind(index),
 }
 

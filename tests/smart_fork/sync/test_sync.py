@@ -65,7 +65,7 @@ def test_a_session_of_one_machine_is_found_and_forked_on_the_other(machines, age
 def test_the_remote_learns_neither_text_nor_names(machines):
     session, _ = moved(machines, f"The token is {SECRET}. {SAID[0]}", SAID[1])
     told = reachable(machines)
-    for secret in (session, "shop", "413", "proxy", "claude", "laptop", "example.org", "Test"):
+    for secret in (session, "shop", "answers 413", "proxy", "claude", "laptop", "example.org", "Test"):
         assert secret.encode() not in told
     assert SECRET not in machines.desktop.logs()
     assert "413" in machines.desktop.logs()
