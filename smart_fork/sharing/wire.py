@@ -386,7 +386,7 @@ class Search(Message):
     """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
 
     Vectors are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. The server ignores vectors
-    of another space, and makes its own if there are none. Sessions in `without` are not returned.
+    of another space, and makes its own if there are none.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
@@ -394,7 +394,6 @@ class Search(Message):
     space: Fingerprint | None = None
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10
-    without: Annotated[tuple[SessionId, ...], Field(max_length=1_000)] = ()
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

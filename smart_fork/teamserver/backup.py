@@ -11,7 +11,6 @@ import re
 import secrets
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,11 +33,8 @@ from smart_fork.teamserver.schema import create
 KEPT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
 _UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
-#: Of the steps of a restore, in their order: each leaves the old database or the new one.
-STEPS = ("made", "filled", "withdrawn", "exchanged", "done")
 #: How long a killed client may stay connected.
 _LEAVING_SECONDS = 3.0
-Step = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +45,6 @@ class Backup:
     until: datetime
     size: int
     removed: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A database that was restored: from how many sessions it withdrew again."""
-
-    withdrawals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +101,9 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
     return gone
 
 
-def restore(place: Place, file: Path, *, step: Step = lambda _name: None) -> Restored:
-    """Put the database of a backup in the place of the one that is there. Nobody may be connected to that.
+def restore(place: Place, file: Path) -> int:
+    """Put the database of a backup in the place of the one that is there. Nobody may be connected to that. Return from
+    how many sessions it withdrew again.
 
     Raises:
         NotFound: There is no such file.
@@ -129,20 +119,15 @@ def restore(place: Place, file: Path, *, step: Step = lambda _name: None) -> Res
         known = _withdrawals(place.conninfo) if _is_there(db, place.name) else []
         new = f"{place.name}_new_{secrets.token_hex(4)}"
         db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(new)))
-        step("made")
         try:
             _fill(place, new, file)
-            step("filled")
             done = _bring_up(place.other(new), known)
-            step("withdrawn")
             _exchange(db, place.name, new)
         except BaseException:
             _drop(db, new)
             raise
-        step("exchanged")
         _sweep(db, place.name)
-        step("done")
-    return Restored(done)
+    return done
 
 
 def _fill(place: Place, new: str, file: Path) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Self
 import psutil
 
 from indexer.masking import beginning, mask
-from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.teamserver.installed import EMBEDDED, check_installed, how_to_install
 
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
@@ -192,15 +192,6 @@ class Cluster:
     programs: Programs
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def try_programs(self) -> None:
-        """See that the account can run PostgreSQL's programs, before anything is made for them.
-
-        Raises:
-            Usage: A folder on the way is closed.
-        """
-        elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
-        self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
-
     @property
     def data(self) -> Path:
         """What PostgreSQL writes."""
@@ -281,7 +272,8 @@ class Cluster:
             Usage: The folder cannot be used.
             ProgramFailed: It could not be made or started.
         """
-        self.try_programs()
+        elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
+        self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
         self.account.make(self.folder)
         with self._owned():
             self.create()
@@ -363,13 +355,10 @@ class Cluster:
                 **self.account.popen(),
             )
         except OSError as error:
-            raise self._cannot_run(error) from error
-
-    def _cannot_run(self, error: OSError) -> SmartForkError:
-        return ProgramFailed(
-            f"{self.account.name} cannot run PostgreSQL's programs ({error.strerror}).",
-            f"Let that user read {self.programs.folder}, with all folders above it, or install smart-fork elsewhere.",
-        )
+            said = f"{self.account.name} cannot run PostgreSQL's programs ({error.strerror})."
+            where = f"{self.programs.folder}, with all folders above it"
+            hint = f"Let that user read {where}, or install smart-fork elsewhere."
+            raise ProgramFailed(said, hint) from error
 
 
 def _escaped(value: str) -> str:

@@ -46,15 +46,6 @@ class Server:
         """Return when a token made now ends."""
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
-    def person(self, request: Request) -> auth.Person:
-        """Whose token came with a request.
-
-        Raises:
-            NotAuthenticated: Nobody's.
-        """
-        person: auth.Person = request.scope[guard.PERSON]
-        return person
-
     def project(self, request: Request, person: auth.Person) -> auth.Project:
         """The project of an address.
 
@@ -148,7 +139,7 @@ class Address:
         def answered(request: Request, body: bytes) -> Response:
             given: list[Any] = [server, request]
             if self.scope is not None:
-                given.append(server.person(request))
+                given.append(request.scope[guard.PERSON])
                 given[-1].needs(self.scope)
             if self.takes is not None:
                 takes = self.takes

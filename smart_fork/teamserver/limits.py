@@ -31,18 +31,6 @@ class OverQuota(TooLarge):
         self.used, self.limit = used, limit
 
 
-def check_session(count: int, size: int) -> None:
-    """Refuse a session that is too long.
-
-    Raises:
-        TooLarge: It is.
-    """
-    if count > LIMITS.session_records:
-        raise TooLarge(f"A session has {count} records; at most {LIMITS.session_records} are allowed.")
-    if size > LIMITS.session_bytes:
-        raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
-
-
 def account(db: Connection, project: Project, person: Person, more: int) -> None:
     """Count what is stored for a user and in a project.
 

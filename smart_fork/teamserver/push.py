@@ -12,14 +12,15 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
-from smart_fork.errors import Conflict, Unshareable, Withdrawn
+from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
 from smart_fork.sharing.canonical import START, state_of, states, written
+from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
 from smart_fork.sharing.wire import Push, Pushed
 from smart_fork.teamserver import index, segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.limits import account, check_session
+from smart_fork.teamserver.limits import account
 from smart_fork.teamserver.sessions import Row
 
 #: Looks at the records of an agent, whether it can read them.
@@ -44,7 +45,8 @@ def check_bodies(push: Push) -> Checked:
     sent = {one.digest: (one.body, segments.checked(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
         raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
-    check_session(push.count, 0)
+    if push.count > LIMITS.session_records:
+        raise TooLarge(f"A session has {push.count} records; at most {LIMITS.session_records} are allowed.")
     return Checked(push, sent)
 
 
@@ -239,7 +241,8 @@ def _count(db: Connection, project: Project, person: Person, checked: Checked, *
         (project.id, checked.push.id),
     ).fetchone()
     size = int(row["bytes"]) if row else 0
-    check_session(0, size)
+    if size > LIMITS.session_bytes:
+        raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
     account(db, project, person, size - before)
 
 

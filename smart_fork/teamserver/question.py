@@ -31,10 +31,8 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     intent = plain(wanted.question)
     known = own_space()
     index = TeamIndex(db, project.id, person.id, known_space(db, known) if known else None)
-    query = Query(
-        intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True,
-        hidden=frozenset(wanted.without), also=further(intent, wanted.also),
-    )  # fmt: skip
+    also = further(intent, wanted.also)
+    query = Query(intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True, also=also)
     vectors = _vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
     return wire.Found(

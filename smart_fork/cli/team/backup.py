@@ -64,9 +64,9 @@ def restore(
         from smart_fork.teamserver.backup import restore as put
 
         done = put(place, file)
-    if printed_as_json({"path": str(file), "withdrawals": done.withdrawals}):
+    if printed_as_json({"path": str(file), "withdrawals": done}):
         return
-    say(f"{file} restored; {done.withdrawals} withdrawals applied again. Start the server: smart-fork team serve")
+    say(f"{file} restored; {done} withdrawals applied again. Start the server: smart-fork team serve")
 
 
 @contextmanager
