@@ -63,6 +63,13 @@ def test_one_is_found_by_three_of_five_words(run, world, shop):
     assert [GONE] == [one["session_id"] for one in gone(run, "find", "uploader retry backoff jitter timeout")]
 
 
+def test_the_newest_of_many_are_listed_the_newest_first(run, world, shop):
+    world.claude(shop, "draw the map", "drawn")
+    keep(world, *(typed(RETRY, shop, f"{GONE[:-1]}{number}", 1_767_225_600_000 + number) for number in (3, 1, 6, 2, 5, 4)))
+
+    assert [f"{GONE[:-1]}{number}" for number in (6, 5, 4, 3, 2)] == [one["session_id"] for one in gone(run, "list")]
+
+
 def test_one_is_no_target(run, world, shop):
     world.claude(shop, "draw the map", "drawn")
     keep(world, typed(RETRY, shop))
@@ -80,7 +87,8 @@ def test_known_and_forgotten_sessions_are_not_gone(run, world, shop):
     run("forget", forgotten, "--yes")
     for one in (indexed, forgotten):
         world.log_of(one).unlink(missing_ok=True)
-    keep(world, *(typed(RETRY, shop, one) for one in (there, indexed, forgotten)))
+    new = world.claude(shop, f"{RETRY} now", DONE)
+    keep(world, *(typed(RETRY, shop, one) for one in (there, indexed, forgotten, new)))
 
     assert [] == gone(run, "list") == gone(run, "find", RETRY)
 

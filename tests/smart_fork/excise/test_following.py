@@ -197,6 +197,23 @@ def test_an_undone_cut_is_not_made_by_the_next_run(world, shop):
     assert 2 == len(holders(world.home))
 
 
+def test_where_signed_thinking_goes_with_its_secret_the_records_of_a_copy_follow_each_other(world, shop):
+    session_id, token = "5b2f0000-0000-4000-8000-000000000002", "ghp_" + "a1B2" * 9
+    records = [
+        said("u1", None, "user", "add retry"),
+        said("a1", "u1", "assistant", [{"type": "thinking", "thinking": token, "signature": "sig"}]),
+        said("a2", "a1", "assistant", text("added")),
+    ]
+    world.write_claude(session_id, shop, [one | {"sessionId": session_id, "cwd": str(shop)} for one in records])
+    copy = Path(branch(session_id)["path"])
+    assert token in copy.read_text()
+    cut(Request(session_id, secrets=True))
+
+    written = [one for line in copy.read_text().splitlines() if "uuid" in (one := json.loads(line))]
+    assert token not in copy.read_text()
+    assert [None, *(one["uuid"] for one in written[:-1])] == [one["parentUuid"] for one in written]
+
+
 def test_secrets_are_masked_in_all_generations(world, shop):
     token = "ghp_" + "a1B2" * 9
     first = world.claude(shop, *SAID, f"my token is {token}", "noted")

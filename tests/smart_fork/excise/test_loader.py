@@ -436,10 +436,25 @@ def test_of_named_messages_alone_the_secrets_are_masked(tmp_path):
         said("u1", None, "user", first), said("a1", "u1", "assistant", second), said("u2", "a1", "user", last),
     ])  # fmt: skip
 
-    outcome = cut(Request(str(path), ids=("a1",), secrets=True))
+    outcome = cut(Request(str(path), "1", secrets=True))
 
     assert {"github-token": 1} == outcome["masked"]
     assert [True, False, True] == [one in path.read_text() for one in (first, second, last)]
+
+
+def test_secrets_of_a_torn_line_and_of_a_record_behind_another_in_its_line_are_masked(tmp_path):
+    first, second = ("ghp_" + part * 9 for part in ("a1B2", "c3D4"))
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [said("u1", None, "user", "go")])
+    glued = [said("a1", "u1", "assistant", "gone"), said("u2", "a1", "user", f"it is {first}")]
+    torn = json.dumps(said("a2", "u2", "assistant", f"not {second}"))[:-9]
+    path.write_text(path.read_text() + "".join(map(json.dumps, glued)) + "\n" + torn + "\n")
+
+    outcome = cut(Request(str(path), secrets=True))
+
+    _, line, damaged = path.read_text().splitlines()
+    assert {"github-token": 2} == outcome["masked"]
+    assert "".join(map(json.dumps, glued)).replace(first, "[REDACTED:github-token]").replace("}{", "} {") == line
+    assert torn.replace(second, "[REDACTED:github-token]") == damaged
 
 
 def test_arguments_that_are_json_in_json_stay_json(codex_session):

@@ -203,16 +203,19 @@ def test_a_suggestion_names_by_their_ids_the_turns_without_a_number(world, shop,
     assert check(session)["ok"]
 
 
-def test_a_message_that_a_log_has_twice_is_cut_twice(world, shop):
-    session = str(uuid.uuid4())
+def test_a_message_that_a_log_has_twice_is_cut_and_masked_twice(world, shop):
+    session, token = str(uuid.uuid4()), "ghp_" + "a1B2" * 9
     header, *records = ({**one, "ordinal": None} for one in codex_records(session, shop, ["zebra", "walrus"]))
     path = write_log(codex_path(world.home, session), [header, *records, *records])
+    path.write_text(path.read_text().replace('"text": "zebra"', f'"text": "{token}"'))
     shown = sessions.read(sessions.locate(session)).turns
+    masked, gone = (next(str(n) for n, turn in enumerate(shown) if turn.text == text) for text in (token, "walrus"))
 
-    done = cut(Request(session, next(str(n) for n, turn in enumerate(shown) if turn.text == "walrus"), force=True))
+    done = cut(Request(session, gone, force=True))
 
     assert 2 == len(done["removed"])
     assert '"text": "walrus"' not in path.read_text()
+    assert {"github-token": 2} == cut(Request(session, masked, secrets=True))["masked"]
 
 
 @pytest.mark.thorough

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 import uuid
+import zlib
 from pathlib import Path
 
 import apsw
@@ -176,6 +177,7 @@ def places(found: dict) -> dict[str, str]:
         ("index/claude/.{id}.md.0123456789abcdef.tmp", "half a file", SECRET.encode()),
         ("index.db.corrupt-20260101T000000000000Z", "older index", b"\x01\x02" + SECRET.encode() + b"\x03"),
         ("kept/claude/{id}/0123456789abcdef.zst", "kept copy", None),
+        ("kept/.reading/killed/{id}.jsonl", "kept copy", SECRET.encode()),
         ("hooks/0123.json", "file", SECRET.encode()),
     ],
 )
@@ -206,6 +208,14 @@ def test_verify_finds_what_is_in_free_pages_and_unmerged_words_of_the_index(worl
     assert check(session_id)["ok"]
 
 
+def test_verify_finds_what_the_index_keeps_packed_of_a_log(world, session_id):
+    cut_secret(world, session_id)
+    with opened() as store:
+        store.db.execute("UPDATE files SET state = ?", (zlib.compress(SECRET.encode()),))
+
+    assert {"index.db": "index"} == places(check(session_id))
+
+
 def test_verify_finds_what_is_in_the_register(world, session_id, shop):
     cut_secret(world, session_id)
     with Registry() as registry:
@@ -218,10 +228,14 @@ def test_what_others_say_as_well_is_no_trace(world, session_id, shop):
     other = world.claude(shop, f"what was {SECRET} about?", "a passphrase", "add retry", "done")
     indexed()
     with Registry() as registry:
-        registry.add("claude", source_session_id=other, place="process", cwd=shop, prompt=f"tell {SECRET}")
+        worker = registry.add("claude", source_session_id=other, place="process", cwd=shop, prompt=f"tell {SECRET}")
+    output = state_home() / f"logs/workers/{worker.id}.log"
+    output.parent.mkdir(parents=True)
+    output.write_text(f"It is {SECRET}")
     cut_secret(world, session_id)
 
     assert (True, []) == ((found := check(session_id))["ok"], found["remains"])
+    assert f"It is {SECRET}" == output.read_text()
     assert other in world.ids(SECRET, shop)
 
 
