@@ -65,7 +65,10 @@ def test_one_is_found_by_three_of_five_words(run, world, shop):
 
 def test_the_newest_of_many_are_listed_the_newest_first(run, world, shop):
     world.claude(shop, "draw the map", "drawn")
-    keep(world, *(typed(RETRY, shop, f"{GONE[:-1]}{number}", 1_767_225_600_000 + number) for number in (3, 1, 6, 2, 5, 4)))
+    keep(
+        world,
+        *(typed(RETRY, shop, f"{GONE[:-1]}{number}", 1_767_225_600_000 + number) for number in (3, 1, 6, 2, 5, 4)),
+    )
 
     assert [f"{GONE[:-1]}{number}" for number in (6, 5, 4, 3, 2)] == [one["session_id"] for one in gone(run, "list")]
 
