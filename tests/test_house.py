@@ -17,7 +17,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import requires
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -256,6 +256,23 @@ def test_every_dependency_is_pinned():
     pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
 
     assert {"smart-fork"} == {re.split(r"[^\w-]", need)[0].lower() for need in wanted} - pins
+
+
+def test_every_library_that_is_imported_is_a_dependency():
+    """One that only another library brings goes with it, or comes in a version that we never tried."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [need for needs in (project["dependencies"], *project["optional-dependencies"].values()) for need in needs]
+    needed = [Requirement(need) for need in wanted]
+    declared = {canonicalize_name("-".join((need.name, *more))) for need in needed for more in ((), *zip(need.extras))}
+    named = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
+    names = {
+        name for path in MODULES if relative(path).startswith(PACKAGES) for name in named.findall(path.read_text())
+    }
+
+    brought = {name: by for name, by in packages_distributions().items() if name in names and name not in PACKAGES}
+
+    undeclared = {name for name, by in brought.items() if not declared & {canonicalize_name(one) for one in by}}
+    assert {"mcp_types"} == undeclared, "each version of mcp names the one version of mcp-types that it takes"
 
 
 def test_no_file_has_two_sides_of_a_merge():

@@ -58,12 +58,13 @@ class Normal:
             str(home): "~",
             str(home.resolve()): "~",
             slug(str(home.resolve())): "-home",
-            str(CHECKOUT): "<checkout>",
             str(python.with_name("smart-fork")): "<smart-fork>",
             shlex.quote(str(python)): "<python>",
             str(python): "<python>",
             str(python.resolve()): "<python>",
         }
+        # A checkout at `/src` is not the middle of `~/app/src/main.py`.
+        self._checkout = re.compile(rf"(?<![\w.~>-]){re.escape(str(CHECKOUT))}(?![\w-])")
         # A preview may end in the middle of it.
         self._begun = re.compile(rf"{re.escape(str(home.resolve())[:60])}[\w/-]*\.\.\.")
         self._host = socket.gethostname()
@@ -80,6 +81,7 @@ class Normal:
         text = self._begun.sub("~...", text)
         for theirs, ours in sorted(self._words.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(theirs, ours)
+        text = self._checkout.sub("<checkout>", text)
         text = _PROGRAM.sub("(<program>)", _PROCESS.sub("process <number>", text))
         text = _FRACTION.sub("<number>", text)
         text = text.replace(own_version(), "<version>").replace(f"/{getpass.getuser()}/", "/<user>/")

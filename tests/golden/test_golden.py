@@ -101,6 +101,14 @@ def test_answers_name_our_program_alike_in_whichever_environment_it_is(monkeypat
     assert said == {"program": "<smart-fork>", "folder": "<checkout>"}
 
 
+def test_a_short_path_of_the_checkout_is_no_part_of_other_paths(monkeypatch, home):
+    monkeypatch.setattr("tests.golden.normal.CHECKOUT", Path("/src"))
+
+    said = Normal(home, ()).value("edit ~/repos/harbor/src/a.ts in /src, '/src/b.py' and /srcs")
+
+    assert said == "edit ~/repos/harbor/src/a.ts in <checkout>, '<checkout>/b.py' and /srcs"
+
+
 def test_each_folder_of_fixtures_has_a_readme_with_the_version_and_all_of_them():
     for folder in FIXTURES.iterdir():
         readme = (folder / "README.md").read_text("utf-8")
