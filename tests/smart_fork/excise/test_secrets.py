@@ -60,6 +60,17 @@ def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
     assert ["u1", "a1", "r1"] == [json.loads(line)["uuid"] for line in path.read_bytes().splitlines()]
 
 
+def test_beside_a_secret_all_else_of_its_record_stays_as_it_is(tmp_path):
+    token = "ghp_" + "a1B2" * 9
+    told = {"stdout": token, "names": ["a", "b"], "hunks": [{"lines": [" one", "+two"]}, {"lines": [" three"]}], "code": 0}
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [said("u1", None, "user", "go", toolUseResult=told)])
+    before = path.read_text()
+
+    cut(Request(str(path), secrets=True))
+
+    assert before.replace(token, "[REDACTED:github-token]") == path.read_text()
+
+
 def test_of_named_messages_alone_the_secrets_are_masked(tmp_path):
     first, second, last = ("ghp_" + part * 9 for part in ("a1B2", "c3D4", "e5F6"))
     path = write_log(tmp_path / f"{SESSION}.jsonl", [

@@ -75,7 +75,7 @@ def test_a_copy_without_its_first_prompt_is_named_after_one_that_it_has(session)
 def test_a_worktree_that_is_named_after_a_prompt_which_goes_is_named(session, world: World):
     agent = sessions.locate(session).agent
     with Registry() as registry:
-        for name in ("the-passphrase-of-swordfish-1", "add-retry-1"):
+        for name in ("swordfish-1", "update-docs-1"):
             worktree = world.home / "shop/.worktrees" / name
             registry.set_state(
                 registry.add(
@@ -85,9 +85,9 @@ def test_a_worktree_that_is_named_after_a_prompt_which_goes_is_named(session, wo
                 "ended",
             )  # fmt: skip
 
-    remains = cut(Request(session, "0-1"))["remains"]
+    remains = cut(Request(session, "0-3"))["remains"]
 
-    assert [f"worktree {world.home}/shop/.worktrees/the-passphrase-of-swordfish-1 and git branch"] == [
+    assert [f"worktree {world.home}/shop/.worktrees/swordfish-1 and git branch"] == [
         one.partition(" smart-fork/")[0] for one in remains if "worktree" in one
     ]
 

@@ -208,6 +208,16 @@ def test_verify_finds_what_is_in_free_pages_and_unmerged_words_of_the_index(worl
     assert check(session_id)["ok"]
 
 
+def test_verify_finds_what_is_in_an_older_index_where_there_is_no_other(world, session_id):
+    cut_secret(world, session_id)
+    for path in state_home().glob("index.db*"):
+        path.unlink()
+    older = state_home() / "index.db.corrupt-20260101T000000000000Z"
+    older.write_bytes(b"\x01\x02" + SECRET.encode())
+
+    assert {older.name: "older index"} == places(check(session_id))
+
+
 def test_verify_finds_what_the_index_keeps_packed_of_a_log(world, session_id):
     cut_secret(world, session_id)
     with opened() as store:
