@@ -62,7 +62,12 @@ def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
 
 def test_beside_a_secret_all_else_of_its_record_stays_as_it_is(tmp_path):
     token = "ghp_" + "a1B2" * 9
-    told = {"stdout": token, "names": ["a", "b"], "hunks": [{"lines": [" one", "+two"]}, {"lines": [" three"]}], "code": 0}
+    told = {
+        "stdout": token,
+        "names": ["a", "b"],
+        "hunks": [{"lines": [" one", "+two"]}, {"lines": [" three"]}],
+        "code": 0,
+    }
     path = write_log(tmp_path / f"{SESSION}.jsonl", [said("u1", None, "user", "go", toolUseResult=told)])
     before = path.read_text()
 
