@@ -86,7 +86,6 @@ Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
 Bookmark = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=.-]{1,400}$")]
 Visibility = Literal["private", "public"]
-Role = Literal["reader", "writer", "maintainer"]
 
 
 class Message(BaseModel):

@@ -334,7 +334,7 @@ def _copied(
         raise _needed(project, "The session is not on this machine.")
     if taken_as.platform not in (None, one.platform):
         raise _needed(project, "--platform needs it.")
-    name = named(tracked, taken_as, "", None if taken_as.alias else free_alias(tracked, source_id, new=True))
+    name = _free_name(project, taken_as, source_id)
     with _written(project, one, at, title or one.title, taken_as) as branch:
         said = {"title": title or one.title, "visibility": visibility or "private"}
         alias = _alias(project, one, branch).model_copy(update=said)

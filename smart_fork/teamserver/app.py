@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from smart_fork.errors import NotFound
 from smart_fork.sharing import replay, wire
 from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.segments import unpack
 from smart_fork.system.release import own_version
 from smart_fork.teamserver import (
     admin,
@@ -124,12 +125,11 @@ def have(server: Server, request: Request, person: auth.Person, wanted: wire.Hav
 def put_segment(server: Server, request: Request, person: auth.Person, body: bytes) -> Response:
     """Take a segment; to send it again changes nothing."""
     digest = _digest(request)
-    lines = segments.checked(body, digest)
+    lines = unpack(body, digest)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
         project.needs("writer")
-        raw = sum(map(len, lines)) + len(lines)
-        segments.take(db, project, person, digest, body=body, records=len(lines), raw=raw)
+        segments.take(db, project, person, digest, body, lines)
     return Response(status_code=204)
 
 

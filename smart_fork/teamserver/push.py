@@ -42,7 +42,7 @@ def check_bodies(push: Push) -> Checked:
         Unshareable: Something is damaged, not canonical, or not what it says.
         TooLarge: Something is more than is taken.
     """
-    sent = {one.digest: (one.body, segments.checked(one.body, one.digest)) for one in push.bodies}
+    sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
         raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
     if push.count > LIMITS.session_records:
@@ -94,8 +94,7 @@ def _commit(database: Database, project: Project, person: Person, checked: Check
         withdrawn.share(db, project.id)
         withdrawn.refuse(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
-            raw = sum(map(len, records)) + len(records)
-            segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)
+            segments.take(db, project, person, digest, body, records)
         outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import sha256
 
-from smart_fork.errors import NotFound, TooLarge, Unshareable
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.errors import NotFound, Unshareable
 from smart_fork.sharing.segments import Place, Segment, unpack
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
@@ -42,9 +41,10 @@ def have(db: Connection, project: Project, person: Person, digests: Iterable[str
     return [digest for digest in asked if digest in found]
 
 
-def take(db: Connection, project: Project, person: Person, digest: str, *, body: bytes, records: int, raw: int) -> None:
+def take(db: Connection, project: Project, person: Person, digest: str, body: bytes, records: Sequence[bytes]) -> None:  # noqa: PLR0917
     """Store a segment that was checked, and that this person has it. Done again it changes nothing."""
-    _insert(db, project.id, digest, body, records=records, raw=raw)
+    raw = sum(map(len, records)) + len(records)
+    _insert(db, project.id, digest, body, records=len(records), raw=raw)
     db.execute(
         "INSERT INTO uploads(project_id, user_id, digest) VALUES (%s, %s, %s)"
         " ON CONFLICT (project_id, user_id, digest) DO UPDATE SET at = now()",
@@ -67,18 +67,6 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
         )
         if _held(db, project_id, [bytes.fromhex(digest)]):
             break
-
-
-def checked(body: bytes, digest: str) -> list[bytes]:
-    """The records of a segment that somebody has sent.
-
-    Raises:
-        Unshareable: It is not what it says, or not canonical.
-        TooLarge: It is more than is taken.
-    """
-    if len(body) > LIMITS.segment_body_bytes:
-        raise TooLarge(f"A segment has {len(body)} compressed bytes; at most {LIMITS.segment_body_bytes} are allowed.")
-    return unpack(body, digest)
 
 
 def content(db: Connection, project: Project, person: Person, digest: str) -> bytes:

@@ -243,7 +243,7 @@ def test_what_nobody_commits_is_swept_and_what_a_session_gets_meanwhile_is_not(t
     project, alice = team.project("alice"), team.people["alice"]
     for loose in (digest, push_of(new_id(), [], [record(1, secrets.token_hex(8))]).segments[0].digest):
         with team.pool.asked_by(alice.id) as db:
-            segments.take(db, project, alice, loose, body=zstandard.compress(b"x"), records=1, raw=1)
+            segments.take(db, project, alice, loose, zstandard.compress(b"x"), [b""])
     owned.execute("UPDATE segments SET created_at = now() - interval '25 hours' WHERE project_id = %s", (project.id,))
     owned.execute("DELETE FROM uploads WHERE project_id = %s", (project.id,))
     with team.pool.asked_by(alice.id) as pushing:

@@ -305,7 +305,7 @@ def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice
     alice.push("alice", used)
     project, person = alice.project("alice"), alice.people["alice"]
     with alice.pool.asked_by(person.id) as db:
-        segments.take(db, project, person, lost.digest, body=lost.body, records=3, raw=9)
+        segments.take(db, project, person, lost.digest, lost.body, [b"12"] * 3)
         assert 0 == segments.sweep(db, project.id)
     alice.owned.execute("UPDATE uploads SET at = at - interval '2 days' WHERE project_id = %s", (project.id,))
     alice.owned.execute(
