@@ -34,6 +34,10 @@ PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
 _QUESTION = 10_000
+#: What both sides say of whose a session is, and the hint for all that cannot be had.
+NOT_YOURS = "You don't own this session. Use smart-fork team fork."
+YOURS = "You own this session. Use smart-fork team branch to create a copy."
+NOT_FOUND = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
 #: The most characters of a wrong value that an error repeats.
 _SHOWN = 200
 

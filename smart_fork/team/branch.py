@@ -42,9 +42,7 @@ from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
 OTHER_PAST = "The remote session has changed its past."
-NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 BranchVerb = Literal["branch", "fork"]
-YOURS = "You own this session. Use smart-fork team branch to create a copy."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +99,9 @@ def branch(project: Project, verb: BranchVerb, reference: str | None, asked: Bra
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:
-        raise WrongVerb(NOT_YOURS)
+        raise WrongVerb(wire.NOT_YOURS)
     if verb == "fork" and mine and not taken_as.force:
-        raise WrongVerb(YOURS)
+        raise WrongVerb(wire.YOURS)
     if taken_as.platform not in (None, read.session.agent):
         if taken_as.platform == FILE:
             raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")

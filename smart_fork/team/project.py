@@ -13,13 +13,11 @@ from pathlib import Path
 
 from indexer.project import project_of, resolve
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing.wire import SessionInfo, SessionRead
+from smart_fork.sharing.wire import NOT_FOUND, SessionInfo, SessionRead
 from smart_fork.team import away, login
 from smart_fork.team.client import Client
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 from smart_fork.text.snippets import quoted
-
-HINT = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
 
 def missing(reference: str) -> NotFound:
     """One answer for all that cannot be had."""
-    return NotFound(f"Session not found: {quoted(reference)}", HINT)
+    return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND)
 
 
 def _account(server: str | None, tracking: Tracking) -> login.Account:

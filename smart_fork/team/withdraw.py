@@ -34,8 +34,6 @@ from smart_fork.team.project import Project
 from smart_fork.team.pulled import key_of
 from smart_fork.text.snippets import quoted
 
-NOT_YOURS = "You don't own this session. Use smart-fork team fork."
-
 
 @dataclass(frozen=True, slots=True)
 class ExciseAsked:
@@ -123,7 +121,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
         raise Usage("Nothing to withdraw there.")
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
-        raise WrongVerb("Some of these messages belong to the parent session.", NOT_YOURS)
+        raise WrongVerb("Some of these messages belong to the parent session.", wire.NOT_YOURS)
     return Withdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, Usage, WrongVerb
+from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import state_after, written
 from smart_fork.sharing.segments import Place, cut, unpack
 from smart_fork.sharing.wire import Branch, Pushed
@@ -61,9 +62,9 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch)
 def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
     own = source["owner_id"] == person.id
     if wanted.verb == "branch" and not own:
-        raise WrongVerb(sessions.NOT_YOURS)
+        raise WrongVerb(wire.NOT_YOURS)
     if wanted.verb == "fork" and own and not wanted.force:
-        raise WrongVerb(sessions.YOURS)
+        raise WrongVerb(wire.YOURS)
 
 
 def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:

@@ -14,8 +14,6 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import psycopg
-
 from indexer.masking import mask
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.text.snippets import printable
@@ -27,7 +25,6 @@ ATTEMPTS = 8
 #: After a failure it waits so long, then twice as long, and so on.
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(hours=1)
 _ERROR = 300
-HELD_FOR_A_MOMENT = "2s"
 
 #: What is run, with the transaction, the project, the session, and its revision when the job was put. What is done for
 #: the whole server is given None for these three.
@@ -137,8 +134,9 @@ class Worker:
     def _run(self, job: Job) -> None:
         kind = self._kinds[job.kind]
         with self._database.asked_by() as db:
-            # Held for as long as it runs, so that nobody begins it a second time when that is long.
-            if not self._held(db, job):
+            # Held for as long as it runs, so that nobody begins it a second time when that is long. Who is too late for
+            # that waits here, and finds it done.
+            if db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (job.id,)).fetchone() is None:
                 return
             same = self._same(db, job)
             kind.work(db, job.project_id, job.session_id, job.revision)
@@ -149,17 +147,6 @@ class Worker:
                 )
             else:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
-
-    def _held(self, db: Connection, job: Job) -> bool:
-        """Whether it is ours now. Another one that looks for work may hold it for a moment; longer, who runs it."""
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (HELD_FOR_A_MOMENT,))
-        try:
-            with db.transaction():
-                row = db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (job.id,)).fetchone()
-        except psycopg.errors.LockNotAvailable:
-            return False
-        db.execute("SELECT set_config('lock_timeout', '0', true)")
-        return row is not None
 
     def _same(self, db: Connection, job: Job) -> list[int]:
         """Jobs that are done with this one: they wait for the same, and were put before it begins."""

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
+from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, state_after, written
 from smart_fork.sharing.segments import Place, Segment, pack, unpack
 from smart_fork.sharing.wire import Rewrite, Rewritten
@@ -180,7 +181,8 @@ def _withdraw(
 ) -> Rewritten:
     with database.asked_by(row["owner_id"]) as db:
         withdrawn.alone(db, work.project.id)
-        if _revision(db, work) != row["revision"]:
+        now = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
+        if now is None or now["revision"] != row["revision"]:
             raise _advanced(row)
         done, changed = _take_out(db, work, row["owner_id"], edits)
         if set(edits) != done:
@@ -227,7 +229,7 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
         (row["project_id"], person.id),
     ).fetchone()
     if maintains is None:
-        raise WrongVerb(sessions.NOT_YOURS)
+        raise WrongVerb(wire.NOT_YOURS)
     return row
 
 
@@ -252,11 +254,6 @@ def _hide(db: Connection, work: Work, *, hide: bool) -> None:
         db.execute(
             "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
         )
-
-
-def _revision(db: Connection, work: Work) -> int | None:
-    row = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
-    return int(row["revision"]) if row else None
 
 
 def _as(db: Connection, user: int) -> None:

@@ -24,16 +24,11 @@ from smart_fork.teamserver.limits import Query
 
 Row = dict[str, Any]
 VISIBILITY = ("private", "public")
-NOT_YOURS = "You don't own this session. Use smart-fork team fork."
-YOURS = "You own this session. Use smart-fork team branch to create a copy."
 
 
 def missing(session_id: str) -> NotFound:
     """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
-    return NotFound(
-        f"Session not found: {session_id}",
-        "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one.",
-    )
+    return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
@@ -120,7 +115,7 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
     """
     row = readable(db, key, person, session_id)
     if row["owner_id"] != person.id:
-        raise WrongVerb(NOT_YOURS)
+        raise WrongVerb(wire.NOT_YOURS)
     return row
 
 
