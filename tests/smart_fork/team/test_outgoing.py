@@ -14,7 +14,7 @@ from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.team.local import ahead, local, read_log
-from smart_fork.team.outgoing import IMAGES, NotSent, prepare, settings
+from smart_fork.team.outgoing import IMAGES, NotSent, Since, prepare, settings
 from smart_fork.team.push_plan import parent_of
 from smart_fork.team.tracking import Alias
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
@@ -80,6 +80,19 @@ def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_par
     alias, since = parent_of(project, {"main": tracked}, fork)
     assert (tracked, 2) == (alias, since.count)
     assert parent_of(project, {"main": tracked.model_copy(update={"local_count": 1})}, fork) is None
+
+
+def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_the_same(home, root):
+    log = claude(home, root, user("u1", None, "one"), assistant("a1", "u1", "done"))
+    parent = read_log(log, "claude", root)
+    here, project = local(parent, root), Mock(place=Mock(root=root))
+    fork = replace(parent, session_id=NEW, parent_id=parent.session_id)
+    told_other = replace(fork, turns=tuple(replace(turn, text=f"{turn.text}!") for turn in fork.turns))
+    tracked = Alias(platform="claude", files=(str(log),), local_count=2)
+    begun = Alias(platform="claude", local_count=2, local_digest=here.digest(2))
+
+    assert (begun, Since(2, here.digest(2))) == parent_of(project, {"main": begun}, here)
+    assert parent_of(project, {"main": tracked}, local(told_other, root)) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):

@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
-from smart_fork.excise import Request, check, cut, load_auto, rollback
+from smart_fork.excise import Request, check, cut, erasure, following, load_auto, rollback
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, gemini_log, read_gemini, texts
 
@@ -113,7 +113,8 @@ def test_a_log_that_is_rewound_to_what_went_is_rewound_to_what_stays(home):
     assert texts(read_gemini(path)) == ["one", "first", "three", "third", "four"]
 
 
-def test_prompts_and_long_results_and_sub_agents_beside_the_log_go_and_come_back(home):
+def beside(home) -> tuple[Path, Path, Path, Path]:
+    """A log, and what lies beside it: prompts, a long result, a sub-agent."""
     calls = [CALLED[0] | {"agentId": "helper"}]
     path = gemini_log(home, *RECORDS[:4], says("a2", "", "gemini", 3, toolCalls=calls), *RECORDS[7:])
     prompts, project = path.parents[1] / "logs.json", path.parents[1]
@@ -127,6 +128,11 @@ def test_prompts_and_long_results_and_sub_agents_beside_the_log_go_and_come_back
     for one in (long, helper):
         one.parent.mkdir(parents=True)
         one.write_text(WORD)
+    return path, prompts, long, helper
+
+
+def test_prompts_and_long_results_and_sub_agents_beside_the_log_go_and_come_back(home):
+    path, prompts, long, helper = beside(home)
     before = [one.read_bytes() for one in (path, prompts, long, helper)]
 
     done = cut(Request(str(path), ids=CUT))
@@ -136,6 +142,24 @@ def test_prompts_and_long_results_and_sub_agents_beside_the_log_go_and_come_back
     assert not helper.exists()
     rollback(done["snapshot"])
     assert [one.read_bytes() for one in (path, prompts, long, helper)] == before
+
+
+def test_what_a_killed_cut_has_left_beside_the_log_goes_with_what_is_erased_next(home, monkeypatch):
+    path, prompts, long, helper = beside(home)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "_bring", killed)
+        with pytest.raises(KeyboardInterrupt):
+            cut(Request(str(path), ids=CUT))
+    assert [True, True, True] == [WORD in one.read_text() for one in (prompts, long, helper)]
+    assert erasure.settle()
+
+    assert [one["message"] for one in json.loads(prompts.read_text())] == ["one", f"two {WORD}"]
+    assert [False, False] == [one.exists() for one in (long, helper)]
+    assert WORD not in path.read_text()
 
 
 def test_the_other_name_of_a_log_goes(home):
