@@ -1,0 +1,105 @@
+"""What is withdrawn goes out of the copies on this machine, and of what was said of it here; nothing else does."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from indexer.markdown import export_path
+from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, forms_of
+from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.registry.workers import Registry
+from smart_fork.team import changes, pulled
+from smart_fork.team.local import local
+from tests.smart_fork.relatives import branch
+
+SESSION = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+KEPT, WITHDRAWN = ("add retry", "It retries."), ("the key is quokka7731", "wombat7731 is the other.")
+
+
+agents = pytest.mark.parametrize("agent", ["claude", "gemini"])
+
+
+def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
+    """A log that was written from a server, and its shared records."""
+    root = home / "shop"
+    root.mkdir()
+    said = [
+        Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z")
+        for number, text in enumerate((*KEPT, *WITHDRAWN))
+    ]
+    log = copier(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
+    log.parent.mkdir(parents=True)
+    (log.parents[1] / ".project_root").write_text(str(root))
+    became = forms_of(agent).log_of(said, Becomes(SESSION, HomePlace(str(root), str(home))))
+    log.write_text("".join(json.dumps(record) + "\n" for record in became))
+    return log, list(local(READERS[agent].read(log).session, root).records)
+
+
+def withdraw(agent: str, log: Path, records: list[bytes], texts: tuple[str, ...] = WITHDRAWN) -> changes.Taken:
+    pulled.remember(
+        pulled.Written(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()), records, others=False
+    )
+    pulled.find(log, agent).owe({
+        sha256(record).hexdigest(): None for record in records if any(text.encode() in record for text in texts)
+    })  # fmt: skip
+    return changes.settle()
+
+
+def said_in(agent: str, log: Path) -> list[str]:
+    return [turn.text for _, turn in READERS[agent].read(log).session.messages]
+
+
+@agents
+def test_the_word_at_the_end_of_a_withdrawn_message_is_taken_out_of_what_workers_were_told(home, agent):
+    log, records = copied(home, agent)
+    with Registry() as registry:
+        told = [
+            registry.add(agent, source_session_id=SESSION, place="process", cwd=home / "shop", prompt=prompt).id
+            for prompt in ("what opens quokka7731?", "draw the map")
+        ]
+
+    assert (log,) == withdraw(agent, log, records).changed
+
+    assert list(KEPT) == said_in(agent, log)
+    with Registry() as registry:
+        assert ["[cut]", "draw the map"] == [registry.get(one).prompt for one in told]
+
+
+@agents
+def test_a_branch_of_a_copy_keeps_what_was_not_withdrawn(home, agent):
+    log, records = copied(home, agent)
+    made = Path(branch(SESSION)["path"])
+
+    withdraw(agent, log, records)
+
+    assert list(KEPT) == said_in(agent, made)
+
+
+@agents
+def test_what_is_withdrawn_that_a_copy_has_no_more_leaves_the_copy_as_it_is(home, agent):
+    log, records = copied(home, agent)
+    withdraw(agent, log, records)
+    before = log.read_bytes()
+
+    assert () == withdraw(agent, log, records).removed
+
+    assert before == log.read_bytes()
+
+
+@agents
+def test_a_copy_of_which_all_is_withdrawn_goes_with_its_export(home, agent):
+    log, records = copied(home, agent)
+    export = export_path(agent, SESSION)
+    export.parent.mkdir(parents=True)
+    export.write_text("add retry")
+
+    assert (log,) == withdraw(agent, log, records, (*KEPT, *WITHDRAWN)).removed
+
+    assert [False, False] == [one.exists() for one in (log, export)]
