@@ -95,6 +95,7 @@ def embedding(service: Service) -> list[psutil.Process]:
     return [one for one in children if "indexer.embedding_process" in " ".join(arguments(one))]
 
 
+@pytest.mark.full
 def test_a_killed_process_that_embeds_is_started_again_and_does_not_outlive_its_service(tmp_path):
     """D13, F-193: many passages are embedded in a process of their own."""
     write_logs(3 * FEW_TEXTS)
