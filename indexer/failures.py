@@ -56,11 +56,15 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
         if error.errno == errno.EINVAL:
             return f"Use that version, or move {path} away."
         return f"Save its readable part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}"
+    if isinstance(error, FileExistsError | NotADirectoryError) and home.exists() and not home.is_dir():
+        return f"{home} is no folder. Move it away, or set SMART_FORK_HOME to a folder."
     elsewhere = None if indexing else _elsewhere(error, home)
     if is_full(error):
         then = "indexing then continues by itself" if indexing else "then try again"
         return f"Make room on the disk of {elsewhere or _full_of(home)}; {then}."
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
+    if isinstance(error, apsw.BusyError | apsw.LockedError) or (
+        isinstance(error, StateUnavailable) and error.errno == errno.EAGAIN
+    ):
         return "Another process is writing to it; try again."
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError) or (
         isinstance(error, OSError) and error.errno in _NOT_ALLOWED

@@ -86,8 +86,7 @@ def switch_of(agent: AgentName) -> Path:
 
 def room() -> int:
     """How many bytes all copies together may take (``SMART_FORK_KEEP_MEGABYTES``)."""
-    said = KEEP_MEGABYTES.number()
-    return (int(KEEP_MEGABYTES.default) if said is None else said) * 1_000_000
+    return KEEP_MEGABYTES.number() * 1_000_000
 
 
 def folder_of(agent: AgentName, session_id: str) -> Path:

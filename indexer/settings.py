@@ -50,10 +50,18 @@ class Variable(str):
         """Whether it says ``0``, ``false``, ``no`` or ``off``, in any case; left out it does not."""
         return self.text(environment).lower() in _OFF
 
-    def number(self, environment: Mapping[str, str] | None = None) -> int | None:
-        """The whole number that it is; `None` where it is none."""
+    def number(self, environment: Mapping[str, str] | None = None) -> int:
+        """The whole number that it is; the default where it is none."""
         text = self.text(environment)
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        return int(text if text.isascii() and text.isdigit() and len(text) < 10 else self.default)
+
+    def fault(self, environment: Mapping[str, str] | None = None) -> str:
+        """What is wrong with its value; empty where it is allowed, or not set."""
+        import re  # the status line reads settings, too
+
+        text, (pattern, said) = self.text(environment), ALLOWED.get(self, (".*", ""))
+        fits = not text or re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE | re.DOTALL)
+        return "" if fits else f"{self} must be {said}, not {text[:80]!r}"
 
 
 #: Of what a service has, too.
@@ -107,6 +115,16 @@ TEAM_READ_DSN = Variable(
 NO_COLOR = Variable("NO_COLOR", "Any value: print no colors.", "colors at a terminal")
 #: All of them, in the order in which they are shown.
 VARIABLES = tuple(one for one in vars().copy().values() if isinstance(one, Variable))
+_SWITCHES = (INDEXING, BACKGROUND, KEEP_TRANSCRIPTS, CHECKPOINTS, PRELOAD, SERVICE, CHECK_LOGIN)
+#: What a value must match, and that in words. Others, such as names and addresses, may be anything.
+ALLOWED: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(_SWITCHES, ("|".join((*_ON, *_OFF)), "true or false")),
+    **dict.fromkeys((QMD_SECONDS, KEEP_MEGABYTES, RECALL_MS, MAX_WORKERS), (r"\d{1,9}", "a whole number")),
+    DEVICE: (r"(cpu|cuda|mps)(:\d+)?", "cpu, cuda or mps"),
+    INDEX_CRON: (r"\d+[mh]|\S+(\s+\S+){4}", "15m, 6h or five cron fields"),
+    PORT: (r"[1-9]\d{0,4}", "a port, 1 to 65535"),
+    TOOLS: ("few|all", "few or all"),
+}
 #: smart-fork and the agents set these for the programs they start. People do not.
 WORKER_ID, DEPTH, ASKS_SHELL = "SMART_FORK_WORKER_ID", "SMART_FORK_DEPTH", "SMART_FORK_ASKS_SHELL"
 GIVEN = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import apsw
 
 BUSY_MILLISECONDS = 15_000
+#: After a wait in vain nothing in this process waits so long before that moment: a question asks it many times.
+_impatient_until = -1.0
 #: Changes with the tables.
 _FORM = 1
 _TABLES = """
@@ -152,13 +155,16 @@ def path() -> Path:
 def _opened() -> Iterator[apsw.Connection]:
     import apsw  # who keeps nothing, such as most hooks, has no time for it
 
+    global _impatient_until  # noqa: PLW0603 - of all threads: they wait for the same process
     try:
         with closing(apsw.Connection(str(path()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
-            db.set_busy_timeout(BUSY_MILLISECONDS)
+            db.set_busy_timeout(BUSY_MILLISECONDS // (100 if time.monotonic() < _impatient_until else 1))
             if db.pragma("user_version") not in (0, _FORM):
                 raise StateUnavailable(errno.EINVAL, "another version of smart-fork has written it", str(path()))
             yield db
     except apsw.Error as error:
+        if isinstance(error, apsw.BusyError):
+            _impatient_until = time.monotonic() + BUSY_MILLISECONDS / 1000
         raise StateUnavailable(*_said(error), str(path())) from error
 
 
@@ -168,8 +174,8 @@ def _said(error: apsw.Error) -> tuple[int, str]:
 
     for kind, number in (
         (apsw.FullError, errno.ENOSPC), (apsw.ReadOnlyError, errno.EROFS), (apsw.CantOpenError, errno.EACCES),
-        (apsw.PermissionsError, errno.EACCES), (apsw.BusyError, errno.EAGAIN),
+        (apsw.PermissionsError, errno.EACCES),
     ):  # fmt: skip
         if isinstance(error, kind):
             return number, os.strerror(number)
-    return errno.EIO, str(error)
+    return errno.EAGAIN if isinstance(error, apsw.BusyError) else errno.EIO, str(error)

@@ -21,7 +21,7 @@ from indexer.failures import next_step, what_failed
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
-from indexer.settings import RERANKER
+from indexer.settings import RERANKER, VARIABLES
 from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
@@ -76,6 +76,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
         "state database": _facts,
+        "settings": _settings,
         "project": _project,
         "logs": _logs,
         "deleted logs": _deleted_logs,
@@ -149,6 +150,11 @@ def _facts() -> Iterator[Check]:
     step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
     detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
     yield Check("state database", ok=not damaged, detail=printable(detail), next_step=step if damaged else "")
+
+
+def _settings() -> Iterator[Check]:
+    for fault in filter(None, (one.fault() for one in VARIABLES)):
+        yield Check("settings", ok=False, detail=printable(fault), next_step="Correct or unset it.")
 
 
 def _project() -> Iterator[Check]:

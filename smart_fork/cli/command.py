@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from indexer.paths import state_home
+from indexer.settings import VARIABLES
+from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL
 from smart_fork.text.given import refuse_both, refuse_empty
 
@@ -40,6 +42,9 @@ _CONTRADICTORY = (
     ("--remove", "--keep-logs"),
 )
 
+#: Commands that run even with settings that mean nothing: these show them, and agents wait for those.
+_WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
+
 
 def _check(command: Any, ctx: Any, args: list[str]) -> None:
     values, _, _ = command.make_parser(ctx).parse_args(args=list(args))
@@ -57,7 +62,11 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """See click. What a session was told of and names here is followed."""
+        """See click. Settings are refused that mean nothing. What a session was told of and names here is followed."""
+        if ctx.info_name not in _WHATEVER_IS_SET and (
+            fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
+        ):
+            raise Usage(fault, "Correct or unset it. `smart-fork config` shows each setting.")
         if (state_home() / RECALL).is_dir():
             from smart_fork.caller import caller_session  # the list of commands needs no agents
             from smart_fork.hooks.switch import follow

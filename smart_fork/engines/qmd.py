@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import shutil
@@ -391,11 +390,7 @@ class Qmd:
             raise ProgramFailed(f"qmd {argv[0]} failed: {error.message}", error.hint) from error
 
     def _seconds(self) -> float:
-        try:
-            said = float(QMD_SECONDS.text(self._environment) or SEARCH_SECONDS)
-        except ValueError:
-            return SEARCH_SECONDS
-        return said if math.isfinite(said) and said > 0 else SEARCH_SECONDS
+        return QMD_SECONDS.number(self._environment) or SEARCH_SECONDS
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
         """See `SearchEngine.what_to_do`."""

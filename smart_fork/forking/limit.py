@@ -11,7 +11,6 @@ from smart_fork.forking.world import World
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.text.advice import advice
-from smart_fork.text.snippets import quoted
 
 
 class WorkerLimit(ForkRefused):
@@ -41,11 +40,9 @@ def limit(env: Mapping[str, str]) -> int:
     Raises:
         Usage: the setting is not a number.
     """
-    text = MAX_WORKERS.text(env)
-    most = MAX_WORKERS.number(env) if text else int(MAX_WORKERS.default)
-    if most is None:
-        raise Usage(f"{MAX_WORKERS} is not a number: {quoted(text)}")
-    return most
+    if fault := MAX_WORKERS.fault(env):
+        raise Usage(fault)
+    return MAX_WORKERS.number(env)
 
 
 def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:

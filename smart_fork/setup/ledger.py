@@ -12,6 +12,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from indexer.failures import next_step
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
@@ -175,7 +176,7 @@ class Ledger:
             return _Kept()
         except (OSError, ValueError, ValidationError) as error:
             step = "It lists the installed parts. Restore it, or remove them by hand and delete it."
-            raise SmartForkError(f"{self.path} cannot be read", step) from error
+            raise SmartForkError(f"{self.path} cannot be read", next_step(error) or step) from error
 
 
 def _missing_folders(path: Path) -> list[Path]:

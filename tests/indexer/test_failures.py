@@ -14,7 +14,7 @@ import pytest
 
 from indexer.failures import is_full, next_step, what_failed
 from indexer.files import staging_of
-from indexer.paths import state_home
+from indexer.paths import private_dir, state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
 
@@ -84,3 +84,13 @@ def test_of_what_is_to_be_written_the_folder_is_to_be_made_writable(home, tmp_pa
     (tmp_path / "there").touch()
     assert f"Make {tmp_path / 'there'} readable and writable for you." == told(tmp_path / "there")
     assert f"Make {tmp_path} readable and writable for you." == told(tmp_path / "new")
+
+
+def test_a_home_that_is_a_file_is_named_as_one_and_not_to_be_made_writable(home):
+    state_home().write_text("a file")
+
+    for indexing in (False, True):
+        with pytest.raises(OSError, match="File exists") as caught:
+            private_dir(state_home())
+        told = next_step(caught.value, indexing=indexing)
+        assert f"{state_home()} is no folder. Move it away, or set SMART_FORK_HOME to a folder." == told

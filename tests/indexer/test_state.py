@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import threading
+from contextlib import closing
 from functools import partial
 from itertools import count
 
@@ -188,3 +189,26 @@ def test_a_full_disk_is_told_as_that_of_a_file_and_all_is_as_before(home, monkey
     assert errno.ENOSPC == caught.value.errno
     assert f"{state.path()}: {os.strerror(errno.ENOSPC)}" == what_failed(caught.value)
     monkeypatch.undo()
+
+
+def test_a_database_that_another_process_holds_is_waited_for_once_and_named_as_busy(home, monkeypatch):
+    state.keep("answer", 1)
+    patience: list[int] = []
+
+    class Seen(apsw.Connection):
+        def set_busy_timeout(self, milliseconds: int) -> None:
+            patience.append(milliseconds)
+            super().set_busy_timeout(0)
+
+    monkeypatch.setattr(state, "_impatient_until", -1.0)
+    with closing(apsw.Connection(str(state.path()))) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        monkeypatch.setattr(apsw, "Connection", Seen)
+        for _ in range(3):
+            with pytest.raises(state.StateUnavailable) as caught:
+                state.fact("answer")
+
+    assert [15_000, 150, 150] == patience
+    assert f"{state.path()}: database is locked" == what_failed(caught.value)
+    assert "Another process is writing to it; try again." == next_step(caught.value)
+    assert 1 == state.fact("answer")

@@ -102,7 +102,7 @@ def test_a_terminal_that_a_person_sits_at_neither_counts_nor_is_refused(add, clo
 def test_the_limit_is_a_setting(text, most):
     env = {} if text is None else {"SMART_FORK_MAX_WORKERS": text}
     if most is None:
-        with pytest.raises(Usage, match="SMART_FORK_MAX_WORKERS is not a number"):
+        with pytest.raises(Usage, match="SMART_FORK_MAX_WORKERS must be a whole number"):
             limit(env)
     else:
         assert most == limit(env)
