@@ -52,13 +52,21 @@ def withdraw(agent: str, log: Path, records: list[bytes], texts: tuple[str, ...]
     return changes.settle()
 
 
+def exported(agent: str) -> Path:
+    export = export_path(agent, SESSION)
+    export.parent.mkdir(parents=True)
+    export.write_text(f"{KEPT} {WITHDRAWN}")
+    return export
+
+
 def said_in(agent: str, log: Path) -> list[str]:
     return [turn.text for _, turn in READERS[agent].read(log).session.messages]
 
 
 @agents
-def test_the_word_at_the_end_of_a_withdrawn_message_is_taken_out_of_what_workers_were_told(home, agent):
+def test_what_is_withdrawn_to_the_last_word_is_in_no_export_and_in_nothing_that_workers_were_told(home, agent):
     log, records = copied(home, agent)
+    export = exported(agent)
     with Registry() as registry:
         told = [
             registry.add(agent, source_session_id=SESSION, place="process", cwd=home / "shop", prompt=prompt).id
@@ -67,7 +75,7 @@ def test_the_word_at_the_end_of_a_withdrawn_message_is_taken_out_of_what_workers
 
     assert (log,) == withdraw(agent, log, records).changed
 
-    assert list(KEPT) == said_in(agent, log)
+    assert (list(KEPT), False) == (said_in(agent, log), export.exists())
     with Registry() as registry:
         assert ["[cut]", "draw the map"] == [registry.get(one).prompt for one in told]
 
@@ -80,6 +88,7 @@ def test_a_branch_of_a_copy_keeps_what_was_not_withdrawn(home, agent):
     withdraw(agent, log, records)
 
     assert list(KEPT) == said_in(agent, made)
+    assert SESSION == READERS[agent].read(made).session.parent_id
 
 
 @agents
@@ -96,9 +105,7 @@ def test_what_is_withdrawn_that_a_copy_has_no_more_leaves_the_copy_as_it_is(home
 @agents
 def test_a_copy_of_which_all_is_withdrawn_goes_with_its_export(home, agent):
     log, records = copied(home, agent)
-    export = export_path(agent, SESSION)
-    export.parent.mkdir(parents=True)
-    export.write_text("add retry")
+    export = exported(agent)
 
     assert (log,) == withdraw(agent, log, records, (*KEPT, *WITHDRAWN)).removed
 
