@@ -17,9 +17,9 @@ _LEAST_KNOWN = 8
 _KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
 
 
-def hidden_in_parts(parts: Sequence[str], spans: Iterable[Span], by: str = "\n") -> list[str]:
-    """`parts` with a mask for each of `spans`, which are in the text that they make, joined `by` that."""
-    return _hidden(parts, _inside(parts, spans, by))
+def hidden_in_parts(parts: Sequence[str], spans: Iterable[Span]) -> list[str]:
+    """`parts` with a mask for each of `spans`, which are in the text that they make as lines."""
+    return _hidden(parts, _inside(parts, spans, "\n"))
 
 
 def redact_parts(parts: Sequence[str]) -> list[str]:

@@ -76,10 +76,10 @@ def branch(
 
         branch_without(session, without, cwd=cwd)
         return
-    number, where = point.number(), place.value if place else None
+    number = point.number()
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
-        starting(where, quiet=not start),
+        starting(place, quiet=not start),
         spending_on(wanted, point, prompt) as spent,
     ):
         through = _answering(meant, point) if point.at_match else None
@@ -90,7 +90,7 @@ def branch(
             title=title,
             project=str(project) if project else None,
             cwd=str(cwd) if cwd else None,
-            start=Options(prompt=prompt, place=where) if start else None,
+            start=Options(prompt=prompt, place=place) if start else None,
             caller_session_id=caller_session(os.environ),
             budget=spent,
             as_agent=as_agent,

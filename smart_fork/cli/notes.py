@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from indexer.values import json_of
+from smart_fork import notes
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.workers.outcomes import NotedSession
-
-
-class OutcomeChoice(StrEnum):
-    """What can have come of a session's work."""
-
-    merged = "merged"
-    kept = "kept"
-    dropped = "dropped"
 
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
@@ -30,7 +22,7 @@ SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 
 
 def verdict(
     session: SessionArgument,
-    outcome: Annotated[OutcomeChoice | None, typer.Argument(help="What came of it. Default: print it.")] = None,
+    outcome: Annotated[notes.Outcome | None, typer.Argument(help="What came of it. Default: print it.")] = None,
     reason: Annotated[str, typer.Argument(help="Why, in a sentence.")] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the verdict.")] = False,
 ) -> None:
@@ -40,7 +32,6 @@ def verdict(
 
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
-    from smart_fork import notes
     from smart_fork.system.processes import Processes
     from smart_fork.workers import outcomes
 
@@ -49,7 +40,7 @@ def verdict(
     if remove:
         told = outcomes.unjudge(session)
     elif outcome:
-        told = outcomes.judge(session, notes.outcome(outcome.value), reason)
+        told = outcomes.judge(session, outcome, reason)
     else:
         told = outcomes.about(session, Processes())
     _print(told)

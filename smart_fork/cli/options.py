@@ -6,9 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from enum import StrEnum
 from inspect import Parameter
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -16,18 +15,10 @@ from smart_fork.agents.options import Options, Said, is_said, ordered, said_of
 from smart_fork.cli.output import answer_in_json
 from smart_fork.errors import Usage
 
-
-class PlaceChoice(StrEnum):
-    """Where a worker can run."""
-
-    tmux = "tmux"
-    process = "process"
-    iterm2 = "iterm2"
-    here = "here"
-
-
+#: Where a worker can run.
+PlaceChoice = Literal["tmux", "process", "iterm2", "here"]
 #: Of some options the command line knows other values.
-_KINDS: dict[str, type] = {"place": PlaceChoice}
+_KINDS: dict[str, Any] = {"place": PlaceChoice}
 WorktreeName = Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")]
 _NAMED = "worktree_name"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -123,7 +114,4 @@ def _annotation(name: str, said: Said, described: str) -> Any:
 
 def _request(request: Any, given: dict[str, Any]) -> Any:
     name = given.pop(_NAMED, None)
-    values: dict[str, Any] = {key: value.value if isinstance(value, StrEnum) else value for key, value in given.items()}
-    if name is not None:
-        values["worktree"] = name
-    return request(**values)
+    return request(**given) if name is None else request(**given | {"worktree": name})

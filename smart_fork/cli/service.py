@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -19,19 +18,12 @@ from smart_fork.service.units.installation import ServiceState
 app = Commands(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
 
-class KindChoice(StrEnum):
-    """What starts and keeps it."""
-
-    launchd = "launchd"
-    systemd = "systemd"
-
-
 PortOption = Annotated[
     int | None, typer.Option("--port", min=1, max=65535, help="Port. Default: as installed before, else 8766.")
 ]
 EveryOption = Annotated[str | None, typer.Option("--every", help="Indexing interval: 15m, 1h or five cron fields.")]
 KindOption = Annotated[
-    KindChoice | None, typer.Option("--kind", help="Service manager. Default: the one on this machine.")
+    installation.Kind | None, typer.Option("--kind", help="Service manager. Default: the one on this machine.")
 ]
 
 
@@ -46,7 +38,7 @@ def install(
     if only_print:
         print_unit(port, every, kind)
         return
-    keeper = installation.supervisor(kind.value if kind else None)
+    keeper = installation.supervisor(kind)
     notes = installation.install(keeper, installation.settings_for(keeper, port=port, every=every))
     state = installation.look(keeper)
     if printed_as_json({"service": state.as_json(), "notes": notes}):
@@ -111,7 +103,7 @@ def status() -> None:
 @app.command("print")
 def print_unit(port: PortOption = None, every: EveryOption = None, kind: KindOption = None) -> None:
     """Print what `install` would write."""
-    keeper = installation.supervisor(kind.value if kind else None)
+    keeper = installation.supervisor(kind)
     content = keeper.written(installation.settings_for(keeper, port=port, every=every))
     if not printed_as_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()}):
         typer.echo(content, nl=False)

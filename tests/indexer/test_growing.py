@@ -16,8 +16,7 @@ from indexer.pipeline import Masks
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
-from indexer.transcripts.state import pack, unpack
-from indexer.transcripts.warm import Warm, WarmTurns
+from indexer.transcripts.state import Warm, WarmTurns, pack, unpack
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home

@@ -6,9 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,22 +27,6 @@ people = Commands(help="Manage users and their projects.", no_args_is_help=True)
 tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
-
-
-class RoleChoice(StrEnum):
-    """What somebody may do in a project."""
-
-    reader = "reader"
-    writer = "writer"
-    maintainer = "maintainer"
-    none = "none"
-
-
-class ProjectsChoice(StrEnum):
-    """Who makes projects."""
-
-    open = "open"
-    admins = "admins"
 
 
 DataOption = Annotated[
@@ -83,8 +66,9 @@ class ServeOptions:
         str | None, typer.Option("--run-as", metavar="USER", help="User to run as. Required for root.")
     ] = None
     projects: Annotated[
-        ProjectsChoice, typer.Option("--projects", help="Who creates projects: everyone at first push, or admins.")
-    ] = ProjectsChoice.open
+        Literal["open", "admins"],
+        typer.Option("--projects", help="Who creates projects: everyone at first push, or admins."),
+    ] = "open"
     token_days: Annotated[
         int,
         typer.Option(
@@ -162,16 +146,16 @@ def enable(name: UserArgument, where: Where) -> None:
 @people.command("member")
 def member(
     name: UserArgument,
-    role: Annotated[RoleChoice, typer.Argument(help="Role in the project.")],
+    role: Annotated[Literal["reader", "writer", "maintainer", "none"], typer.Argument(help="Role in the project.")],
     *,
     project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
     make: Annotated[bool, typer.Option("--make", help="Create the project if it does not exist.")] = False,
     where: Where,
 ) -> None:
     """Set a user's role in a project."""
-    asked = {"name": name, "role": role.value, "project": project, "make": make}
+    asked = {"name": name, "role": role, "project": project, "make": make}
     told = _administered(where, verb="member", **asked)
-    said = f"{name} is not a member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
+    said = f"{name} is not a member of {project}." if role == "none" else f"{name} is a {role} of {project}."
     _done(told, said)
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts import state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
-from indexer.transcripts.state import count, is_path, pack, unpack, utc
-from indexer.transcripts.warm import Warm
+from indexer.transcripts.state import Warm, count, is_path, pack, unpack, utc
 from tests.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
