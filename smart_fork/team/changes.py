@@ -79,15 +79,15 @@ def opened(
         yield one
 
 
-def take_over(client: Client, *, now: datetime | None = None, at_once: bool = False, remove: bool = False) -> Taken:
+def take_over(client: Client, *, at_once: bool = False, remove: bool = False) -> Taken:
     """Take out of this machine's copies what was withdrawn since; with `remove` the copies themselves."""
-    learn(client, now=now, at_once=at_once)
+    learn(client, at_once=at_once)
     return settle(remove=remove)
 
 
-def learn(client: Client, *, now: datetime | None = None, at_once: bool = False) -> None:
+def learn(client: Client, *, at_once: bool = False) -> None:
     """Write down what was withdrawn since, if it is time to ask for that; nothing is taken out yet."""
-    moment = now or datetime.now(UTC)
+    moment = datetime.now(UTC)
     name = f"changes of {client.account.origin}"
     asked = state.fact(name)
     if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < EVERY:

@@ -33,8 +33,8 @@ from smart_fork.team.tracking import Alias
 class Taken:
     """A session of this machine that begins as one of the team's.
 
-    `session_id` is that of this machine, `source_id` that of the server; `owner` is whose it is there. `there` says
-    that it was here before, `named` that it was meant by its alias. `warnings` tell what is not in it.
+    `session_id` is that of this machine, `source_id` that of the server. `there` says that it was here before, `named`
+    that it was meant by its alias. `warnings` tell what is not in it.
     """
 
     session_id: str
@@ -42,39 +42,9 @@ class Taken:
     path: Path
     alias: str
     source_id: str
-    owner: str
     there: bool
     named: bool = False
     warnings: tuple[str, ...] = ()
-
-
-@contextmanager
-def taken(
-    reference: str, *, server: str | None = None, project: str | None = None, directory: Path | None = None,
-    keep: bool = True,
-) -> Iterator[Taken]:  # fmt: skip
-    """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
-
-    Where what is begun with it fails, or it is not to be kept, what was written for it is taken away again.
-
-    Raises:
-        NotAuthenticated: nobody has logged in.
-        NotFound: there is none that may be read.
-        SmartForkError: it cannot be written here.
-    """
-    with opened(server, project, directory=directory) as where:
-        one = _by_alias(where, reference) or _there(where, reference)
-    refuse_owing(one.session_id)
-    passes = looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
-    try:
-        with passes:
-            yield one
-    except BaseException:
-        keep = False
-        raise
-    finally:
-        if not (keep or one.there):
-            _take_away(where, one)
 
 
 @contextmanager
@@ -99,24 +69,35 @@ def found_or_taken(
             take_over_of(here.path, here.agent)
         yield of_this_machine(reference), None
         return
-    with _or_else(reference, missing, directory, keep=keep) as one:
+    with _taken_there(reference, missing, directory, keep=keep) as one:
         yield Resolved(one.session_id, "alias" if one.named else "team"), one
 
 
 @contextmanager
-def _or_else(reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool) -> Iterator[Taken]:
-    """The team's; where there is none either, it is what was missing here that is told."""
-    begun = False
+def _taken_there(reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool) -> Iterator[Taken]:
+    """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
+
+    Where there is none either, it is what was `missing` here that is told. Where what is begun with it fails, or it is
+    not to be kept, what was written for it is taken away again.
+    """
     try:
         if not login.is_known():
             raise missing
-        with taken(reference, directory=directory, keep=keep) as one:
-            begun = True
-            yield one
+        with opened(directory=directory) as where:
+            one = _by_alias(where, reference) or _there(where, reference)
+        refuse_owing(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
-        if begun:
-            raise
         raise missing from None
+    passes = looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    try:
+        with passes:
+            yield one
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not (keep or one.there):
+            _take_away(where, one)
 
 
 def _by_alias(where: Project, reference: str) -> Taken | None:
@@ -158,7 +139,7 @@ def _is_whole(where: Project, one: Alias) -> bool:
 def _taken(name: str, one: Alias, *, named: bool = False) -> Taken:
     path = one.file or Path()
     session_id = READERS[one.platform].id_of(path)
-    return Taken(session_id, one.platform, path, name, _source(one) or "", "", there=True, named=named)
+    return Taken(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
 
 
 def _source(one: Alias) -> str | None:
@@ -186,9 +167,7 @@ def _written(where: Project, source_id: str) -> Taken:
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
     session_id = READERS[done.agent].id_of(path)
-    return Taken(
-        session_id, done.agent, path, name, source_id, info.owner, there=False, warnings=(*done.warnings, *lost)
-    )
+    return Taken(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
 
 
 def _take_away(where: Project, one: Taken) -> None:

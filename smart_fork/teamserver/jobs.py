@@ -53,14 +53,6 @@ class Kind:
     every: timedelta | None = None
 
 
-def put(db: Connection, kind: str, project_id: int, session_id: UUID | str, revision: int | None = None) -> None:
-    """Leave something to be done. It is taken when the transaction in which this is said has ended well."""
-    db.execute(
-        "INSERT INTO jobs(kind, project_id, session_id, revision) VALUES (%s, %s, %s, %s)",
-        (kind, project_id, session_id, revision),
-    )
-
-
 def given_up(db: Connection) -> list[dict[str, Any]]:
     """What was tried so often that it waits for somebody who has read its error."""
     rows = db.execute(

@@ -14,7 +14,7 @@ from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, Pushed
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch
-from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.push import check_bodies, push
 
 _numbers = itertools.count()
@@ -111,3 +111,11 @@ def handed_over(options: Sequence[str]) -> dict[str, object]:
         if word.startswith("--"):
             said[word.removeprefix("--").replace("-", "_")] = True if value.startswith("--") else value
     return said
+
+
+def put(db: Connection, kind: str, project_id: int, session_id: str, revision: int | None = None) -> None:
+    """Leave something to be done, as the triggers of the tables do."""
+    db.execute(
+        "INSERT INTO jobs(kind, project_id, session_id, revision) VALUES (%s, %s, %s, %s)",
+        (kind, project_id, session_id, revision),
+    )

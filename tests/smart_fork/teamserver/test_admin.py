@@ -9,12 +9,11 @@ from smart_fork.sharing.wire import Administer
 from smart_fork.team import away, failed_jobs
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
-from smart_fork.teamserver import jobs
 from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker
-from tests.smart_fork.teamserver.team import new_id
+from tests.smart_fork.teamserver.team import new_id, put
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
 
     kind, session = f"test_{team.mark}", new_id()
     with team.pool.asked_by() as db:
-        jobs.put(db, kind, team.project("root").id, session)
+        put(db, kind, team.project("root").id, session)
     with Database(database.conninfo(JOBS, base), 2, JOBS) as pool:
         worker = Worker(pool, {kind: Kind(fails)})
         for _ in range(ATTEMPTS):
@@ -142,7 +141,7 @@ def test_the_command_asks_with_the_token_of_this_machine(team, alice):
 def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is(team, alice, bob):
     session, command = new_id(), "smart-fork team jobs --retry"
     with team.pool.asked_by() as db:
-        jobs.put(db, f"test_{team.mark}", team.project("alice").id, session)
+        put(db, f"test_{team.mark}", team.project("alice").id, session)
     given_up = "UPDATE jobs SET run_after = 'infinity', attempts = 8, error = 'OSError' WHERE session_id = %s"
     team.owned.execute(given_up, (session,))
     team.owned.execute("UPDATE users SET role = 'admin' WHERE id = %s", (team.people["alice"].id,))

@@ -14,8 +14,8 @@ from psycopg import Rollback
 from smart_fork.teamserver import segments, worker
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker, put
-from tests.smart_fork.teamserver.team import new_id, push_of, record
+from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker
+from tests.smart_fork.teamserver.team import new_id, push_of, put, record
 
 
 @pytest.fixture(scope="module")
