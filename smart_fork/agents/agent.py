@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.calls import Calls
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.forms import Forms, Teller
+    from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.kept_prompts import KeptPrompt
     from smart_fork.agents.login import Login
@@ -184,14 +184,12 @@ class Agent:
     screen: Screen | None
     #: Copies its sessions.
     copier: Copier | None
-    #: Converts its records for other machines.
+    #: Converts its records for other machines, and writes handed-over sessions.
     forms: Forms | None
     #: Decodes its records: texts, calls and their results, thoughts.
     codec: Codec | None
     #: Finds and reads the conversations of its sub-agents.
     subagents: SubAgents | None
-    #: Writes handed-over sessions. Most agents use their forms.
-    teller: Teller | None
     #: Reads its transcripts for cuts.
     cutter: Cutter | None
     #: Knows how it logs in.
@@ -218,7 +216,7 @@ class Agent:
                 module, _, value = row.format(owner.__name__).partition(":")
                 found = getattr(import_module(module if "." in module else f"{owner.__module__}.{module}"), value)
             else:
-                found = self.forms if name == "teller" else None
+                found = None
             if isinstance(found, type):
                 found = found(self) if issubclass(found, Facet) else found()
             self.__dict__[name] = found
@@ -232,11 +230,6 @@ class Agent:
     def model_window(self) -> int:
         """Return its model's context window in tokens, from its newest log, or the estimate."""
         return self.window
-
-    @classmethod
-    def is_told(cls) -> bool:
-        """Return whether it can receive a handed-over session, without importing a facet."""
-        return cls.has("teller") or cls.has("forms")
 
 
 class Facet:

@@ -15,17 +15,6 @@ from indexer.unchecked import dict_in, dicts_in, text_in
 Record = dict[str, Any]
 
 
-class Told(NamedTuple):
-    """The parts of a record that are neither text nor calls: results by call id, and the numbers of thoughts, images,
-    and started agents.
-    """
-
-    outputs: tuple[tuple[str, str], ...] = ()
-    thoughts: int = 0
-    images: int = 0
-    agents: int = 0
-
-
 class Codec(ABC):
     """Decodes one agent's records. Unexpected parts of a record are skipped."""
 
@@ -54,12 +43,6 @@ class Codec(ABC):
     def calls(self, record: Record) -> Iterator[UsedTool]:
         """Yield the calls of a record with the agent's own names of tools."""
         yield from self.decode(record).calls
-
-    def told(self, record: Record) -> Told:
-        """Return the parts of a record that are neither text nor calls."""
-        item = self.decode(record)
-        outputs = tuple((one.id, one.output) for one in item.results)
-        return Told(outputs, len(item.thoughts), item.images, sum(call.name in self.starting for call in item.calls))
 
     def thought(self, record: Record) -> str:
         """Return the thoughts in a record; empty if there are none."""

@@ -139,7 +139,7 @@ class Copier(ABC):
 
     name: AgentName
     #: The class of its copies within a budget.
-    within_budget: ClassVar[type[Distilled] | None] = None
+    within_budget: ClassVar[type[Distilled]]
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
@@ -163,27 +163,17 @@ class Copier(ABC):
             f"Exchanges of a {title_of(self.name)} session cannot be dropped", "Fork it at a message instead."
         )
 
+    @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """Yield the records that the agent remembers of a session, and those forgotten by compactions, in order.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
-            ForkRefused: The log was rewritten meanwhile, or turns of this agent's sessions cannot be dropped.
+            ForkRefused: The log was rewritten meanwhile.
         """
-        raise ForkRefused(
-            f"Sessions of {self.name} can only be forked whole",
-            "Fork it without a budget, or at an earlier message (at).",
-        )
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """Copy the turns of a session that an `excerpt` keeps.
-
-        Raises:
-            ForkRefused: Turns of this agent's sessions cannot be dropped.
-        """
-        if self.within_budget is None:
-            self.live(session)
-            raise NotImplementedError
+        """Copy the turns of a session that an `excerpt` keeps."""
         return self.within_budget(self, session, excerpt, new)
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:

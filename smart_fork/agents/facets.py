@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.agent import Home, ProgramSpec
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.forms import Forms, Teller
+    from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
@@ -86,9 +86,9 @@ def forms_of(agent: str) -> Forms:
     return _needed(AGENTS[agent].forms, f"Sessions of {title_of(agent)} are not shared", why_not(agent, "shared"))
 
 
-def teller_of(agent: str) -> Teller:
+def teller_of(agent: str) -> Forms:
     """Return the writer of sessions handed over to the agent. Raise `Usage` if it has none."""
-    return _needed(AGENTS[agent].teller, f"{title_of(agent)} cannot receive sessions of other agents")
+    return _needed(AGENTS[agent].forms, f"{title_of(agent)} cannot receive sessions of other agents")
 
 
 def heads_of(agent: str) -> Heads:

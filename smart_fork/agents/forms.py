@@ -7,7 +7,7 @@ private-use characters replace the project's root and the owner's home.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -71,16 +71,8 @@ class Image(NamedTuple):
     instead: Callable[[str], Any]
 
 
-class Teller(ABC):
-    """Writes sessions that are handed over to one agent."""
-
-    @abstractmethod
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
-        """Yield the log of a new session with these messages, without any actions."""
-
-
-class Forms(Codec, Teller):
-    """Converts one agent's records for sharing."""
+class Forms(Codec):
+    """Converts one agent's records for sharing, and writes sessions that are handed over to it."""
 
     #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
@@ -122,6 +114,10 @@ class Forms(Codec, Teller):
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """Yield the log of a new session with these records, which are in the form of `outgoing`."""
+
+    @abstractmethod
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """Yield the log of a new session with these messages, without any actions."""
 
     def ids(self, record: Record) -> Iterator[str]:
         """Yield the ids in a record; none if only its place identifies it."""

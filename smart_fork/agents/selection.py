@@ -26,7 +26,7 @@ def startable() -> tuple[AgentName, ...]:
 
 def handed_to() -> tuple[AgentName, ...]:
     """Return the agents that can receive a handed-over session."""
-    return tuple(agent.name for agent in AGENTS if agent.is_told())
+    return tuple(agent.name for agent in AGENTS if agent.has("forms"))
 
 
 def first() -> AgentName:

@@ -15,20 +15,13 @@ class Ability(NamedTuple):
     has: Callable[[Agent], bool]
 
 
-def _leaves_out(agent: Agent) -> bool:
-    """Return whether copies of its sessions can drop turns."""
-    from smart_fork.agents.copier import Copier
-
-    return agent.copier is not None and type(agent.copier).live is not Copier.live
-
-
 #: The abilities by their JSON keys.
 ABILITIES: Mapping[str, Ability] = {
     "found": Ability("search", lambda agent: agent.has("reader")),
     "started": Ability("fork", lambda agent: agent.has("starter")),
     "branched": Ability("fork at a message", lambda agent: agent.has("copier")),
-    "budgeted": Ability("budget", _leaves_out),
-    "told": Ability("receive hand-overs", lambda agent: agent.is_told()),
+    "budgeted": Ability("budget", lambda agent: agent.has("copier")),
+    "told": Ability("receive hand-overs", lambda agent: agent.has("forms")),
     "cut": Ability("cut", lambda agent: agent.has("cutter")),
     "shared": Ability("share", lambda agent: agent.has("forms")),
     "tells": Ability("live status", lambda agent: agent.has("hooks")),

@@ -16,12 +16,13 @@ from indexer.masking import mask, shorten
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.commands import command_of, patch_of
+from indexer.transcripts.items import Item
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.codec import Record, Told
+from smart_fork.agents.codec import Record
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000
@@ -83,38 +84,39 @@ def read(session: Session, end: int | None = None, kept: Collection[int] | None 
         NotFound: A session that this one was forked from is gone.
         ForkRefused: The log was rewritten meanwhile.
     """
-    beside = list(_beside(session, end))
-    work = AGENTS[session.agent].codec
-    used = [one for _, record in beside for one in work.used(record)] if work else []
-    gave = [one for _, record in beside for one in work.gave(record)] if work else []
+    records, work = list(_records(session, end)), AGENTS[session.agent].codec
+    items = [work.decode(record) for record in records] if work else []
+    used = [one for record in records for one in work.used(record)] if work else []
+    gave = [one for record in records for one in work.gave(record)] if work else []
     made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
     numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
-    found = neutral([session.turns[number] for number in numbers], [told for told, _ in beside], made)
+    found = neutral([session.turns[number] for number in numbers], items, made, work.starting if work else ())
     return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost)
 
 
-def _beside(session: Session, end: int | None) -> Iterator[tuple[Told, Record]]:
-    """Yield the records of a session, each with its parts that are neither text nor calls."""
-    agent = AGENTS[session.agent]
-    if agent.forms:
-        yield from ((agent.forms.told(record), record) for record in agent.forms.records_of(session, end))
-    elif agent.codec:
+def _records(session: Session, end: int | None) -> Iterator[Record]:
+    """Yield the records of a session."""
+    if forms := AGENTS[session.agent].forms:
+        yield from forms.records_of(session, end)
+    else:
         known = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         whole = READERS[session.agent].read(session.source_path, keep_raw=True).session
         raw = (turn.raw for turn in (whole.turns if whole else ()) if turn.id in known)
-        yield from ((agent.codec.told(record), record) for one in raw if (record := _record(one)))
+        yield from (record for one in raw if (record := dict_in(json_in(one))))
 
 
-def _record(raw: bytes) -> Record:
-    return dict_in(json_in(raw))
+def neutral(
+    turns: Iterable[Turn], items: Iterable[Item] = (), made: Made = NOTHING_MADE, starting: Collection[str] = ()
+) -> Neutral:
+    """Return these turns in neutral form, with the other parts of their records.
 
-
-def neutral(turns: Iterable[Turn], told: Iterable[Told] = (), made: Made = NOTHING_MADE) -> Neutral:
-    """Return these turns in neutral form, with the other parts of their records."""
+    `starting` are the tools that start sub-agents.
+    """
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
-    for record in told:
-        outputs |= {call: strip_reminders(output) for call, output in record.outputs}
-        lost += Counter({THINKING: record.thoughts, IMAGES: record.images, AGENTS_AT_WORK: record.agents})
+    for item in items:
+        outputs |= {one.id: strip_reminders(one.output) for one in item.results}
+        begun = sum(call.name in starting for call in item.calls)
+        lost += Counter({THINKING: len(item.thoughts), IMAGES: item.images, AGENTS_AT_WORK: begun})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
     outcomes = _Outcomes(turns, outputs, made)
     messages: list[Message] = []

@@ -108,11 +108,11 @@ def arrived(
         for number, one in enumerate(map(decode, records)):
             record = forms.arrived(one, others=others)
             if others:
-                lost[THINKING] += forms.told(one).thoughts
+                lost[THINKING] += len(forms.decode(one).thoughts)
             if record is not None:
                 sources.append(number)
                 yield record
-            elif not (others and forms.told(one).thoughts):
+            elif not (others and forms.decode(one).thoughts):
                 lost[UNKNOWN] += 1
 
     becomes = Becomes(source_id, place_of(root))

@@ -302,7 +302,7 @@ class _Steps:
             if path := self._hidden.named_by(call, cwd if isinstance(cwd, str) else self._cwd):
                 self._ids.add(call.id)
                 self.withheld[path] = None
-        for identity, output in self._forms.told(record).outputs:
+        for identity, output, *_ in self._forms.decode(record).results:
             if identity not in self._ids and (path := self._hidden.shown_in(output, self._cwd)):
                 self._ids.add(identity)
                 self.withheld[path] = None

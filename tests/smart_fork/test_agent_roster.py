@@ -86,7 +86,7 @@ def test_what_can_be_done_with_each_is_what_there_is_of_it():
     for agent in AGENTS:
         able = abilities_of(agent)
         assert ABILITIES.keys() == able.keys()
-        assert able["told"] == (agent.teller is not None)
+        assert able["told"] == (agent.forms is not None)
         assert able["shared"] == (agent.forms is not None)
         assert able["cut"] == (agent.cutter is not None)
     assert abilities_of(AGENTS["claude"])["budgeted"]

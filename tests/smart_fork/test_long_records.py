@@ -29,7 +29,7 @@ LONG = "zebra " * 40_000
 INSTEAD = f"[a text of {len(LONG):,} bytes, too long to be read]"
 SAID = ("add retry", "it retries", LONG, "so many zebras", "and the docs", "done")
 SHOWN = [INSTEAD if one == LONG else one for one in SAID]
-IN_FILES = [agent.name for agent in AGENTS if agent.teller and agent.name != "opencode"]
+IN_FILES = [agent.name for agent in AGENTS if agent.forms and agent.name != "opencode"]
 
 
 @pytest.fixture(params=IN_FILES)

@@ -42,7 +42,7 @@ def payload_of(record: Record) -> tuple[str, Record]:
 
 #: The kinds of items that are calls of tools, and what came back from them.
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 #: The bytes of a record that tells of thoughts.
 _REASONS = b'"reasoning"'
 _IMAGES = ("input_image", "image_generation_call")
@@ -60,6 +60,8 @@ class CodexCodec(Codec):
         if kind in CALLS:
             return Item(calls=(UsedTool(call_id, str(item.get("name") or kind), arguments_of(item)),))
         content, output = dicts_in(item.get("content")), item.get("output")
+        if isinstance(output, dict):
+            output = output.get("content")
         images = sum(part.get("type") in _IMAGES for part in (item, *content, *dicts_in(output)))
         if kind in OUTPUTS:
             text = unwrapped(text_of(output))

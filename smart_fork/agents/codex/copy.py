@@ -13,8 +13,8 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
-from smart_fork.agents.codex.codec import base_of
-from smart_fork.agents.codex.cut import OUTPUTS, CodexCutter, CodexLoader, log_of
+from smart_fork.agents.codex.codec import OUTPUTS, base_of
+from smart_fork.agents.codex.cut import CodexCutter, CodexLoader, log_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession

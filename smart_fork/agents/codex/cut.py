@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -14,15 +13,15 @@ from typing import IO, Any
 import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.items import GivenBack, Item, UsedTool
+from indexer.transcripts.items import Item
 from indexer.transcripts.lines import decode_line, first_lines
 from indexer.transcripts.model import Role
 from indexer.transcripts.state import count
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.codex.codec import CALLS, ForkBase, base_of, payload_of
+from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.log import CodexAdapter, id_in, is_id
 from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
@@ -33,7 +32,7 @@ from smart_fork.cuts.marks import mark
 from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn, told_again
 from smart_fork.errors import NotFound
 
-OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.
 _KINDS: dict[str, dict[str, Any]] = {
     "task_complete": {"repeating": True},
@@ -43,7 +42,6 @@ _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "com
 #: The first record, without which Codex does not load a file.
 _HEADER = {"needed": "Codex"}
 _NOTHING: dict[str, Any] = {}
-_FILE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 
 
 class CodexLoader:
@@ -71,8 +69,7 @@ class CodexLoader:
         with file:
             base = reading.read(file, path, None, ())
         turns = with_sources(reading.turns, reading.heads, reading.copies)
-        named = _FILE_ID.search(path.stem)
-        session_id = named[0] if named else reading.first_id or path.stem
+        session_id = id_in(path) or reading.first_id or path.stem
         return Transcript("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
 
 
@@ -170,7 +167,7 @@ def _turn(
         turn_id,
         role,
         said,
-        _item(item, payload),
+        CODEC.decode(payload) if item else Item(),
         prompt=role == "user" and bool(strip_boilerplate(said)),
         note=_repeated(kind, payload) or _note(kind, payload, item),
         says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
@@ -181,17 +178,6 @@ def _turn(
         key=mark(orjson.dumps(payload)) if item else "",
         inherited=inherited,
     )
-
-
-def _item(kind: str, payload: dict[str, Any]) -> Item:
-    """The call or the result that an item is. What a call was given counts as it is written."""
-    call_id = str(payload.get("call_id") or payload.get("id") or "")
-    if kind in CALLS:
-        given = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
-        return Item(calls=(UsedTool(call_id, str(payload.get("name") or kind), given),))
-    output = payload.get("output")
-    said = str(output.get("content") or "") if isinstance(output, dict) else texts_of(output)
-    return Item(results=(GivenBack(call_id, said),)) if kind in OUTPUTS else Item()
 
 
 def _role(item: str, payload: dict[str, Any]) -> Role:
@@ -224,9 +210,6 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
     return (*keys, *titles.quoting(payload.get("thread_name")))
-
-
-_ID = re.compile(r"[0-9a-fA-F-]{36}")
 
 
 class CodexCutter(Cutter):
@@ -297,7 +280,7 @@ class CodexCutter(Cutter):
 
     def hold(self, session: Transcript) -> int | None:
         """It holds one for each session that it has open, its server a while longer. The file is only opened."""
-        if not _ID.fullmatch(session.session_id):
+        if not is_id(session.session_id):
             return None
         lock = codex_home() / "thread-writer-locks" / f"{session.session_id}.lock"
         try:

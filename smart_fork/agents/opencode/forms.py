@@ -76,7 +76,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
-        """See `Teller.log_of`: one document. Times only grow, since OpenCode sorts by them, and by ids."""
+        """See `Forms.log_of`: one document. Times only grow, since OpenCode sorts by them, and by ids."""
         messages, moment = list[Record](), 0
         for one in said:
             moment = max(moment + 1, _milliseconds(one.moment))

@@ -193,7 +193,6 @@ def decoded(agent: Agent, records: list[dict[str, Any]]) -> None:
     assert codec is not None
     for record in records:
         codec.decode(record)
-        codec.told(record)
         codec.thought(record)
         for walk in (codec.used, codec.gave, codec.calls):
             list(walk(record))

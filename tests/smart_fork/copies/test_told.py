@@ -19,7 +19,7 @@ from tests.indexer.transcripts.records import assistant, claude_log, read_claude
 
 NEW = "22222222-2222-4222-8222-222222222222"
 HERE = HomePlace("/srv/shop", "/home/ada")
-TOLD = [agent.name for agent in AGENTS if agent.teller]
+TOLD = [agent.name for agent in AGENTS if agent.forms]
 SHARED = [agent.name for agent in AGENTS if agent.forms]
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents import READERS
-from smart_fork.agents.codec import Told
 from smart_fork.sharing.neutral import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,
@@ -168,7 +168,7 @@ def test_of_questions_that_the_agent_asked_us_it_is_told_that_it_asked():
 @pytest.mark.parametrize(("length", "cut"), [(OUTPUT_CHARACTERS, 0), (OUTPUT_CHARACTERS + 1, 1)])
 def test_an_output_is_told_up_to_its_limit(length, cut):
     turns = [turn(text="so", calls=(ToolCall("c", "x"),)), turn("tool", results=(ToolResult("c"),))]
-    told = neutral(turns, [Told(outputs=(("c", "x" * length),))])
+    told = neutral(turns, [Item(results=(GivenBack("c", "x" * length),))])
 
     assert cut == told.lost.get("tool output", 0)
     assert OUTPUT_CHARACTERS + cut == len(told.messages[0].actions[0].outcome)

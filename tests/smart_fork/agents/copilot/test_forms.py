@@ -46,7 +46,7 @@ def test_what_a_sub_agent_did_is_not_shared_but_what_it_was_asked_and_gave_back_
     assert {"look at it"} == {
         call.given["prompt"] for one in records for call in FORMS.calls(one) if one["type"] == "assistant.message"
     }
-    assert 1 == sum(FORMS.told(one).agents for one in records)
+    assert 1 == sum(call.name in FORMS.starting for one in records for call in FORMS.calls(one))
     assert not any("agentId" in one for one in records)
 
 
@@ -56,7 +56,7 @@ def test_thoughts_go_with_what_they_are_signed_as():
     assert {"content": "Done."} == FORMS.without_thoughts(record, lambda thought: "secret" in thought["reasoningText"])[
         "data"
     ]
-    assert 1 == FORMS.told(record).thoughts
+    assert 1 == len(FORMS.decode(record).thoughts)
     assert record == FORMS.without_thoughts(record, lambda thought: False)
 
 
@@ -87,7 +87,7 @@ def test_a_picture_that_a_tool_gave_back_can_be_left_out():
     image = FORMS.image(picture)
 
     assert ("image/png", 12, {"type": "text", "text": "gone"}) == (image.kind, image.size, image.instead("gone"))
-    assert 1 == FORMS.told(event("tool.execution_complete", result={"contents": [picture]})).images
+    assert 1 == FORMS.decode(event("tool.execution_complete", result={"contents": [picture]})).images
 
 
 @each(

@@ -175,7 +175,7 @@ def test_thoughts_and_signatures_of_others_go():
     assert {"exit": 0} == tool["state"]["metadata"]
     assert {"smart-fork": {"root": "opencode-1"}} == line["metadata"]
     assert record == FORMS.arrived(record, others=False)
-    assert 1 == FORMS.told(record).thoughts
+    assert 1 == len(FORMS.decode(record).thoughts)
 
 
 def test_of_a_withheld_call_neither_what_it_was_given_nor_what_came_back_is_sent():
