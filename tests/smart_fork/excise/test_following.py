@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -181,6 +182,16 @@ def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, 
     assert 0 == run("index", "run").code
     assert ([], True) == (holders(world.home), check(first)["ok"])
     assert [] == state.rows("SELECT * FROM owed_erasures")
+
+
+def test_why_a_branch_could_not_be_cut_is_said(world, shop, monkeypatch):
+    first = world.claude(shop, *SAID)
+    path = branch(first)["path"]
+    monkeypatch.setattr(following, "write", Mock(side_effect=OSError(28, "No space left on device")))
+
+    (left,) = cut_secret(first)["left"]
+
+    assert (path, True) == (left["path"], left["reason"].startswith("No space left on device: the next"))
 
 
 def test_an_undone_cut_is_not_made_by_the_next_run(world, shop):
