@@ -292,7 +292,7 @@ def _fit(path: str) -> bool:
 @lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     """`path` without ``..`` and without asking the disk; empty where it is no absolute path, or not fit to be kept."""
-    if not _fit(path):
+    if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
     path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
     if resolved_cwd and (path == cwd or path.startswith(cwd.rstrip("/") + "/")):

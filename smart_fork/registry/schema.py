@@ -11,15 +11,14 @@ import apsw
 from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir
 from indexer.store.connection import write_ahead
-from smart_fork.errors import RegistryUnavailable, SmartForkError
+from smart_fork.errors import RegistryUnavailable
 
 
 def opened(path: Path, patience: int) -> apsw.Connection:
     """The database, made where it is missing; other processes are waited for `patience` milliseconds.
 
     Raises:
-        RegistryUnavailable: it is damaged, or the disk or another process refuses.
-        SmartForkError: another version made it.
+        RegistryUnavailable: it is damaged, another version made it, or the disk or another process refuses.
     """
     private_dir(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
@@ -98,7 +97,7 @@ def _create(db: apsw.Connection) -> None:
     with Writing(db):  # another process may have been first
         form = db.pragma("user_version")
         if form not in (0, _FORM):
-            raise SmartForkError(
+            raise RegistryUnavailable(
                 f"{db.filename} was written by another version", "Use that version, or move the file away."
             )
         if not form:

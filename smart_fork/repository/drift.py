@@ -94,8 +94,9 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
     found = set()
     for file in files:
         top = next((top for top in within if file != top and is_within(file, top)), None)
-        if top is not None and file.isprintable() and os.path.normpath(file) == file:
-            found.add(file[len(top.rstrip("/")) + 1 :])
+        name = "" if top is None else file[len(top.rstrip("/")) + 1 :]
+        if name and name.isprintable() and os.path.normpath(file) == file:
+            found.add(name)
     return frozenset(found)
 
 

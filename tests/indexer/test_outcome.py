@@ -173,6 +173,15 @@ def test_a_path_that_is_no_text_of_one_line_or_holds_a_secret_is_not_kept(read, 
     assert edits_of(session, "/shop").files in ((), ("/shop/C:\\a.py",))
 
 
+def test_the_directory_of_a_session_may_have_several_lines(home):
+    world = World(home)
+    edited = [Did("Edit", {"file_path": f"/sh\nop/{name}"}) for name in ("a.py", "b\nc.py")]
+    session_id = world.worked("claude", "/sh\nop", "> mend", *edited, "done")
+
+    session = READERS["claude"].read(world.log_of(session_id)).session
+    assert edits_of(session, "/sh\nop").files == ("/sh\nop/a.py",)
+
+
 def test_of_very_many_files_the_last_edited_are_kept(read):
     paths = [f"f{number}" for number in range(MAX_FILES + 5)]
     first, second = ("\n".join(f"*** Add File: {path}" for path in some) for some in (paths[:900], paths[900:]))

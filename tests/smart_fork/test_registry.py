@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.errors import NotFound, RegistryUnavailable, SmartForkError, Usage
+from smart_fork.errors import NotFound, RegistryUnavailable, Usage
+from smart_fork.overview import overview
 from smart_fork.registry import schema
 from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW, SESSION
@@ -232,7 +233,7 @@ def test_a_database_of_another_version_is_not_touched(home, form):
     with Registry() as registry:
         registry._db.execute(f"PRAGMA user_version = {form}")
 
-    with pytest.raises(SmartForkError, match="another version"):
+    with pytest.raises(RegistryUnavailable, match="another version"):
         Registry()
 
 
@@ -258,3 +259,14 @@ def test_of_what_a_worker_is_told_the_register_has_no_secret(registry):
     assert [] == [
         file.name for file in state_home().rglob("*") if file.is_file() and token.encode() in file.read_bytes()
     ]
+
+
+def test_the_overview_names_a_register_of_another_version_and_shows_the_rest(home):
+    with Registry() as registry:
+        registry._db.execute("PRAGMA user_version = 99")
+
+    seen = overview()
+
+    assert seen.workers_problem is not None
+    assert "was written by another version" in seen.workers_problem.error
+    assert str(home / ".smart-fork") == seen.home

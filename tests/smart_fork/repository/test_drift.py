@@ -145,6 +145,16 @@ def test_a_path_of_several_lines_is_not_asked_about(shop, path):
     assert processes.logs == []
 
 
+def test_where_the_repository_is_may_have_several_lines(home):
+    folder = home / "a\nb" / "shop"
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, START, "a.py", "b.py")
+    commit(folder, START + 200, "a.py")
+
+    assert drift(folder, edits(folder / "a.py", folder / "b.py", folder / "c\nd.py")) == (2, 1)
+
+
 def test_a_link_in_a_path_is_not_followed(shop, home):
     (home / "else").mkdir()
     (shop / "link").symlink_to(home / "else")
