@@ -135,9 +135,11 @@ def test_prompts_and_long_results_and_sub_agents_beside_the_log_go_and_come_back
     path, prompts, long, helper = beside(home)
     before = [one.read_bytes() for one in (path, prompts, long, helper)]
 
+    prompts.chmod(0o640)
     done = cut(Request(str(path), ids=CUT))
 
     assert [one["message"] for one in json.loads(prompts.read_text())] == ["one", f"two {WORD}"]
+    assert 0o640 == prompts.stat().st_mode & 0o777
     assert not long.exists()
     assert not helper.exists()
     rollback(done["snapshot"])
