@@ -201,7 +201,7 @@ def test_an_answer_without_an_end_is_not_read_to_it(client, server):
         client.send("GET", "hello", most=1_000_000)
 
 
-@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n",
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n",
                                     b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n"])  # fmt: skip
 def test_an_answer_that_comes_a_byte_at_a_time_is_waited_for_once_and_not_for_ever(monkeypatch, waited, begins):
     monkeypatch.setattr("smart_fork.team.client.ANSWER_SECONDS", 0.3)
