@@ -26,9 +26,9 @@ def compare(
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
     found = compared(list(workers or ()), Processes(), patch=diff or html is not None)
     if html is not None:
-        from smart_fork.page.comparison_file import write_page
+        from smart_fork.page.export import write_comparison
 
-        write_page(found, html)
+        write_comparison(found, html)
         say(f"Written: {html}")
     if wants_json():
         keys = set() if diff else {"diff"}

@@ -1,17 +1,37 @@
 """Cut turns out of a transcript so that its agent can still resume it. See docs/how-to/excise.md."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
+from indexer.values import Value
 from smart_fork.agents.facets import cutters
 from smart_fork.cuts.model import Call, CutWarning, Place, Result, Tool
 from smart_fork.cuts.model import Transcript as Session
 from smart_fork.cuts.model import TranscriptTurn as Turn
+from smart_fork.excise import request, soundness, suggestions, undo
 from smart_fork.excise.loader import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.plan import Plan, Refused, closure, excise, plan, verify
-from smart_fork.excise.public import check, cut, rollback, suggest
 from smart_fork.excise.replacement import write, writer_of
 from smart_fork.excise.request import Request
 from smart_fork.excise.trimmed_copy import branch
+
+P = ParamSpec("P")
+
+
+def _as_json(answer: Callable[P, Value]) -> Callable[P, dict[str, Any]]:
+    @wraps(answer)
+    def told(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        return answer(*args, **kwargs).as_json()
+
+    return told
+
+
+#: For scripts: the same as the commands, answered with the JSON values that these print.
+cut = _as_json(request.cut)
+check = _as_json(soundness.check)
+suggest = _as_json(suggestions.suggest)
+rollback = _as_json(undo.rollback)
 
 #: What is named after an agent: how its transcripts are read and written, and where they are.
 _OF_AGENTS: dict[str, object] = {}

@@ -1,6 +1,6 @@
-"""A session as one file to read or send, without the service: HTML that loads nothing and runs nothing, or Markdown.
+"""A session, or workers compared, as one file to read or send, without the service: HTML that loads and runs nothing.
 
-It is made of what the page shows, by the same templates, and masked as that is.
+It is made of what the page shows, by the same templates, and masked as that is. A session can be Markdown, too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.page.diffs import FileDiff
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
-from smart_fork.page.renderer import PageValues, written
+from smart_fork.page.renderer import PageValues, Shown, written
 from smart_fork.page.statics import OwnStyle, own_style
 from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
+from smart_fork.workers.state import Compared
 
 # Nothing that was said passes for a heading, a step or a message of a Markdown file of ours: every line is quoted,
 # so that no block of it reaches beyond its own message; and what would be HTML is text.
@@ -152,6 +153,25 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         characters=len(text),
         text=text if file is None else "",
     )
+
+
+def side_by_side(workers: Sequence[Compared]) -> Shown:
+    """Workers, and the prompts that they were given."""
+    return {"compared": workers, "prompts": list(dict.fromkeys(one.prompt for one in workers if one.prompt))}
+
+
+def comparison(workers: Sequence[Compared]) -> str:
+    """Workers compared, as one file: a column for each."""
+    return written("comparison.html", side_by_side(workers), {"style": own_style()})
+
+
+def write_comparison(workers: Sequence[Compared], path: Path) -> None:
+    """Write it to a private file; what is there is replaced, and a symbolic link is not followed.
+
+    Raises:
+        SmartForkError: it cannot be written.
+    """
+    write_private(path, comparison(workers), force=True)
 
 
 def write_private(file: Path, text: str, *, force: bool) -> None:

@@ -16,8 +16,8 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork.errors import Usage
 from smart_fork.page.board import BoardView, asked
-from smart_fork.page.comparison_file import side_by_side
 from smart_fork.page.desk import Asked, Desk, in_thread
+from smart_fork.page.export import side_by_side
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable

@@ -79,7 +79,7 @@ class Stdio:
                     continue
                 if message.method == _INITIALIZE and opened_by not in ("", _INITIALIZE):
                     self._again = line
-                    await self._refuse_all(_BEGUN_AGAIN)
+                    await self._refuse_all()
                     return
                 opened_by = opened_by or message.method
                 self._open.add(message.id)
@@ -109,10 +109,10 @@ class Stdio:
         self._closed_one = anyio.Event()
         return True
 
-    async def _refuse_all(self, why: str) -> None:
+    async def _refuse_all(self) -> None:
         for number in tuple(self._open):
             self._close(number)
-            await self._refuse(number, _GONE, why)
+            await self._refuse(number, _GONE, _BEGUN_AGAIN)
 
     async def _refuse(self, number: Id, code: int, why: str) -> None:
         await self._answer(made({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}))

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.masking import Masked
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.page.comparison_file import page, write_page
+from smart_fork.page.export import comparison, write_comparison
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
@@ -241,19 +241,19 @@ def hostile(**more: object) -> Compared:
 
 def test_nothing_in_a_page_is_anything_but_text():
     """X-002."""
-    seen = Page(page([hostile(), hostile(prompt="other")]))
+    seen = Page(comparison([hostile(), hostile(prompt="other")]))
 
     assert not {"script", "img", "link", "iframe"} & set(seen.tags)
     assert not [name for name, _ in seen.attributes if name.startswith("on") or name in ("src", "href", "style")]
     assert "<script>alert(1)</script>" in seen.words
-    assert "\x1b" not in page([hostile()])
+    assert "\x1b" not in comparison([hostile()])
     assert 2 == seen.tags.count("article")
     (policy,) = [value for name, value in seen.attributes if name == "content" and "default-src" in value]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
 
 
 def test_a_page_can_be_used_with_the_keyboard_and_in_the_dark():
-    text = page([hostile()])
+    text = comparison([hostile()])
 
     assert "prefers-color-scheme: dark" in text
     assert 2 == len(re.findall(r'<(?:div|pre)[^>]* tabindex="0"', text)), "the answer, and what it changed"
@@ -266,14 +266,14 @@ def test_a_page_is_private_and_replaces_what_was_there(tmp_path):
     path = tmp_path / "compare.html"
     path.symlink_to(target)
 
-    write_page([hostile()], path)
+    write_comparison([hostile()], path)
 
     assert ("mine", False, 0o600) == (target.read_text(), path.is_symlink(), path.stat().st_mode & 0o777)
     assert {"compare.html", "elsewhere"} == {one.name for one in tmp_path.iterdir()}
     with pytest.raises(SmartForkError, match="is a directory"):
-        write_page([hostile()], tmp_path)
+        write_comparison([hostile()], tmp_path)
     with pytest.raises(SmartForkError, match="cannot be written"):
-        write_page([hostile()], tmp_path / "none" / "x.html")
+        write_comparison([hostile()], tmp_path / "none" / "x.html")
 
 
 def test_the_command_writes_a_page(run, fleet, tmp_path):  # noqa: F811
