@@ -248,7 +248,7 @@ def _run(place: Place, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdo
     try:
         done = subprocess.run(
             [place.programs[argv[0]], *argv[1:], f"--dbname={make_conninfo(**values)}"],
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **secret},
+            env={**os.environ, "LC_ALL": "C", "TZ": "UTC", **secret},  # libpq's own settings, as the server has them
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -21,7 +21,7 @@ from smart_fork.teamserver.schema import create, make_database
 OLDEST = 160_000
 _PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
 _EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
-_REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE. Try it with psql."
+_REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD. Try it with psql."
 #: Connections of others than the processes that answer: of the worker, of commands, of a backup.
 SPARE_CONNECTIONS = 30
 #: So long a command waits for a database that starts.

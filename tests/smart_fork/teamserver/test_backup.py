@@ -13,7 +13,7 @@ import pytest
 from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.teamserver import rewrite
 from smart_fork.teamserver.backup import Place, backup, restore
-from smart_fork.teamserver.cluster import APP, OWNER
+from smart_fork.teamserver.cluster import APP, OWNER, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.schema import create, make_database
 from tests import warm
@@ -166,6 +166,16 @@ def test_what_is_no_backup_changes_nothing(saved, tmp_path):
         team.owned.execute("ALTER TABLE damaged RENAME TO tombstones")
     assert {"kept"} == saved.databases()
     assert before == saved.records(saved.source)
+
+
+def test_a_password_of_the_environment_reaches_the_programs_as_it_reaches_the_server(tmp_path, monkeypatch):
+    (tmp_path / "pg_dump").write_text('#!/bin/sh\necho "said: $PGPASSWORD" >&2\nexit 1\n')
+    (tmp_path / "pg_dump").chmod(0o700)
+    place = Place("postgresql://forks@127.0.0.1/forks", Programs(tmp_path, 17))
+    monkeypatch.setenv("PGPASSWORD", "p@ss/w#rd")
+    with pytest.raises(ProgramFailed) as failed:
+        backup(place, tmp_path, now=NOW)
+    assert "said: p@ss/w#rd" == failed.value.hint
 
 
 @pytest.mark.thorough

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from smart_fork.teamserver.cluster import OWNER
 from tests.smart_fork.teamserver.test_serve import Running, certificate
@@ -69,7 +70,11 @@ def test_the_container_starts_a_server_that_its_own_check_finds_healthy(database
     [entry] = re.findall(r"^ENTRYPOINT (\[.+\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["server"]
     words = [*json.loads(entry), *service["command"]]
-    assert "SMART_FORK_TEAM_DSN" in service["environment"]
+    filled = {key: value.replace("${FORKS_PASSWORD:?}", "p@ss/w#rd") for key, value in service["environment"].items()}
+    assert {"host": "database", "user": "postgres", "dbname": "postgres"} == conninfo_to_dict(
+        filled["SMART_FORK_TEAM_DSN"]
+    )
+    assert "p@ss/w#rd" == filled["PGPASSWORD"]
     running = Running(  # as interpreters of its own, which most tests leave out
         open_folder / "container", installed, *options_of(words), "--dsn", database.conninfo(OWNER, base),
         start=subprocess.Popen,

@@ -174,6 +174,10 @@ def test_a_renewed_certificate_is_read_at_sighup_while_people_are_answered(
     try:
         host, _, port = running.told["url"].removeprefix("https://").rpartition(":")
         first = ssl.get_server_certificate((host, int(port)))
+        (tmp_path / "cert.pem").write_text("nonsense")
+        running.process.send_signal(signal.SIGHUP)
+        assert any("keeping worker" in line for line in running.process.stderr)
+        assert first == ssl.get_server_certificate((host, int(port)))
         certificate(tmp_path, "second")
         running.process.send_signal(signal.SIGHUP)
         assert until(lambda: (now := ssl.get_server_certificate((host, int(port)))) != first and now)
