@@ -1,4 +1,4 @@
-"""Undoing a cut: every transcript that it has changed as the snapshots have it, byte for byte."""
+"""Undoing a cut: each transcript that it changed as the snapshots have it, byte for byte. Also finds the last one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,29 @@ from smart_fork.cuts.snapshots import Noted, Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.writers import nobody_writing
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A cut that stands. `snapshot` undoes it, in all `files` that it has changed."""
+
+    snapshot: str
+    made: str
+    turns: int
+    files: int
+
+
+def last_cut(session_id: str) -> Cut | None:
+    """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
+    kept = {one.id for one in snapshots.snapshots(session_id)}
+    logged = snapshots.logged()
+    sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
+    found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.snapshot in kept]
+    if not found:
+        return None
+    newest = max(found, key=lambda one: one.ts)
+    together = {one.source_path for one in logged if newest.change and one.change == newest.change}
+    return Cut(newest.snapshot, newest.ts, len(newest.removed_ids), max(1, len(together)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Excised
 from smart_fork.doctor import Check, healthy, run_checks, run_each
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.excise.last_cut import Cut, last_cut
+from smart_fork.excise.undo import Cut, last_cut
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.removal_forms import about_to_cut, about_to_forget, excised, removed
 from smart_fork.page.renderer import PageValues, Shown

@@ -11,10 +11,9 @@ from smart_fork import sessions
 from smart_fork.agents.references import reference
 from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.excise.last_cut import last_cut
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
-from smart_fork.excise.undo import rollback
+from smart_fork.excise.undo import last_cut, rollback
 from smart_fork.page.renderer import PageValues, Shown
 from smart_fork.removal import sessions as session_removal
 from smart_fork.removal.cuts import cut

@@ -22,7 +22,7 @@ from smart_fork.agents.references import reference
 from smart_fork.conversation import CommitsMade, Noted
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise.last_cut import Cut, last_cut
+from smart_fork.excise.undo import Cut, last_cut
 from smart_fork.forking.others import is_others
 from smart_fork.notes import noted_if_known
 from smart_fork.page.desk import Asked, Desk, in_thread
