@@ -139,6 +139,8 @@ class Processes(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """See `Multiprocess`."""
+        if self.should_exit.is_set() or self.signal_queue:
+            return  # a signal to the whole group ends the children, too
         if self._cluster is not None and self._cluster.postmaster() is None:
             self._ended = "PostgreSQL"
         elif self._work is not None and not self._work.is_alive():
