@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.cli.command import Commands
+from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.options import with_options
 from smart_fork.cli.output import out, plain, printed_as_json
-from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
     from smart_fork.repository.identity import AboutProject

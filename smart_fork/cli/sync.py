@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.cli.command import Commands
+from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.options import with_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
-from smart_fork.cli.search import ProjectOption
 from smart_fork.errors import joined
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WorkersOption
+from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
-from smart_fork.cli.search import ProjectOption
 
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState

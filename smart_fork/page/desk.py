@@ -16,9 +16,9 @@ from indexer.failures import next_step, what_failed
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.board import WorkerBoard
-from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState, framed
 from smart_fork.page.renderer import HEADERS, Shown, rendered
+from smart_fork.page.sent_forms import PageForms
 
 T = TypeVar("T")
 Asked = Mapping[str, str]

@@ -99,7 +99,7 @@ def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
 
 
 def _parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Who says what in a passage; of one that an older version has written, only who begins."""
+    """Who says what in a passage; of one from which something was taken out, only who begins."""
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

@@ -18,10 +18,10 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
 from smart_fork.forking.ways import parts_in_words, use_in_words
-from smart_fork.page.forms import SentForm
 from smart_fork.page.inherited import Inherited, inherited
 from smart_fork.page.renderer import PageValues
 from smart_fork.page.scope import folder
+from smart_fork.page.sent_forms import SentForm
 from smart_fork.page.session import number
 from smart_fork.page.since import check_still
 from smart_fork.registry.workers import Registry

@@ -22,13 +22,13 @@ from smart_fork.page import forks, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.desk import Asked, Desk, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
-from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
 from smart_fork.page.renderer import Shown, problem, rendered, stranger
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
+from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.session import session_routes
 from smart_fork.page.visits import Visits
 from smart_fork.page.worker_views import WorkerViews

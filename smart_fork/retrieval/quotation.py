@@ -50,7 +50,7 @@ def _said(hit: Candidate) -> list[Quotation]:
         return [Quotation(None, shown)] if (shown := tidied(hit.text)) else []
     role = hit.place.role
     voices = hit.voices
-    if voices is None:  # of an index that an older version has written: behind the prompt may be its answer
+    if voices is None:  # something was taken out of it: behind the prompt may be its answer
         first = hit.text.find("\n") + 1
         voices = ((first, None),) if role == "user" and first else ()
     starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]

@@ -15,7 +15,7 @@ from mcp_types import Tool
 from indexer.settings import TOOLS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.registry.file import has_registry
-from smart_fork.server import search, sessions, workers
+from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.prompts import prompts
 from smart_fork.server.stdio import Begun, Stdio
@@ -85,7 +85,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
 
     `embedder` instead of the configured one.
     """
-    searching = search.Searching(embedder)
+    searching = find_tools.Searching(embedder)
     server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
@@ -96,7 +96,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
-            *search.tools(searching),
+            *find_tools.tools(searching),
             *sessions.tools(searching.engine),
             *workers.tools(),
             sessions.excising(),

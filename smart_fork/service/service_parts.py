@@ -24,9 +24,9 @@ from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.entry import Entries
-from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.renderer import stranger
+from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.visits import Visits
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside

@@ -17,7 +17,7 @@ from smart_fork.teamserver import sessions
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.index import embedded, known_space, own_space
-from smart_fork.teamserver.search import EVERYTHING, TeamIndex
+from smart_fork.teamserver.team_index import EVERYTHING, TeamIndex
 
 _TEXT, _PASSAGE = 200, 10_000
 

@@ -30,13 +30,13 @@ _SETUP = "Setup"
 
 #: In the order of the help: what people need first comes first.
 COMMANDS = {
-    "find": CommandEntry("search.find", "Find past sessions of this repository that know how.", _FIND),
+    "find": CommandEntry("find.find", "Find past sessions of this repository that know how.", _FIND),
     "fork": CommandEntry("fork.fork", "Run a fork of a session. The original stays untouched.", _FIND),
-    "recall": CommandEntry("search.recall", "Find the one session that knows, or what this one said before.", _FIND),
-    "why": CommandEntry("search.why", "Print each change of a line with the prompt that caused it.", _FIND),
-    "fix": CommandEntry("search.fix", "Print what ended the error on standard input before.", _FIND),
-    "list": CommandEntry("search.list_sessions", "List recent sessions, newest first.", _FIND),
-    "show": CommandEntry("search.show", "Print a session's conversation with numbered messages.", _FIND),
+    "recall": CommandEntry("find.recall", "Find the one session that knows, or what this one said before.", _FIND),
+    "why": CommandEntry("find.why", "Print each change of a line with the prompt that caused it.", _FIND),
+    "fix": CommandEntry("find.fix", "Print what ended the error on standard input before.", _FIND),
+    "list": CommandEntry("find.list_sessions", "List recent sessions, newest first.", _FIND),
+    "show": CommandEntry("find.show", "Print a session's conversation with numbered messages.", _FIND),
     "resume": CommandEntry("start.resume", "Resume a session in the directory it worked in.", _FIND),
     "continue": CommandEntry("start.continue_newest", "Resume the newest session of this directory.", _FIND),
     "demo": CommandEntry("demonstration.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),

@@ -19,7 +19,7 @@ from indexer.store.connection import connect
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.retrieval.answer import Found
 from smart_fork.server import create_server
-from smart_fork.server.search import MAX_BROKEN
+from smart_fork.server.find_tools import MAX_BROKEN
 from smart_fork.server.tools import shape
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World

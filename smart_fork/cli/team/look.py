@@ -1,4 +1,4 @@
-"""``list``, ``show``, ``log``, ``diff`` and ``status``: what is shared, and who has made what of it."""
+"""``find``, ``list``, ``show``, ``log``, ``diff`` and ``status``: what is shared, and who has made what of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
+from smart_fork.cli.find import AlsoOption
+from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, number_of
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
+    from smart_fork.retrieval.request import FindRequest
     from smart_fork.team.lineage import Side, TeamMessage
     from smart_fork.team.project import Project
 
@@ -26,6 +29,40 @@ _NEXT = {
 }
 #: Sessions that are listed where nobody says how many.
 _LISTED = 20
+
+
+@app.command("find")
+def find(
+    *,
+    intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="Number of results.")] = 5,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", min=0, max=1, help="Lowest score of a result, from 0 to 1.")
+    ] = None,
+    also: AlsoOption = None,
+    place: TeamPlace,
+) -> None:
+    """Search only the team's sessions."""
+    from smart_fork.retrieval.request import FindRequest
+
+    find_shared(FindRequest(intent, limit=limit, min_score=min_score, also=also), place)
+
+
+def find_shared(request: FindRequest, place: TeamPlace) -> None:
+    """Search them and print what is found; exit 3 if nothing is.
+
+    Raises:
+        SmartForkError: nobody has logged in, or the server does not answer.
+    """
+    from smart_fork.team.find import find_there
+
+    found = find_there(request, server=place.server, project=place.project)
+    if not printed_as_json(found):
+        print_hits(found.results)
+        if not found.results:
+            say(f"Nothing found in {found.team.sessions} sessions of {found.team.project} on {found.team.server}.")
+    if not found.results:
+        raise typer.Exit(3)
 
 
 @app.command("list")

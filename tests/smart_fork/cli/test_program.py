@@ -46,7 +46,7 @@ def test_help_imports_nothing_heavy_and_what_is_said_of_all_commands_none_of_the
 
     assert len(words) == len([said for said, _ in told if said.strip()])
     assert set() == HEAVY & set(told[-1][1])
-    assert set() == {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(told[len(OF_ALL) - 1][1])
+    assert set() == {"smart_fork.cli.find", "smart_fork.cli.excise"} & set(told[len(OF_ALL) - 1][1])
 
 
 def test_it_completes_in_shells():
@@ -143,7 +143,7 @@ def test_a_command_is_started_without_the_others():
     code = "import sys; from smart_fork.cli import application; application('find'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert "smart_fork.cli.search" in done.stdout.split()
+    assert "smart_fork.cli.find" in done.stdout.split()
     assert not {"smart_fork.cli.excise", "smart_fork.cli.workers", "rich"} & set(done.stdout.split())
 
 

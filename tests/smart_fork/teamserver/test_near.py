@@ -8,7 +8,7 @@ import pytest
 from indexer.light import DIMENSIONS
 from smart_fork.teamserver import near
 from smart_fork.teamserver.cluster import OWNER
-from smart_fork.teamserver.search import EVERYTHING, TeamIndex
+from smart_fork.teamserver.team_index import EVERYTHING, TeamIndex
 
 LARGE, SHARED, ALICES, BOBS, WANTED, SPACE = 600, 650, 150, 20, 30, 77
 

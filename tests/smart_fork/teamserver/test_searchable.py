@@ -14,7 +14,7 @@ from smart_fork.retrieval.ranking import weigh
 from smart_fork.sharing.passages import searched, space_of
 from smart_fork.teamserver.cluster import OWNER
 from smart_fork.teamserver.index import space
-from smart_fork.teamserver.search import EVERYTHING, TeamIndex
+from smart_fork.teamserver.team_index import EVERYTHING, TeamIndex
 from tests.indexer.written import reading_of
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, records_of, share
 from tests.smart_fork.teamserver.team import Team

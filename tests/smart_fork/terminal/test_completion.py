@@ -138,7 +138,7 @@ def test_options_are_completed_with_the_one_command_defined_that_has_them(shell)
     )
 
     assert {"--all-projects", "--also"} == set(re.findall(r"--al[\w-]+", done.stdout))
-    assert {"smart_fork.cli.search"} == {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(done.stderr.split())
+    assert {"smart_fork.cli.find"} == {"smart_fork.cli.find", "smart_fork.cli.excise"} & set(done.stderr.split())
 
 
 def test_workers_are_offered_with_what_they_do(indexed, shop):

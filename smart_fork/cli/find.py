@@ -114,7 +114,7 @@ def find(  # noqa: PLR0917 - typer's way
         _print_exchanges(request)
         return
     if team:
-        from smart_fork.cli.team.search import find_shared
+        from smart_fork.cli.team.look import find_shared
         from smart_fork.cli.team.words import TeamPlace
 
         if agent != EVERYBODY:
