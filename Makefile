@@ -135,7 +135,7 @@ define VENV
 	echo "smart-fork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
 @$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(BIN:/bin=) || { \
 	echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-@echo "Installing into $(BIN:/bin=) (once; a minute or two) ..." >&2
+@echo "Installing into $(BIN:/bin=) (once; some minutes) ..." >&2
 endef
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
