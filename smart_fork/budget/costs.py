@@ -47,7 +47,7 @@ def costs(session: Session) -> Costs:
     """What the turns of a session take.
 
     Raises:
-        ForkRefused: nothing is left out of sessions of that agent, or the log was rewritten meanwhile.
+        ForkRefused: the log was rewritten meanwhile.
         NotFound: a session that this one was forked from is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()

@@ -22,8 +22,8 @@ from tests.smart_fork.tool_server import create_server
 PACKAGE = Path(advising.__file__).parents[1]
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
-#: The server of a team answers its commands, and they are people's.
-OF_PEOPLE += ("sync/", "team/", "teamserver/")
+#: The server of a team answers its commands, and they are people's, as is what both sides say.
+OF_PEOPLE += ("sharing/wire.py", "sync/", "team/", "teamserver/")
 #: The same of single modules: rolling back and suggesting are commands alone.
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
 #: What is listed on the command line, and completed in a shell.

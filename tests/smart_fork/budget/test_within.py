@@ -395,15 +395,6 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
         fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Spending(Wanted(MATCH))))
 
 
-def test_an_agent_whose_sessions_are_one_file_is_refused(long_session, monkeypatch):
-    from smart_fork.agents.copier import Copier
-
-    monkeypatch.setattr(type(copier(long_session.agent)), "live", Copier.live)
-
-    with pytest.raises(ForkRefused, match="forked whole"):
-        distil(long_session, Wanted(5_000))
-
-
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
     from smart_fork.budget import units
 
