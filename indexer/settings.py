@@ -12,7 +12,7 @@ from functools import partial
 from typing import Self
 
 _ON = frozenset({"1", "true", "yes", "on"})
-_OFF = frozenset({"0", "false", "no", "off"})
+_OFF = frozenset({"0", "false", "no", "off", "never"})
 
 
 class Variable(str):
@@ -47,7 +47,7 @@ class Variable(str):
         return self.text(environment).lower() in _ON
 
     def is_off(self, environment: Mapping[str, str] | None = None) -> bool:
-        """Whether it says ``0``, ``false``, ``no`` or ``off``, in any case; left out it does not."""
+        """Whether it says ``0``, ``false``, ``no``, ``off`` or ``never``, in any case; left out it does not."""
         return self.text(environment).lower() in _OFF
 
     def number(self, environment: Mapping[str, str] | None = None) -> int:
@@ -116,13 +116,12 @@ NO_COLOR = Variable("NO_COLOR", "Any value: print no colors.", "colors at a term
 #: All of them, in the order in which they are shown.
 VARIABLES = tuple(one for one in vars().copy().values() if isinstance(one, Variable))
 _SWITCHES = (INDEXING, BACKGROUND, KEEP_TRANSCRIPTS, CHECKPOINTS, PRELOAD, SERVICE, CHECK_LOGIN)
-#: What a value must match, and that in words. Others, such as names and addresses, may be anything.
+#: What a value must match, and that in words. Names and addresses may be anything; who reads a port or an interval says
+#: that it is none.
 ALLOWED: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(_SWITCHES, ("|".join((*_ON, *_OFF)), "true or false")),
     **dict.fromkeys((QMD_SECONDS, KEEP_MEGABYTES, RECALL_MS, MAX_WORKERS), (r"\d{1,9}", "a whole number")),
     DEVICE: (r"(cpu|cuda|mps)(:\d+)?", "cpu, cuda or mps"),
-    INDEX_CRON: (r"\d+[mh]|\S+(\s+\S+){4}", "15m, 6h or five cron fields"),
-    PORT: (r"[1-9]\d{0,4}", "a port, 1 to 65535"),
     TOOLS: ("few|all", "few or all"),
 }
 #: smart-fork and the agents set these for the programs they start. People do not.

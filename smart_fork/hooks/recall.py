@@ -44,7 +44,7 @@ PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1
 ERROR_CHARACTERS = 20_000
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 #: As `indexer.settings` has it, which imports more than all of this.
-_OFF = ("0", "false", "no", "off")
+_OFF = ("0", "false", "no", "off", "never")
 #: What the log of a session has that is no new one of a person's: an answer, a source, somebody above it.
 _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 #: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
 VARIABLE = "SMART_FORK_PRELOAD"
-_OFF = ("0", "false", "no", "off")
+_OFF = ("0", "false", "no", "off", "never")
 #: Longest path of a Unix socket that every system accepts.
 LONGEST = 100
 #: Read by the interpreter or the system's libraries when a process starts, and never again.
