@@ -150,10 +150,10 @@ def fork(
     `keep` are kept, and those in `drop` left out, whatever they take. `started.selection` says what it has.
 
     With `as_agent` it is handed over: a new session of that agent, such as "codex", which is told what was said and
-    done. `started.handed` says how much of it.
+    done. `started.handed` says how much of it. Secrets are masked, unless `unmasked` is true.
 
     `options` are those of `Options`: `worktree` (true, or its name), `with_changes` (a worktree of its own that has the
-    uncommitted changes of the directory as well), `place`, `name`, `skip_permissions`.
+    uncommitted changes of the directory as well), `place`, `name`, `skip_permissions`, `unmasked`.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -287,6 +287,7 @@ def branch(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
     as_agent: str | None = None,
+    unmasked: bool = False,
 ) -> Branched:
     """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
 
@@ -299,7 +300,7 @@ def branch(
 
     spending = _spending(budget, intent, also, keep, drop)
     with _here([session_id], cwd) as (here,):
-        return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent)
+        return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent, unmasked=unmasked)
 
 
 def cut(

@@ -42,12 +42,17 @@ def redact(text: str) -> str:
     """Return `text` with every secret replaced. Doing it again changes nothing."""
     # A second round sees what only a mask beside it made into a secret of its own. It ends: each round hides more.
     while spans := spans_of(text):
-        found = [text[span.start : span.end] for span in spans if _LEAST_KNOWN <= span.end - span.start < _MOST_KNOWN]
+        found = known_from(text, spans)
         text = hidden(text, spans)
-        for secret in dict.fromkeys(found[:_MANY]):  # what is one in one place is one everywhere
-            if secret in text and is_hard(secret):
-                text = text.replace(secret, f"{MARK}secret]")
+        for secret in found:
+            text = text.replace(secret, f"{MARK}secret]")
     return text
+
+
+def known_from(text: str, spans: Iterable[Span]) -> list[str]:
+    """Return the secrets among these spans that are secret wherever they are."""
+    found = [text[one.start : one.end] for one in spans if _LEAST_KNOWN <= one.end - one.start < _MOST_KNOWN]
+    return [secret for secret in dict.fromkeys(found[:_MANY]) if is_hard(secret)]
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from indexer.masking import NOTHING, mask
+from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
 from indexer.transcripts.actions import error_note, read_by
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 
@@ -29,6 +30,13 @@ _PROOFS = {Proof.COMMITTED: "committed", Proof.TESTS_PASSED: "tests passed", Pro
 _PROVED = {words: proof for proof, words in _PROOFS.items()}
 _WORDS = "|".join((_FAILED, _NO_RESULT, _PLAIN, *_PROVED))
 _HOW = re.compile(rf" \(((?:{_WORDS})(?:, (?:{_WORDS}))?)\)$")
+#: What may pass for a tag, and how its bracket is told. Words stay whole: what was cut is looked for by these.
+_TAG, _BRACKET = re.compile(r"<(?=[\w/!?])"), "[<]"
+_ALIKE = str.maketrans(BRACKETS[2:], "[]" * (len(BRACKETS) // 2 - 1))
+#: A line end in a quotation.
+_BREAK = " ⏎ "
+_QUOTED = {**_ALIKE, **dict.fromkeys(map(ord, QUOTES), "'"), ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): _BREAK}
+_ESCAPED = re.compile(rf"\\(.)|{_BREAK}")
 _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
@@ -48,14 +56,16 @@ class Action(NamedTuple):
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """The lines in which it is told."""
-        line = " ".join(self.line.split())
+        """The lines in which it is told. Its output is a quotation on one line: nothing in it is the agent's own."""
+        line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
         how += [_PROOFS[self.proof]] if self.proof else []
         if not how and _HOW.search(line):  # that is its own, and says nothing of how it went
             how = [_PLAIN]
         yield f"{_ACTION}{line} ({', '.join(how)})" if how else f"{_ACTION}{line}"
-        yield from (f"{_OUTPUT}{part}" for part in self.outcome.splitlines())
+        if self.outcome:
+            lines = "\n".join(self.outcome.splitlines())
+            yield f'{_OUTPUT}"{_safe(lines).translate(_QUOTED)}"'
         if self.names:
             yield f"{_OUTPUT}{_NAMES}{' '.join(self.names)}"
 
@@ -138,6 +148,17 @@ def _action(line: str, output: list[str]) -> Action:
     found = _HOW.search(line)
     how = found[1].split(", ") if found else []
     proof = next((_PROVED[word] for word in how if word in _PROVED), Proof.NOTHING)
-    line = line[: found.start()] if found else line
+    line = (line[: found.start()] if found else line).replace(_BRACKET, "<")
     names = tuple(output.pop().removeprefix(_NAMES).split()) if output and output[-1].startswith(_NAMES) else ()
-    return Action(line, "\n".join(output), _FAILED in how, _NO_RESULT not in how, proof, names)
+    return Action(line, _unquoted("\n".join(output)), _FAILED in how, _NO_RESULT not in how, proof, names)
+
+
+def _safe(text: str) -> str:
+    return _TAG.sub(_BRACKET, INVISIBLE.sub("", text))
+
+
+def _unquoted(output: str) -> str:
+    """What was quoted; an earlier version of ours told it line by line."""
+    if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
+        return output
+    return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")

@@ -53,7 +53,7 @@ class Options:
     """The options of any worker. `worktree` is a name, or true; `None` means not given.
 
     With `with_changes` its worktree contains the directory's uncommitted changes. With `brief` a fork's prompt follows
-    a note about changes.
+    a note about changes. With `unmasked` a hand-over keeps its secrets.
     """
 
     prompt: str | None = said(
@@ -91,6 +91,12 @@ class Options:
         described="False: no change summary.",
         help="Add a summary of changes since the session.",
         flags=("--brief/--no-brief",),
+    )
+    unmasked: bool = said(
+        bool,
+        default=False,
+        described="Hand secrets over too. Only if the user wants that.",
+        help="Hand over secrets too. Default: masked.",
     )
 
     @property

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from indexer.masking import Masked, mask, shorten
+from indexer.masking.invisible import BRACKETS
 from indexer.patterns import late
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session, Turn
@@ -211,7 +212,7 @@ def _turns(steps: object) -> frozenset[int]:
 #: Of an exchange's title, by which people choose.
 TITLE_CHARACTERS = 70
 #: Marks that could end the marker's element, or pass for something else in it.
-_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a", ";": ",", "`": "'", "\\": "/"})
+_MARKS = str.maketrans(f"{BRACKETS};`\\", f"{'[]' * (len(BRACKETS) // 2)},'/")
 _SPACES = late(r"\s+")
 _LEADING = late(r"^[\W_]+")
 

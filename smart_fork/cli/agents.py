@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smart_fork.agents.options import KEYS
 from smart_fork.agents.selection import ALL, choices, first, handed_to, named, one_of, startable
 
 Names = Callable[[], Sequence[str]]
@@ -47,4 +48,5 @@ FIRST = first()
 #: The same, where it may go without saying.
 AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAMES)]
 HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
+UnmaskedOption = Annotated[bool, typer.Option("--unmasked", help=KEYS["unmasked"].help)]
 GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]

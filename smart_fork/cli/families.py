@@ -12,7 +12,7 @@ import typer
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import HandedOption
+from smart_fork.cli.agents import HandedOption, UnmaskedOption
 from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say_notes
@@ -57,6 +57,7 @@ def branch(
     ] = None,
     budget: BudgetAsked,
     as_agent: HandedOption = None,
+    unmasked: UnmaskedOption = False,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
@@ -94,6 +95,7 @@ def branch(
             caller_session_id=caller_session(os.environ),
             budget=spent,
             as_agent=as_agent,
+            unmasked=unmasked,
         )
     if not printed_as_json(branched):
         _print_branch(branched, named=bool(title and title.strip()))

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 PromptArgument = Annotated[str | None, typer.Argument(help="Prompt.")]
 ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
 #: What a session that goes on has no use for.
-_MADE = ("worktree", "with_changes", "brief")
+_MADE = ("worktree", "with_changes", "brief", "unmasked")
 ForceOption = Annotated[bool, typer.Option("--force", help="Resume even if the session seems open elsewhere.")]
 
 
 @takes_options(
-    without=("with_changes", "brief"),
+    without=("with_changes", "brief", "unmasked"),
     prompt=PromptArgument,
     order="prompt agent project place worktree worktree_name",
 )

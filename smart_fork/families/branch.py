@@ -51,7 +51,6 @@ from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.agents.copier import Excerpt
     from smart_fork.budget.within import Selected
     from smart_fork.forking.spending import Spending
 
@@ -73,6 +72,7 @@ def branch(
     clock: Clock | None = None,
     budget: Spending | None = None,
     as_agent: AgentName | None = None,
+    unmasked: bool = False,
 ) -> Branched:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
 
@@ -80,8 +80,8 @@ def branch(
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
     `project` is refused where one is given. With `start` the copy is resumed immediately, as that says; its name is
-    its title. Within a `budget` the copy has what answers alone. With `as_agent` it is a session of that agent, which
-    is told of it.
+    its title. Within a `budget` the copy has what answers alone. With `as_agent` it is handed over to that
+    agent, its secrets masked unless `unmasked`.
 
     The caller's own session is waited for where it is so new that its agent has not written it down yet.
 
@@ -102,20 +102,28 @@ def branch(
         end, warnings = _end(session, at, through, moment, caller_session_id)
         within = _within(session, end, budget) if budget is not None else None
         excerpt = within.excerpt if within is not None else None
-        with new_title(session.title, target, moment, name=title) as final:
+        told = None
+        if agent != session.agent:
+            from smart_fork.forking.handover import handover
+
+            told = handover(session, end, agent, excerpt, unmasked=unmasked)
+        with new_title(told.title if told else session.title, target, moment, name=title) as final:
             local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
             becomes = NewSession(starter_of(agent).new_id(), target, local, final)
-            if agent == session.agent:
+            if told is None:
                 written = write_copy(session, end, becomes, excerpt=excerpt)
             else:
-                written, handed = _told(session, end, agent, excerpt, becomes)
-                warnings += _notes(handed, agent, budget)
+                from smart_fork.forking.told import write_told
+
+                written = write_told(READERS[agent], told, session, becomes, Machine(Processes(), os.environ))
+                written = replace(written, source_session_id=session.session_id)
+                warnings += _notes(told.handed, agent, budget)
             _remember(written, session, end)
         warnings += written.warnings
         report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
         if within is not None:
-            told = within.selection
-            report = replace(report, warnings=(*told.notes, *report.warnings), selection=told)
+            kept = within.selection
+            report = replace(report, warnings=(*kept.notes, *report.warnings), selection=kept)
         if not start:
             return report
         return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
@@ -174,18 +182,6 @@ def _within(session: Session, end: int, budget: Spending) -> Selected:
     from smart_fork.forking.spending import chosen
 
     return chosen(session, end, budget)
-
-
-def _told(
-    session: Session, end: int, agent: AgentName, excerpt: Excerpt | None, becomes: NewSession
-) -> tuple[Branch, Handed]:
-    """A session of `agent` that is told of this one up to turn `end`, and how much that is."""
-    from smart_fork.forking.handover import handover
-    from smart_fork.forking.told import write_told
-
-    told = handover(session, end, agent, excerpt)
-    written = write_told(READERS[agent], told, session, becomes, Machine(Processes(), os.environ))
-    return replace(written, source_session_id=session.session_id), told.handed
 
 
 def _remember(written: Branch, session: Session, end: int) -> None:

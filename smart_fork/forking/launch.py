@@ -152,7 +152,8 @@ def told(spec: WorkerSpec, session: Session) -> WorkerSpec:
 
     end = spec.point.index if spec.point else len(session.turns) - 1
     point = spec.point or Point(end, session.turns[end].id)
-    return replace(spec, point=point, handover=handover(session, end, spec.agent, spec.excerpt))
+    told = handover(session, end, spec.agent, spec.excerpt, unmasked=spec.options.unmasked)
+    return replace(spec, point=point, handover=told)
 
 
 def _point_at(session: Session, at: int | None) -> tuple[Point | None, str]:
@@ -256,7 +257,7 @@ def same_command(
         ("--worktree-name" if named else "--worktree", options.worktree),
         ("--with-changes", options.with_changes),
     ]
-    given.append(("--no-brief", not options.brief))
+    given += [("--no-brief", not options.brief), ("--unmasked", options.unmasked)]
     return shlex.join(("smart-fork", "fork", *references, *_words(given), *_prompt(options.prompt)))
 
 

@@ -61,7 +61,10 @@ def fork_merged(request: ForkRequest) -> Forked:
         found = _selected(read, spending)
         if not dry_run:
             spending.settle()
-        first, *others = [Part(session, _excerpt(session, one)) for session, one in zip(read, found, strict=True)]
+        unmasked = request.options.unmasked
+        first, *others = [
+            Part(session, _excerpt(session, one), unmasked) for session, one in zip(read, found, strict=True)
+        ]
         told = [
             replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))
             for part in (first, *others)
@@ -83,7 +86,9 @@ def fork_merged(request: ForkRequest) -> Forked:
         if agent != read[0].agent:
             unheaded = [without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
             each = [
-                handover(part.session, part.excerpt.end, agent, part.excerpt) for part in unheaded if part.excerpt.kept
+                handover(part.session, part.excerpt.end, agent, part.excerpt, unmasked=unmasked)
+                for part in unheaded
+                if part.excerpt.kept
             ]
             spec = replace(spec, agent=agent, handover=joined(each))
         forked = fork(spec, dry_run=dry_run)

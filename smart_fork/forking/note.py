@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.masking import mask, shorten
+from indexer.masking.invisible import BRACKETS
 from indexer.outcome import known_files
 from indexer.patterns import late
 from indexer.project import recorded
@@ -30,7 +31,7 @@ MOST_CHARACTERS = 1500
 _NAME_CHARACTERS = 120
 _COMMIT_CHARACTERS = 10
 _PLAIN = late(r"[\w][\w./+@=-]*")
-_UNSAFE = str.maketrans({"<": "\\u003c", ">": "\\u003e", "`": "\\u0060"})
+_UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in f"{BRACKETS}`"}
 _WHAT = {
     "added": "added", "deleted": "deleted", "renamed": "renamed", "mode": "mode changed",
     "kind": "of another kind",

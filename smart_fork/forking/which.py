@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from indexer.masking import mask, shorten
+from indexer.masking.invisible import BRACKETS
 from indexer.patterns import late
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.answer import Hit
@@ -19,7 +20,7 @@ Ask = Callable[[Sequence[Hit]], str]
 #: Of a title, how much stands in a list to choose from.
 TITLE_CHARACTERS = 60
 #: What a renderer of Markdown or HTML might act upon, and what stands between the parts of a label.
-_MARKUP = str.maketrans({"`": "'", "*": "", "<": "(", ">": ")", "[": "(", "]": ")", "|": "/", "\\": "/", "·": "-"})
+_MARKUP = str.maketrans(f"{BRACKETS}[]`|\\·", f"{'()' * (len(BRACKETS) // 2)}()'//-", "*")
 _ENTITY = late(r"&(?=#?\w+;)")
 #: Marks that begin or end a word, and headings: inside words they belong to names of code.
 _EMPHASIS = late(r"(?<!\w)[_~]+|[_~]+(?!\w)|^\s*#+\s*")

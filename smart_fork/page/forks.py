@@ -31,7 +31,7 @@ from smart_fork.text.given import is_empty
 from smart_fork.workers.observation import WorkerWatch
 
 #: What a form asks of a fork.
-_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
+_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmasked")
 ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
@@ -136,10 +136,16 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 
 def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
 
-    prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
+    prompt, at, worktree, place, budget, brief, agent, unmasked = (form.get(name, "").strip() for name in _SAID)
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
-    options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
+    options = Options(
+        prompt=prompt,
+        worktree=worktree == "yes" or None,
+        place=place or None,
+        brief=brief == "yes",
+        unmasked=unmasked == "yes",
+    )
     asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
     if at != MATCH:
         asked = replace(asked, at=number(at))

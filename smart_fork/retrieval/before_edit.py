@@ -26,9 +26,10 @@ from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.recall import is_plain_id, outcome_of, quotation
+from smart_fork.retrieval.recall import is_plain_id, outcome_of
 from smart_fork.retrieval.request import current_project
 from smart_fork.system.processes import Processes
+from smart_fork.text.snippets import quotation
 
 #: The part of the changed lines that one session is known to have written. Of 240 exchanges that were named from it on
 #: 96 % were the right ones and 2 % wrong ones (`benchmarks/before_edits.py`).

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.embedder import Embedder
-from indexer.masking import Masked, mask, shorten
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
@@ -26,7 +25,7 @@ from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.search import search
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import quotation
 
 #: The least chance with which anything is said.
 LEAST = 0.8
@@ -112,12 +111,6 @@ def outcome_of(noted: Noted | None, characters: int) -> str:
     """What came of a session, and of its last fork, as a quotation behind a sentence; empty if nothing is noted."""
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
-
-
-def quotation(text: str, characters: int) -> Masked:
-    """The text on one line, and without what could end the quotation or the element that it stands in."""
-    line = " ".join(printable(mask(text)).split())
-    return shorten(mask(line.translate({ord('"'): "'", ord("<"): "[", ord(">"): "]"})), characters)
 
 
 def is_plain_id(text: str) -> bool:

@@ -203,6 +203,7 @@ class Branching:
         budget: BudgetAsked,
         intent: Annotated[str, Field(description="With budget: the intent. Default: prompt.")] = "",
         as_agent: Annotated[str | None, Field(description="Hand over to this agent.")] = None,
+        unmasked: Annotated[bool, Field(description=KEYS["unmasked"].described)] = False,
     ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 
@@ -229,6 +230,7 @@ class Branching:
                 caller_session_id=caller.session_id,
                 budget=self._spending(budget, intent.strip() or prompt),
                 as_agent=as_agent,
+                unmasked=unmasked,
             )
 
     def _spending(self, budget: BudgetAsked, intent: str) -> Spending | None:

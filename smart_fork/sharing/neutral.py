@@ -6,13 +6,16 @@ This form loses much of a session. The losses are counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from indexer.masking import mask, shorten
+from indexer.masking import knowing, mask, mask_cut, shorten
+from indexer.masking.masked import MARK
+from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.commands import command_of, patch_of
@@ -23,6 +26,7 @@ from indexer.transcripts.symbols import Symbols, forget_shown
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.codec import Record
+from smart_fork.agents.learned import learned
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000
@@ -41,6 +45,9 @@ _PUT = ("new_string", "new_str", "newString", "newText", "content", "file_text")
 Given = Mapping[str, Any] | str
 #: The names of losses as people see them.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
+SECRETS = "secrets"
+#: Changes a text of a conversation before anything is cut from it.
+Change = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +66,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A session in neutral form, and the number of losses of each kind. Secrets are not masked."""
+    """A session in neutral form, and the number of losses of each kind. Of its `title` secrets are masked too."""
 
     messages: tuple[Message, ...]
     lost: Mapping[str, int]
+    title: str = ""
 
 
 class Made(NamedTuple):
@@ -75,10 +83,12 @@ class Made(NamedTuple):
 NOTHING_MADE = Made({}, {})
 
 
-def read(session: Session, end: int | None = None, kept: Collection[int] | None = None) -> Neutral:
-    """Return a session up to turn `end`, or only its `kept` turns.
+def read(
+    session: Session, end: int | None = None, kept: Collection[int] | None = None, *, unmasked: bool = False
+) -> Neutral:
+    """Return a session up to turn `end`, or only its `kept` turns, with its secrets masked unless `unmasked`.
 
-    Losses are counted in all turns up to `end`.
+    A secret in one place is one in all. Losses are counted in all turns up to `end`, secrets in what is returned.
 
     Raises:
         NotFound: A session that this one was forked from is gone.
@@ -90,8 +100,19 @@ def read(session: Session, end: int | None = None, kept: Collection[int] | None 
     gave = [one for record in records for one in work.gave(record)] if work else []
     made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
     numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
-    found = neutral([session.turns[number] for number in numbers], items, made, work.starting if work else ())
-    return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost)
+    turns, starting = [session.turns[number] for number in numbers], work.starting if work else ()
+    known = [] if unmasked else _known(session, records, learned(map(orjson.dumps, records), work))
+    with knowing(known):
+        found = neutral(turns, items, made, starting, str if unmasked else mask)
+        title = session.title if unmasked else mask_cut(mask(session.title))
+    return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost, title)
+
+
+def _known(session: Session, records: Iterable[Record], more: Iterable[str]) -> list[str]:
+    """Return what is secret wherever it is in the conversation, the longest first."""
+    said = chain((turn.text for turn in session.turns), (orjson.dumps(record).decode() for record in records))
+    found = {secret for text in said for secret in known_from(text, spans_of(text))}
+    return sorted({*found, *more}, key=len, reverse=True)
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:
@@ -106,9 +127,13 @@ def _records(session: Session, end: int | None) -> Iterator[Record]:
 
 
 def neutral(
-    turns: Iterable[Turn], items: Iterable[Item] = (), made: Made = NOTHING_MADE, starting: Collection[str] = ()
+    turns: Iterable[Turn],
+    items: Iterable[Item] = (),
+    made: Made = NOTHING_MADE,
+    starting: Collection[str] = (),
+    change: Change = str,
 ) -> Neutral:
-    """Return these turns in neutral form, with the other parts of their records.
+    """Return these turns in neutral form, with the other parts of their records, and each text changed.
 
     `starting` are the tools that start sub-agents.
     """
@@ -118,12 +143,12 @@ def neutral(
         begun = sum(call.name in starting for call in item.calls)
         lost += Counter({THINKING: len(item.thoughts), IMAGES: item.images, AGENTS_AT_WORK: begun})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
-    outcomes = _Outcomes(turns, outputs, made)
+    outcomes = _Outcomes(turns, outputs, made, change)
     messages: list[Message] = []
     for number, turn in enumerate(turns):
         actions = tuple(one for call in turn.tool_calls for one in outcomes.actions(call))
         if turn.role in ("user", "assistant") and turn.text:
-            messages.append(Message("user" if turn.role == "user" else "assistant", number, turn.text, actions))
+            messages.append(Message("user" if turn.role == "user" else "assistant", number, change(turn.text), actions))
         elif actions and messages and messages[-1].role == "assistant":
             last = messages.pop()
             messages.append(Message("assistant", last.turn, last.text, (*last.actions, *actions)))
@@ -131,6 +156,8 @@ def neutral(
             messages.append(Message("assistant", number, "", actions))
     forget_shown()
     lost[OUTPUT] = outcomes.cut
+    if change is not str:
+        lost[SECRETS] = sum(one.rendered().count(MARK) for one in messages)
     return Neutral(tuple(messages), {what: number for what, number in sorted(lost.items()) if number})
 
 
@@ -140,9 +167,9 @@ class _Outcomes:
     Names of code that occur only in omitted parts are listed once, so that a search still finds the session by them.
     """
 
-    def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: Made) -> None:
+    def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: Made, change: Change) -> None:
         self._results = {result.tool_use_id: result for turn in turns for result in turn.tool_results}
-        self._outputs, self._made = outputs, made
+        self._outputs, self._made, self._changed = outputs, made, change
         self._named = set[str]()
         self.cut = 0
 
@@ -153,22 +180,25 @@ class _Outcomes:
             yield Action(ASKED_US, failed=result is not None and result.is_error, answered=result is not None)
             return
         many = 1 < len(call.edits) <= MOST_LINES
-        *lines, last = [mask(f"edit {path}") for path in call.edits] if many else [call.action or call.name]
+        named = [mask(f"edit {path}") for path in call.edits] if many else [call.action or call.name]
+        *lines, last = map(self._changed, named)
         if result is None:
             yield from (Action(line, answered=False) for line in (*lines, last))
             return
         yield from (Action(line, failed=result.is_error) for line in lines)
-        outcome = self._outcome(call, result)
-        names = self._only_seen(call, (*lines, last, outcome))
+        output = self._outputs.get(call.id)
+        output = None if output is None else self._changed(_without_header(output))
+        outcome = self._outcome(call, result, output)
+        names = self._only_seen(call, output or "", (*lines, last, outcome))
         yield Action(last, outcome, result.is_error, proof=result.proof, names=names)
 
-    def _only_seen(self, call: ToolCall, told: Iterable[str]) -> tuple[str, ...]:
-        """Return the names in a call's input and output that are neither in its lines (`told`) nor in earlier ones."""
+    def _only_seen(self, call: ToolCall, output: str, told: Iterable[str]) -> tuple[str, ...]:
+        """Return the names in a call's input and `output` that are neither in its lines (`told`) nor earlier."""
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
-        seen.add_all(self._made.given.get(call.id))
-        seen.add(_without_header(self._outputs.get(call.id, "")))
+        seen.add_all(json_in(self._changed(orjson.dumps(self._made.given.get(call.id), default=str).decode()).encode()))
+        seen.add(output)
         self._named.update(said)
         left, new = NAMES_CHARACTERS, list[str]()
         for name in seen:
@@ -177,16 +207,15 @@ class _Outcomes:
         self._named.update(new)
         return tuple(new)
 
-    def _outcome(self, call: ToolCall, result: ToolResult) -> str:
+    def _outcome(self, call: ToolCall, result: ToolResult, output: str | None) -> str:
         given = self._made.given.get(call.id, {})
         if call.edits and not result.is_error and (lines := changed(given, self._made.patches.get(call.id, ""))):
-            return self._begun("\n".join(lines), EDIT_CHARACTERS)
-        asked = "" if call.action else _in_short(given)
-        output = self._outputs.get(call.id)
+            return self._begun(self._changed("\n".join(lines)), EDIT_CHARACTERS)
+        asked = "" if call.action else self._changed(_in_short(given))
         if output is None:
             self.cut += 1
-            return "\n".join(filter(None, (asked, result.note)))
-        return "\n".join(filter(None, (asked, self._begun(_without_header(output), OUTPUT_CHARACTERS))))
+            return "\n".join(filter(None, (asked, self._changed(result.note))))
+        return "\n".join(filter(None, (asked, self._begun(output, OUTPUT_CHARACTERS))))
 
     def _begun(self, text: str, most: int) -> str:
         self.cut += len(text) > most

@@ -21,7 +21,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
-from smart_fork.copies.told import as_session, lost_of, utterances, written
+from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
 from smart_fork.cuts import titles
 from smart_fork.errors import ForkRefused, Unshareable, Usage
 from smart_fork.sharing import neutral
@@ -183,7 +183,7 @@ def crossing(
         return
     forms_of(agent)  # what is not shared does not arrive
     told = neutral.read(session, last_pair(session))
-    said = utterances(session, told.messages)
+    said = utterances(session, told.messages, {0: DATA})
     with (
         unfinished.folder() as folder,
         as_session(agent, said, place_of(directory), source_id=source_id, folder=folder) as made,

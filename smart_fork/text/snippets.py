@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import overload
 
 from indexer.masking import Masked, between, mask, shorten
-from indexer.masking.invisible import INVISIBLE
+from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
 from indexer.patterns import late
 
 SNIPPET_CHARACTERS = 500
@@ -18,6 +18,8 @@ SNIPPET_CHARACTERS = 500
 QUOTED_CHARACTERS = 80
 #: Characters that no font has: private ones, halves of others, and those that are not assigned.
 _UNKNOWN = "\ufffd"
+#: What could end a quotation, or the element that it stands in.
+_PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'" * len(QUOTES))
 _WORD = late(r"\w+", re.UNICODE)
 _HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
 #: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
@@ -85,6 +87,12 @@ def printable(text: str) -> str:
 def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
     """What somebody gave, as an error repeats it: on one line, without secrets, shortened."""
     return shorten(printable(mask(given)), limit)
+
+
+def quotation(text: str, characters: int) -> Masked:
+    """Return a text on one line, without what could end the quotation or the element that it stands in."""
+    line = " ".join(printable(mask(text)).split())
+    return shorten(mask(line.translate(_PLAIN_MARKS)), characters)
 
 
 def storable(given: str) -> str:
