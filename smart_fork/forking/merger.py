@@ -20,7 +20,7 @@ from smart_fork.copies.told import Part, beginning_with, whence, without_shared
 from smart_fork.errors import Usage
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back
-from smart_fork.forking.handover import beyond, handover, joined
+from smart_fork.forking.handover import beyond, handover, joined, notes
 from smart_fork.forking.launch import check_forkable, done_by, fork, same_command
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec, source_of
@@ -83,24 +83,25 @@ def fork_merged(request: ForkRequest) -> Forked:
             excerpt=parts[0].excerpt,
             others=left,
         )
+        unheaded = [without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
+        each = [
+            handover(one.session, one.excerpt.end, agent, one.excerpt, unmasked=unmasked)
+            for one in unheaded
+            if one.excerpt.kept and not agent == read[0].agent == one.session.agent
+        ]
         if agent != read[0].agent:
-            unheaded = [without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
-            each = [
-                handover(part.session, part.excerpt.end, agent, part.excerpt, unmasked=unmasked)
-                for part in unheaded
-                if part.excerpt.kept
-            ]
             spec = replace(spec, agent=agent, handover=joined(each))
         forked = fork(spec, dry_run=dry_run)
         if dry_run:
             whose = [shared_as(one.session_id) or one.session_id for one in read]
             again = same_command(whose, request.options, budget=spending, as_agent=request.as_agent, cwd=request.cwd)
             forked = done_by(forked, again)
-        notes = [note for one in found for note in one.selection.notes]
-        notes += beyond(spec.handover.handed, spending.wanted) if spec.handover else []
+        said = [note for one in found for note in one.selection.notes]
+        said += beyond(spec.handover.handed, spending.wanted) if spec.handover else []
+        said += [] if spec.handover else [note for one in each for note in notes(one.handed, agent)]
         selections = [one.selection for one in found]
         return replace(
-            forked, warnings=(*notes, *forked.warnings), selection=selections[0], merged=tuple(selections[1:])
+            forked, warnings=(*said, *forked.warnings), selection=selections[0], merged=tuple(selections[1:])
         )
 
 

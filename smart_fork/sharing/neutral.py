@@ -19,7 +19,7 @@ from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.commands import command_of, patch_of
-from indexer.transcripts.items import Item
+from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
@@ -101,18 +101,38 @@ def read(
     made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
     numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
     turns, starting = [session.turns[number] for number in numbers], work.starting if work else ()
-    known = [] if unmasked else _known(session, records, learned(map(orjson.dumps, records), work))
-    with knowing(known):
-        found = neutral(turns, items, made, starting, str if unmasked else mask)
-        title = session.title if unmasked else mask_cut(mask(session.title))
+    if unmasked:
+        found, title = neutral(turns, items, made, starting), session.title
+    else:
+        given = (_dumped(one) for one in made.given.values())
+        texts = (
+            *(turn.text for turn in session.turns),
+            *(_printed(one) for item in items for one in item.results),
+            *given,
+        )
+        change = _Masking(texts, learned(map(orjson.dumps, records), work))
+        with knowing(change.known):
+            found, title = neutral(turns, items, made, starting, change), mask_cut(mask(session.title))
     return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost, title)
 
 
-def _known(session: Session, records: Iterable[Record], more: Iterable[str]) -> list[str]:
-    """Return what is secret wherever it is in the conversation, the longest first."""
-    said = chain((turn.text for turn in session.turns), (orjson.dumps(record).decode() for record in records))
-    found = {secret for text in said for secret in known_from(text, spans_of(text))}
-    return sorted({*found, *more}, key=len, reverse=True)
+class _Masking:
+    """Masks the texts of a conversation. What is secret in one of them is secret in all."""
+
+    def __init__(self, texts: Iterable[str], more: Iterable[str]) -> None:
+        found, self._clean = set(more), set[str]()
+        for text in texts:
+            if spans := spans_of(text):
+                found.update(known_from(text, spans))
+            else:
+                self._clean.add(text)
+        self.known = sorted(found, key=len, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        """Mask a text, while what is known is known to `mask`."""
+        if text in self._clean and not any(secret in text for secret in self.known):
+            return text
+        return mask(text)
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:
@@ -139,7 +159,7 @@ def neutral(
     """
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for item in items:
-        outputs |= {one.id: strip_reminders(one.output) for one in item.results}
+        outputs |= {one.id: _printed(one) for one in item.results}
         begun = sum(call.name in starting for call in item.calls)
         lost += Counter({THINKING: len(item.thoughts), IMAGES: item.images, AGENTS_AT_WORK: begun})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
@@ -187,7 +207,7 @@ class _Outcomes:
             return
         yield from (Action(line, failed=result.is_error) for line in lines)
         output = self._outputs.get(call.id)
-        output = None if output is None else self._changed(_without_header(output))
+        output = None if output is None else self._changed(output)
         outcome = self._outcome(call, result, output)
         names = self._only_seen(call, output or "", (*lines, last, outcome))
         yield Action(last, outcome, result.is_error, proof=result.proof, names=names)
@@ -197,7 +217,7 @@ class _Outcomes:
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
-        seen.add_all(json_in(self._changed(orjson.dumps(self._made.given.get(call.id), default=str).decode()).encode()))
+        seen.add_all(json_in(self._changed(_dumped(self._made.given.get(call.id)))))
         seen.add(output)
         self._named.update(said)
         left, new = NAMES_CHARACTERS, list[str]()
@@ -244,12 +264,17 @@ def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
 
 def _in_short(given: Given) -> str:
     """Return a short form of an input that nothing else shows, such as a plan, a question or a to-do list."""
-    text = given if isinstance(given, str) else orjson.dumps(given, default=str).decode()
+    text = given if isinstance(given, str) else _dumped(given)
     return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
 
 
-def _without_header(output: str) -> str:
+def _dumped(given: Given | None) -> str:
+    return orjson.dumps(given, default=str).decode()
+
+
+def _printed(result: GivenBack) -> str:
     """Return an output without the header of a shell, but with an exit status other than 0."""
+    output = strip_reminders(result.output)
     status, body = status_and_body(output)
     if status is None:
         return output

@@ -48,7 +48,7 @@ def test_every_agent_reads_what_was_said_and_done_and_can_go_on_after_it(session
         assert ["add retry", "It retries.", "and the docs", "Done."] == [
             text.text for _, text in there.messages if "Done then" not in text.text
         ]
-        assert ["Done then, by another agent:\n- run pytest -q (tests passed)\n    \"3 passed ⏎ in 2 s\""] == [
+        assert ['Done then, by another agent:\n- run pytest -q (tests passed)\n    "3 passed ⏎ in 2 s"'] == [
             text.text for _, text in there.messages if "Done then" in text.text
         ]
         assert "/srv/shop" == there.cwd

@@ -214,7 +214,9 @@ def test_what_the_agent_had_not_finished_is_told_as_that(world, shop):
     assert ["add retry", "it retries", "and the docs", "(This was not answered: the session ends here.)"] == words(
         first
     )
-    assert ["add retry", "Done then, by another agent:\n- run pytest -q (tests passed)\n    \"3 passed\""] == words(second)
+    assert ["add retry", 'Done then, by another agent:\n- run pytest -q (tests passed)\n    "3 passed"'] == words(
+        second
+    )
 
 
 @pytest.mark.usefixtures("played")
