@@ -90,7 +90,7 @@ def inside(text: str, directory: str) -> str:
 
 def place(path: str | None, home: str | None = None) -> str:
     """A directory as people write it, with ``~``."""
-    text, start = printable(path or ""), home or str(Path.home())
+    text, start = " ".join(printable(path or "").splitlines()), home or str(Path.home())
     return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
 
 

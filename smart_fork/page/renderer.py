@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from indexer.masking.invisible import INVISIBLE
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
@@ -100,6 +101,16 @@ def way_in(address: str, code: str) -> bytes:
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
+def given(text: str) -> Markup:
+    """A value that a form sends again as it is: what nobody sees is written as its number."""
+    return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escape(text))))  # noqa: S704 - escaped
+
+
+def _seen(value: object) -> object:
+    """What stands on a page, without what steers a terminal, turns the text around or hides in it."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 #: How many signs the style sheet has to tell agents by.
 _MARKS = 6
 
@@ -108,7 +119,7 @@ _SOURCES = {file.name: file.read_text("utf-8") for file in Path(__file__).with_n
 
 _environment = Environment(
     loader=DictLoader(_SOURCES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    auto_reload=False,
+    auto_reload=False, finalize=_seen,
 )  # fmt: skip
 _environment.globals |= {
     "agents": {agent.name: agent.title for agent in AGENTS},
@@ -117,7 +128,7 @@ _environment.globals |= {
     "readable_titles": titles(readable()),
     "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
     "link": phrases.link,
-    "send_now": _NOW,
+    "send_now": Markup(_NOW),  # noqa: S704 - ours
     "session_link": phrases.session_link,
     "static": statics.address,
     "told_agents": handed_to(),
@@ -132,6 +143,7 @@ _environment.filters |= {
     "day": phrases.day,
     "exact": phrases.exact,
     "file_diffs": diffs.diffs_in,
+    "given": given,
     "homely": phrases.homely,
     "inferred": inferred,
     "known_facts": facts,
@@ -146,7 +158,6 @@ _environment.filters |= {
     "passage_place": passage_place,
     "percent": chances.percent,
     "place": phrases.place,
-    "printable": printable,
     "safe_title": title,
     "soon": phrases.soon,
     "tokens": phrases.tokens,
