@@ -79,9 +79,9 @@ def open_page(
     import webbrowser
     from pathlib import Path
 
-    from smart_fork.service.client import ServiceGoneError, find_service
+    from smart_fork.service.client import ServiceGoneError, started_service
 
-    service = find_service()
+    service = started_service()
     if service is None:
         raise NotFound("The service is not running", "Start it: smart-fork serve")
     try:

@@ -6,6 +6,7 @@ import http.client
 import logging
 import os
 import socket
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from indexer.settings import SERVICE as SERVICE_VARIABLE
 from indexer.values import Value, spread, value
 from smart_fork.errors import SmartForkError
 from smart_fork.service.address import Address, announced
+from smart_fork.service.lock import LOOK_SECONDS, holder
 from smart_fork.system.peers import SERVICE, is_ours
 
 
@@ -76,6 +78,8 @@ class WayIn(Value):
 
 #: A service on this machine says immediately how it is.
 STATUS_SECONDS = 1.5
+#: Its port accepts connections seconds before it answers: it loads its parts then.
+START_SECONDS = 30.0
 WORK_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
@@ -150,6 +154,16 @@ def find_service() -> Service | None:
         log.info("no service answers at %s: %s", address.socket, error)
         return None
     return Service(address, status)
+
+
+def started_service() -> Service | None:
+    """Return the service of this home, waiting for one that is just starting; `None` if none runs."""
+    deadline = time.monotonic() + START_SECONDS
+    while (service := find_service()) is None and not SERVICE_VARIABLE.is_off():
+        if not holder() or time.monotonic() > deadline:
+            break
+        time.sleep(LOOK_SECONDS)
+    return service
 
 
 def _answer(

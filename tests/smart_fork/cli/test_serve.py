@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service import token
+from smart_fork.service import client, token
 from smart_fork.service.address import Address
 from smart_fork.service.client import ServiceGoneError, find_service
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -50,6 +50,23 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
     assert 1 == answered.code
     assert "The service does not answer: connection refused" in answered.err
     assert "smart-fork logs" in answered.err
+
+
+@pytest.mark.parametrize(("starting", "found"), [(True, True), (False, False)])
+def test_a_service_that_is_just_starting_is_waited_for(announced, monkeypatch, starting, found):
+    """Its port accepts connections before it answers: nobody is told meanwhile that it does not run."""
+    looked = []
+
+    def find_later():
+        looked.append(1)
+        return find_service() if len(looked) > 2 else None
+
+    monkeypatch.setattr("smart_fork.service.client.find_service", find_later)
+    monkeypatch.setattr("smart_fork.service.client.holder", lambda: 1 if starting else None)
+    monkeypatch.setattr("smart_fork.service.client.LOOK_SECONDS", 0)
+
+    assert found == (client.started_service() is not None)
+    assert len(looked) == (3 if starting else 1)
 
 
 @pytest.fixture
