@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -47,14 +48,23 @@ _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
 def _check(command: Any, ctx: Any, args: list[str]) -> None:
-    values, _, _ = command.make_parser(ctx).parse_args(args=list(args))
+    values, _, order = command.make_parser(ctx).parse_args(args=list(args))
+    _refuse_repeated(order)
     named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in command.params}
     refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
     refuse_both({name: values.get(one.name) for one, names in named.items() for name in names}, _CONTRADICTORY)
 
 
+def _refuse_repeated(given: Sequence[Any]) -> None:
+    """Refuse a second value of an option that takes one: click would silently take the last."""
+    options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
+    for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
+        if number > 1:
+            raise Usage(f"{one.opts[0]} is given {number} times", "It takes one value: give it once.")
+
+
 class Command(TyperCommand):
-    """Refuses empty values, and such as contradict each other."""
+    """Refuses empty values, a second value where one is taken, and values that contradict each other."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click."""

@@ -44,6 +44,17 @@ def test_an_empty_option_is_refused_by_every_command(value):
     assert [f"{one.opts[0]} is empty" for _, one in options] == said
 
 
+def test_a_second_value_of_an_option_that_takes_one_is_refused_by_every_command():
+    """click takes the last one: `spawn --prompt A --prompt B` would start one worker, and say nothing of A."""
+    options = [(path, one) for path, one in with_values() if one.param_type_name == "option" and not one.multiple]
+
+    said = [given(*path, one.opts[0], "1", one.opts[-1], "2") for path, one in options]
+
+    assert len(options) > 180
+    assert [f"{one.opts[0]} is given 2 times" for _, one in options] == said
+    assert given("fork", "70f1a07f", "go", "--worktree", "--no-worktree") == "--worktree is given 2 times"
+
+
 def test_an_empty_argument_is_refused_by_every_command():
     """A session that is not named is often the newest one: a cut of it would be a cut of another."""
     first = {tuple(path): one for path, one in reversed([*with_values()]) if one.param_type_name == "argument"}
