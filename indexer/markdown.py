@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from indexer.files import replace_file
+from indexer.masking.invisible import INVISIBLE
 from indexer.paths import file_name, index_root, private_dir
 from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
@@ -23,7 +23,7 @@ _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assis
 #: How the line of an action begins: whoever reads the conversation alone may pass it over.
 ACTION = "- ⚙ "
 #: What was said that would pass for a heading or an action of ours: it has a backslash before it.
-_ALIKE = late(r"^(?=[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙))", re.MULTILINE)
+_ALIKE = late(r"[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙)")
 #: What any reader may take for the end of a line.
 _LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
@@ -149,8 +149,10 @@ def _listed(actions: str) -> str:
 
 
 def _escaped(said: str) -> str:
-    # Few texts have one of these anywhere, and only they are looked through line by line.
-    return _ALIKE.sub(r"\\", said) if "## " in said or "⚙" in said or "##\t" in said else said
+    # Few texts have one of these anywhere. Only they are looked through line by line, without what readers drop.
+    if "#" not in said and "⚙" not in said:
+        return said
+    return "\n".join(f"\\{line}" if _ALIKE.match(INVISIBLE.sub("", line)) else line for line in said.split("\n"))
 
 
 def _encoded(text: str) -> bytes:

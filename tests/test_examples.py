@@ -176,6 +176,17 @@ def test_what_is_not_run_is_on_a_page():
     assert [] == [pattern for pattern in NOT_RUN if not fnmatch.filter(found, pattern)]
 
 
+def test_an_example_with_jq_says_and_does_nothing_where_the_answer_is_empty():
+    found = [example.command for page in PAGES for example in examples(page) if " | jq " in example.command]
+
+    assert len(found) >= 2
+    for command in found:
+        rest = command.partition(" | jq ")[2].replace("smart-fork", "false")
+        whole = f"""echo '{{"results": [], "snapshots": []}}' | jq {rest}"""
+        done = subprocess.run(["/bin/bash", "-c", whole], capture_output=True, text=True, check=False)
+        assert (0, "") == (done.returncode, done.stdout), command
+
+
 class Shell:
     """The demo's home with an index, and scripted agents that answer and end; the directory is that of the last `cd`.
 

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,7 +158,7 @@ def _read(source: str) -> list[Any]:
     """The workers in a file, as a list or as ``{"workers": […]}``."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_once)
     except FileNotFoundError as error:
         raise NotFound(f"No such file: {source}", "Give a file with a JSON list of workers, or - for stdin.") from error
     except (OSError, ValueError) as error:
@@ -169,6 +170,13 @@ def _read(source: str) -> list[Any]:
     if not isinstance(found, list):
         raise Usage("The workers are not a JSON list", "docs/how-to/workers.md shows one.")
     return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that is there twice: the first value would be dropped silently."""
+    if repeated := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+        raise ValueError(f"{repeated[0]} is there twice")
+    return dict(pairs)
 
 
 def _caller() -> str | None:

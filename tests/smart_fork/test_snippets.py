@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.text.snippets import matched_words, printable, snippet
+from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
+from smart_fork.text.snippets import matched_words, printable, quotation, snippet
 
 
 @given(st.text(max_size=3000), st.lists(st.text(max_size=8), max_size=4), st.integers(20, 500))
@@ -43,3 +44,21 @@ def test_matched_words_are_found_as_they_are_and_inside_names():
         "retry_upload", "retry", "twice",
     )  # fmt: skip
     assert matched_words("uploading files", ["upload", "fil"]) == ("upload",)
+
+
+@given(st.text(st.sampled_from("ab \n\u2028\x85\x1b\u202e/" + BRACKETS + QUOTES), max_size=200))
+def test_a_quotation_is_one_line_in_which_nothing_looks_like_a_tag_or_ends_it(text):
+    said = quotation(text, 100)
+
+    assert len(said) <= 100
+    assert said.splitlines() in ([], [said])
+    assert set(said).isdisjoint({*BRACKETS, *QUOTES})
+    assert not INVISIBLE.search(said)
+
+
+def test_typographic_quotation_marks_and_full_width_brackets_are_neutralized():
+    said = quotation(
+        "\u201c \u201d \u201e \u00ab \u00bb \u2039x\u203a \uff02 \uff1c/a\uff1e \u3008b\u3009 \u2018c\u2019", 100
+    )
+
+    assert "' ' ' [ ] [x] ' [/a] [b] 'c'" == said

@@ -45,7 +45,7 @@ def test_an_empty_option_is_refused_by_every_command(value):
 
 
 def test_a_second_value_of_an_option_that_takes_one_is_refused_by_every_command():
-    """click takes the last one: `spawn --prompt A --prompt B` would start one worker, and say nothing of A."""
+    """Click takes the last one: `spawn --prompt A --prompt B` would start one worker, and say nothing of A."""
     options = [(path, one) for path, one in with_values() if one.param_type_name == "option" and not one.multiple]
 
     said = [given(*path, one.opts[0], "1", one.opts[-1], "2") for path, one in options]

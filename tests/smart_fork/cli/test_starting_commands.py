@@ -310,3 +310,5 @@ def test_spawn_says_what_is_wrong(run, world, words, text, code, monkeypatch):  
     assert text in json.loads(done.out)["error"]
     monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
     assert "not a JSON list" in run("spawn", "-").err
+    monkeypatch.setattr("sys.stdin", io.StringIO('[{"prompt": "first", "prompt": "second", "project_path": "."}]'))
+    assert "prompt is there twice" in run("spawn", "-").err

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from indexer.masking.invisible import INVISIBLE
 from smart_fork.agents.selection import handed_to
 from smart_fork.page import forks
 from smart_fork.page.kin import MIN_LENGTH, timeline
@@ -21,7 +22,7 @@ from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
-from tests.smart_fork.world import BrokenModel
+from tests.smart_fork.world import BrokenModel, Did
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 HOSTILE = '<script>alert(1)</script> "onmouseover=alert(2) & {{ 7 * 7 }} javascript:alert(3)'
@@ -250,6 +251,35 @@ def test_text_of_sessions_never_becomes_markup(served, world, shop):
         assert {"/static/page.js"} <= set(scripts) <= {"/static/page.js", "/static/session.js"}
         assert not [name for _, attrs in tags for name in attrs if name.startswith("on")]
     assert "{{ 7 * 7 }}" in served.get(f"/session/claude/{hostile}")[1]
+
+
+def test_no_page_shows_what_steers_a_terminal_or_turns_text_around(served, world):
+    """Directories, branches and titles are anybody's text; a form still sends a directory as it is."""
+    odd = "\x1b[31mred\u202egnp.exe\u2066\u200b"
+    shop = world.repository(f"shop{odd}")
+    knows = world.claude(shop, f"{RETRY} {odd}", f"{DONE} {odd}", gitBranch=f"main{odd}")
+    world.worked(
+        "claude",
+        shop,
+        f"> {RETRY}",
+        Did("Edit", {"file_path": f"{shop}/a{odd}.py", "old_string": "a", "new_string": "b"}),
+        DONE,
+    )
+    pages = [("/", {}), ("/", {"q": RETRY, "project": str(shop)}), ("/sessions", {"project": str(shop)}), ("/sessions", {}),
+             (f"/session/claude/{knows}", {"project": str(shop)}), ("/workers", {}), ("/index", {})]  # fmt: skip
+
+    shown = {(path, *query): served.get(path, **query)[1] for path, query in pages}
+
+    assert all("gnp.exe" in text for page, text in shown.items() if page[0] not in ("/workers", "/index"))
+    assert {page: [] for page in shown} == {page: INVISIBLE.findall(text) for page, text in shown.items()}
+    kept = [
+        attrs["value"]
+        for tag, attrs in Tags(
+            shown["/", "q", "project"].replace("&#27;", "\x1b")
+        ).found  # as browsers do, and html.parser not
+        if tag == "option" and "gnp" in (attrs["value"] or "")
+    ]
+    assert {str(shop)} == {*kept}
 
 
 def test_a_browser_asks_once_for_a_style_sheet_and_again_for_another_version_of_it(served):
