@@ -15,7 +15,9 @@ _SEARCH, _FORK, _RUN, _OUTPUT = "Where to search", "What to fork", "How it runs"
 _GROUPS: Mapping[str, str] = {
     **dict.fromkeys(("--agent", "--project", "--all-projects", "--team", "--include-automated", "--server"), _SEARCH),
     **dict.fromkeys(("--at", "--intent", "--also", "--top", "--min-score", "--budget", "--keep", "--drop"), _FORK),
-    **dict.fromkeys(("--merge", "--as", "--fork-from", "--resume", "--continue", "--fork", "--excise"), _FORK),
+    **dict.fromkeys(
+        ("--merge", "--as", "--unmasked", "--fork-from", "--resume", "--continue", "--fork", "--excise"), _FORK
+    ),
     **dict.fromkeys(("--worktree", "--worktree-name", "--with-changes", "--in", "--cwd", "--name", "--start"), _RUN),
     **dict.fromkeys(("--skip-permissions", "--brief"), _RUN),
     **dict.fromkeys(("--json", "--dry-run", "--explain", "--limit", "--no-snippets", "--yes", "--help"), _OUTPUT),

@@ -161,7 +161,7 @@ class Searching:
     @takes(
         without=("name", "skip_permissions", "session", "error", "tag"),
         order="auto_fork fork_index fork_session_id prompt run_in at budget keep drop merge worktree with_changes "
-        "explain also team brief as_agent dry_run",
+        "explain also team brief as_agent unmasked dry_run",
         also="Four, as for find_sessions.",
         agent_type=AS_THERE,
         min_score=AS_THERE,
