@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 
-from indexer import chunks, masking, repositories, versions
+from indexer import chunks, repositories, versions
 from indexer.changes import Progress, Report
 from indexer.embedder import Embedder
 from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
 from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
-from indexer.masking import Masked
+from indexer.masking import Masked, mask_once
 from indexer.model_notice import telling
 from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of
 from indexer.own_calls import told
@@ -26,42 +25,11 @@ from indexer.project import Project, begun_at, project_of, recorded
 from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.authored import noting
-from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.retold import DONE, retold
 from indexer.transcripts.symbols import Symbols, forget_shown
 from indexer.unanswered import last_answered
-
-#: Characters of texts that are remembered, the oldest of which are let go of: those of some dozen long sessions.
-KEPT_CHARACTERS = 8 << 20
-
-
-class Masks:
-    """`mask`, remembered. For any number of threads."""
-
-    def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
-        self._mask = mask
-        self._most = most
-        self._size = 0
-        self._lock = threading.Lock()
-        self._known: dict[str, Masked] = {}
-
-    def __call__(self, text: str) -> Masked:
-        """`text`, masked."""
-        known = self._known.get(text)
-        if known is not None:
-            return known
-        masked = self._mask(text)
-        with self._lock:
-            if text not in self._known:
-                self._known[text] = masked
-                self._size += len(text)
-            while self._size > self._most:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._size -= len(oldest)
-        return masked
-
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +39,6 @@ EMBED_ROWS = 128
 TOLD_ROWS = 32
 #: Chunks that are put in order at once: to do so for all that wait takes as long as embedding a few of them.
 ORDERED_ROWS = 2048
-_NOTHING = Checkpoint(0, 0, "", b"")
-_mask = Masks(masking.mask)
 
 
 def read_logs(
@@ -111,7 +77,7 @@ def read_logs(
                     raise
                 report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
                 log.exception("cannot index %s", file.path)
-                store.save(Reading(file, versions.VERSION, _NOTHING, skipped="could not be indexed"), None)
+                store.save(Reading(file, versions.VERSION, UNREAD, skipped="could not be indexed"), None)
             done += 1
     forget_shown()
     if done:
@@ -184,8 +150,8 @@ def _waiting(store: Store) -> int:
     return counts.chunks - counts.embedded
 
 
-def _checkpoint(store: Store, file: LogFile) -> Checkpoint | None:
-    return store.checkpoint(file.location, versions.VERSION, file.inode)
+def _checkpoint(store: Store, file: LogFile) -> Checkpoint:
+    return store.checkpoint(file.location, versions.VERSION, file.inode) or UNREAD
 
 
 def _read_log(
@@ -200,7 +166,7 @@ def _read_log(
     """Bring a log into the index; `result` is what it gave, if it was read already."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
-        _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, versions.VERSION, UNREAD, skipped=FORGOTTEN), report)
         return
     result = result or reader.read(file.path, _checkpoint(store, file))
     report.read += 1
@@ -213,10 +179,12 @@ def _read_log(
         result.unknown,
     )  # fmt: skip
     session = result.session
+    for turn in session.turns if session and result.masked else ():
+        mask_once.know(turn.text, Masked(turn.text))
     if session is None:
         _pass_over(store, reading, report)
     elif (file.agent, session.session_id) in gone:
-        _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, versions.VERSION, UNREAD, skipped=FORGOTTEN), report)
     elif save_session(store, agents, reading, session, report):
         keep_copy(file, session.session_id, reader)
 
@@ -251,7 +219,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     """
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)
-    export = to_markdown(session, pieces_of(session, _mask), project.root if project.git else "")
+    export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
     known = told(session, export.pieces, agents)
     words = Words(
         title=known.title,

@@ -6,6 +6,7 @@ has gone through, nothing would be known any more.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ __all__ = [
     "NOTHING",
     "VERSION",
     "Masked",
+    "Masks",
     "beginning",
     "between",
     "ending",
@@ -25,6 +27,7 @@ __all__ = [
     "knowing",
     "mask",
     "mask_cut",
+    "mask_once",
     "mask_parts",
     "mask_screen",
     "shorten",
@@ -85,3 +88,42 @@ def _redact() -> Callable[[str], str]:
     from indexer.masking.secrets import redact
 
     return redact
+
+
+#: Characters of texts that are remembered, the oldest of which are let go of: those of some dozen long sessions.
+KEPT_CHARACTERS = 8 << 20
+
+
+class Masks:
+    """`mask`, remembered. For any number of threads."""
+
+    def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
+        self._mask = mask
+        self._most = most
+        self._size = 0
+        self._lock = threading.Lock()
+        self._known: dict[str, Masked] = {}
+
+    def __call__(self, text: str) -> Masked:
+        """`text`, masked."""
+        known = self._known.get(text)
+        if known is not None:
+            return known
+        masked = self._mask(text)
+        self.know(text, masked)
+        return masked
+
+    def know(self, text: str, masked: Masked) -> None:
+        """Remember what `text` is masked. Other processes mask as well."""
+        with self._lock:
+            if text not in self._known:
+                self._known[text] = masked
+                self._size += len(text)
+            while self._size > self._most:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
+                self._size -= len(oldest)
+
+
+#: `mask` for what is read into the index, where the same text comes more than once.
+mask_once = Masks(mask)

@@ -66,13 +66,17 @@ class Checkpoint:
     state: bytes
 
 
+#: That of a log of which nothing is to be continued.
+UNREAD = Checkpoint(0, 0, "", b"")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadResult:
     """What reading a log gave: the session, or `None` with the reason why it is not one; and where to go on next time.
 
     `resumed` says that only what was added since the checkpoint was read; `broken` and `bytes_read` speak of that.
     `unknown` counts the records of the whole log that the reader skipped because it does not know them, of `records`.
-    Both are 0 for agents that do not count.
+    Both are 0 for agents that do not count. `masked` says that the texts of the session are.
     """
 
     session: Session | None
@@ -83,6 +87,7 @@ class ReadResult:
     resumed: bool = False
     records: int = 0
     unknown: int = 0
+    masked: bool = False
 
 
 class AgentAdapter(Protocol):
@@ -158,7 +163,8 @@ class AgentAdapter(Protocol):
         """
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """The session in `path`; from `checkpoint` on where the file has only grown since.
+        """The session in `path`. For the index, with a `checkpoint`, be it `UNREAD`: what was said in it is masked, and
+        it is read from there if the file has only grown since.
 
         Raises:
             OSError: the file cannot be opened or is not a regular file.

@@ -7,7 +7,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from indexer.masking import NOTHING, Masked
+from indexer.masking import NOTHING, Masked, mask
 from indexer.transcripts.actions import (
     describe,
     describe_raw,
@@ -111,7 +111,7 @@ class Doings:
             errors = self._errors(back, proof, tried=tried)
             if proof == Proof.COMMITTED:
                 self.commits = [*self.commits, *commits_made(back.output)][-_MOST_COMMITS:]
-            self.remote = pushed_to(back.output) or self.remote
+            self.remote = mask(pushed_to(back.output)) or self.remote
         return ToolResult(identity, back.failed, note, proof, errors)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from indexer.masking import Masked, mask
+from indexer.masking import NOTHING, Masked, mask, mask_once
 from indexer.transcripts.base import Agents, Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
@@ -48,6 +48,8 @@ class Fold(ABC):
     known: ClassVar[frozenset[str]] = frozenset()
     #: The reason why a log without turns is no session.
     empty: ClassVar[str] = "no conversation"
+    #: Whether what is said is masked as it is read: the index reads so, and can keep it and continue from it.
+    masks = False
 
     def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.path, self.keep_raw = path, keep_raw
@@ -133,6 +135,11 @@ class Fold(ABC):
             if done and moment > facts.get("last", ""):
                 facts["last"] = moment
 
+    def said(self, turn: Turn) -> Turn:
+        """Return the turn, masked if the index reads it: what is compared with it later is masked as well."""
+        masked = mask_once(turn.text) if self.masks and turn.text else turn.text
+        return turn if masked == turn.text else replace(turn, text=masked)
+
     def note_model(self, name: object) -> None:
         """Note which model has answered."""
         if name != self._model:  # nearly all answers are of the same again
@@ -174,7 +181,7 @@ class Fold(ABC):
             source_path=self.path,
             turns=turns,
             cwd=cwd,
-            git_branch=mask(facts.get("gitBranch", "")),
+            git_branch=facts.get("gitBranch", NOTHING),
             title=title,
             also_called=also_called(title, self.names(turns)),
             version=facts.get("version", ""),
@@ -195,7 +202,7 @@ class Fold(ABC):
             begun_at=head,
             remote=facts.get("remote") or self.doings.remote,
             commits=tuple(self.doings.commits),
-            models=_shown(facts.get("models", ())),
+            models=tuple(facts.get("models", ())),
         ), ""
 
 
@@ -232,15 +239,17 @@ class LineFold(Fold):
 def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
     """See `AgentAdapter.read`."""
     reader, kept = resume(path, None if keep_raw else checkpoint)
-    fold = begun(path, kept, keep_raw=keep_raw).take(reader)
-    keeps = fold.finish(turns=True) or reader.worth_resuming
+    fold = begun(path, kept, keep_raw=keep_raw)
+    fold.masks = checkpoint is not None and not keep_raw
+    keeps = fold.take(reader).finish(turns=True) or reader.worth_resuming
     after = Checkpoint(
-        reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and not keep_raw else b""
+        reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and fold.masks else b""
     )
     session, skipped = fold.session()
     return ReadResult(
-        session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None, *fold.counts()
-    )
+        session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None,
+        *fold.counts(), fold.masks,
+    )  # fmt: skip
 
 
 def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
@@ -257,10 +266,6 @@ def _with_model(known: Iterable[str], name: object) -> list[str]:
     """`known` with that one, where it names a model that is not among them, in the order of their first answers."""
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
+        said = mask(said)
         return names if said in names or len(names) >= _MOST_MODELS else [*names, said]
     return names
-
-
-def _shown(names: Iterable[str]) -> tuple[Masked, ...]:
-    """Their names, masked."""
-    return tuple(map(mask, names))

@@ -9,14 +9,15 @@ import re
 import threading
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from sys import intern
 from typing import Any, NamedTuple, TypeGuard
 
 import orjson
 
-from indexer.masking import Masked
+from indexer.masking import Masked, mask_once
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.versions import READER_VERSION
 
@@ -27,6 +28,8 @@ _MAX_COUNT = 1 << 40
 #: The seconds since 1970 at which this century began, and of a time that no log is of.
 _FIRST, _END = 946_684_800, 4_102_444_800
 _NUMBER = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
+#: Packed in the place of a path that holds a secret. Neither of the two is an edited file of the session.
+_UNFIT = "\n"
 #: Bytes of packed turns: the logs of some dozen sessions that go on at the same time. As objects they are ten times it.
 KEPT_BYTES = 4 << 20
 
@@ -98,10 +101,15 @@ def _size(batches: Sequence[WarmTurns]) -> int:
 _warm = Warm()
 
 
-def pack(facts: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
-    """`facts` (JSON values only) and `turns`, compressed. The turns of a log that has grown are packed as far as they
-    are new.
+def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
+    """`facts` (JSON values only), `names` that are no secrets, and `turns`, compressed, without a secret. The turns of
+    a log that has grown are packed as far as they are new.
+
+    Empty if a fact holds a secret, such as a directory of that name: masked, it would be another fact. The log is then
+    read from its start each time.
     """
+    if not _is_masked(facts):
+        return b""
     known = _warm.batches(turns[0]) if turns else ()
     batches = []
     for number, start in enumerate(range(0, len(turns), _BATCH)):
@@ -111,9 +119,19 @@ def pack(facts: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
         batches.append(
             before if before is not None and same else WarmTurns(batch, _member(list(map(turn_to_row, batch))))
         )
-    packed = b"".join([_member([READER_VERSION, facts]), *(batch.packed for batch in batches)])
+    packed = b"".join([_member([READER_VERSION, {**facts, **names}]), *(batch.packed for batch in batches)])
     _warm.remember(packed, batches)
     return packed
+
+
+def _is_masked(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_masked, chain(value, value.values())))
+    return all(map(_is_masked, value)) if isinstance(value, list | tuple) else not isinstance(value, str) or _fit(value)
+
+
+def _fit(text: str) -> bool:
+    return mask_once(text) == text
 
 
 def _member(value: object) -> bytes:
@@ -136,16 +154,23 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
 
 
 def turn_to_row(turn: Turn) -> list[Any]:
-    """A turn without its raw bytes as JSON values."""
+    """A turn without its raw bytes as JSON values, masked."""
     return [
-        turn.id, turn.parent_id, turn.role, turn.timestamp, turn.text, turn.token_est,
+        turn.id, turn.parent_id, turn.role, turn.timestamp, mask_once(turn.text), turn.token_est,
         [
-            [call.id, call.name, call.action, call.ours, call.edits, call.reads, [one.hex() for one in call.lines]]
+            [
+                call.id, mask_once(call.name), call.action, call.ours, _paths(call.edits), _paths(call.reads),
+                [one.hex() for one in call.lines],
+            ]
             for call in turn.tool_calls
         ],
         [[one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex()] for one in turn.tool_results],
         turn.prompt, turn.group, turn.loaded, turn.cached_for,
     ]  # fmt: skip
+
+
+def _paths(paths: Iterable[str]) -> list[str]:
+    return [path if _fit(path) else _UNFIT for path in paths]
 
 
 def turn_from_row(row: list[Any]) -> Turn:

@@ -65,7 +65,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
         return _title(by_agent)
     asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
     telling = next(filter(says_something, asked), asked[0] if asked else "")
-    return _title(_without_markup(beginning(_masked(telling), _LOOKED_AT))) if telling else NOTHING
+    return _title(_without_markup(beginning(masked_name(telling), _LOOKED_AT))) if telling else NOTHING
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
@@ -128,9 +128,9 @@ def _under_heading(before: str, heading: str) -> str:
 
 
 def _title(text: str) -> Masked:
-    return shorten(_masked(text), TITLE_CHARACTERS)
+    return shorten(masked_name(text), TITLE_CHARACTERS)
 
 
-def _masked(text: str) -> Masked:
-    """A secret that whoever made the text has cut off is one all the same."""
+def masked_name(text: str) -> Masked:
+    """`text`, masked. A secret that whoever made the text has cut off is one all the same."""
     return mask_cut(text) if text.endswith(("…", "...")) else mask(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from sys import intern
 from typing import ClassVar
 
+from indexer.masking import mask
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
@@ -75,7 +76,7 @@ class Tree(LineFold):
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
-        return pack(self.facts | {"links": self.chain.links} | self.doings.kept(), list(self.chain.turns))
+        return pack(self.facts, {"links": self.chain.links} | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`."""
@@ -94,7 +95,7 @@ class Tree(LineFold):
         else:
             if next(iter(self.chain.turns), None) is None:
                 self._note_beginning(record, turn, line)
-            self.chain.add(turn)
+            self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
         """Note what the first turn says of the family, where that is not its own beginning."""
@@ -127,7 +128,7 @@ class Tree(LineFold):
             facts.setdefault("first_session_id", session_id)
         for key, value in zip(self.noted, noted, strict=True):
             if isinstance(value, str) and value:
-                facts[key] = value
+                facts[key] = mask(value)
 
     def make(
         self, record: Record, identity: str, line: Line, role: Role, text: str, *,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from indexer.masking import mask
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents import checkpoints
 from smart_fork.agents.checkpoint_objects import Stored, transcript
@@ -33,7 +33,6 @@ from smart_fork.errors import SmartForkError
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
 
-_NOTHING = Checkpoint(0, 0, "", b"")
 _HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
 #: What an odd transcript may raise in what converts records.
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
@@ -118,9 +117,9 @@ class WithCheckpoints:
             with self._file(path) as file:
                 result = self.own.read(file, keep_raw=keep_raw)
         except _Odd as error:
-            return ReadResult(None, str(error), _NOTHING, (), 0)
+            return ReadResult(None, str(error), UNREAD, (), 0)
         session = result.session and checkpoints.in_clone(replace(result.session, source_path=path), str(path))
-        return replace(result, session=session, checkpoint=_NOTHING)
+        return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
         """Return what the list says of it: nothing of the transcript is read."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.model import Origin, Session
 from indexer.unchecked import dict_in, dicts_in
@@ -176,14 +176,14 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
             return super().read(path, checkpoint, keep_raw=keep_raw)
         from smart_fork.agents.read_fold import read_records
 
-        return read_records(self, path, self.records(path), Checkpoint(0, 0, "", b""), keep_raw=keep_raw)
+        return read_records(self, path, self.records(path), UNREAD, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
         if not path.parent.is_file():
             return super().glance(path)
         from smart_fork.agents.read_fold import read_records
 
-        return read_records(self, path, self.records(path, _GLANCE_MESSAGES), Checkpoint(0, 0, "", b"")).session
+        return read_records(self, path, self.records(path, _GLANCE_MESSAGES), UNREAD).session
 
 
 def _rows(

@@ -13,7 +13,7 @@ from indexer.transcripts.fold import Kept, Record
 from indexer.transcripts.lines import Line, changed_at, decode_document, probe
 from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path
-from indexer.transcripts.titles import with_name
+from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import FolderlessTree
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Header
@@ -65,7 +65,7 @@ class ReadTree(FolderlessTree):
     def _note(self, header: Header) -> None:
         facts = self.facts
         if isinstance(header.title, str) and header.title.strip():
-            facts["title"], facts["named"] = header.title.strip(), header.named
+            facts["title"], facts["named"] = masked_name(header.title.strip()), header.named
             facts["names"] = with_name(facts.get("names", ()), facts["title"])
         if isinstance(header.parent_session, str) and header.parent_session:
             facts.setdefault("parent", header.parent_session)

@@ -21,7 +21,7 @@ from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.extension import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
@@ -209,9 +209,8 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
     rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
     project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
     document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
-    nothing = Checkpoint(0, 0, "", b"")
-    store.save(Reading(file, VERSION, nothing), document)
-    store.save(Reading(file, VERSION, nothing, skipped="it has no prompt"), None)
+    store.save(Reading(file, VERSION, UNREAD), document)
+    store.save(Reading(file, VERSION, UNREAD, skipped="it has no prompt"), None)
     export_path(row.agent, row.session_id).unlink(missing_ok=True)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indexer.freshness import complete
 from indexer.paths import index_db
-from indexer.pipeline import Masks
+from indexer.masking import Masks
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
@@ -152,9 +152,9 @@ def test_of_a_log_that_has_grown_only_new_turns_are_packed_and_none_unpacked(mon
     to_row, from_row = state.turn_to_row, state.turn_from_row
     monkeypatch.setattr(state, "turn_to_row", lambda turn: packed.append(turn.id) or to_row(turn))
     monkeypatch.setattr(state, "turn_from_row", lambda row: unpacked.append(row) or from_row(row))
-    _, turns = unpack(pack({}, turns_of(3 * state._BATCH)))
+    _, turns = unpack(pack({}, {}, turns_of(3 * state._BATCH)))
     packed.clear()
-    kept = pack({"more": True}, [*turns, Turn("new", None, "user", "")])
+    kept = pack({"more": True}, {}, [*turns, Turn("new", None, "user", "")])
 
     assert (["new"], []) == (packed, unpacked)
     monkeypatch.setattr(state, "_warm", Warm(0))

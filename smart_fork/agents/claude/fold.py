@@ -11,7 +11,7 @@ from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import Origin, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import with_name
+from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents import READERS
@@ -59,11 +59,11 @@ class ClaudeTree(Tree):
         facts, kind = self.facts, record.get("type")
         title = _TITLES.get(kind) if isinstance(kind, str) else None
         if title and isinstance(record.get(title), str) and self._is_own(record):
-            facts[title] = name = record[title].strip()
+            facts[title] = name = masked_name(record[title].strip())
             facts["names"] = with_name(facts.get("names", ()), name)
         elif kind == "summary" and isinstance(record.get("summary"), str):
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
-            facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = record["summary"]
+            facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = masked_name(record["summary"])
 
     def _is_own(self, record: Record) -> bool:
         """Whether a title is this session's: a copy has those of the session that it was copied from as well."""

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from indexer.masking import Masked
+from indexer.masking import Masked, mask
 from indexer.objects import NAME
 from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
@@ -24,7 +24,7 @@ from indexer.transcripts.model import Inferred, Origin, Proof, Role, Session, Tu
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
-from indexer.transcripts.titles import with_name
+from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
@@ -153,7 +153,7 @@ class _Fold(fold.LineFold):
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
         parts = {"inherited": len(self.inherited), "directories": self.directories.packed}
-        return pack(self.facts | parts | self.doings.kept(), self.all_turns())
+        return pack(self.facts | parts, self.doings.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
         """See `LineFold.finish`. What was inherited is kept: the parent may be gone when this log has grown."""
@@ -188,6 +188,7 @@ class _Fold(fold.LineFold):
         if path is None:
             return None
         above = _Fold(path, None, keep_raw=self.keep_raw, locate=self._locate)
+        above.masks = self.masks
         try:
             for line in LineReader(path):
                 if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:
@@ -248,7 +249,7 @@ class _Fold(fold.LineFold):
                 facts.setdefault("parent", meta["id"])
             return
         facts["id"] = str(meta.get("id") or "")
-        facts["version"] = str(meta.get("cli_version") or "")
+        facts["version"] = mask(str(meta.get("cli_version") or ""))
         facts["originator"] = str(meta.get("originator") or "")
         source = meta.get("source")
         if isinstance(source, dict):  # {"custom": <name>}, or whose sub-agent it is
@@ -260,11 +261,11 @@ class _Fold(fold.LineFold):
         git = meta.get("git")
         if isinstance(git, dict):
             if isinstance(git.get("branch"), str):
-                facts["gitBranch"] = git["branch"]
+                facts["gitBranch"] = mask(git["branch"])
             if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
                 facts["head"] = git["commit_hash"]
             if isinstance(git.get("repository_url"), str):
-                facts["remote"] = git["repository_url"]
+                facts["remote"] = mask(git["repository_url"])
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
         if (base := base_of(meta)) and base.session_id:
@@ -331,8 +332,8 @@ class _Fold(fold.LineFold):
 
     def _note_name(self, event: fold.Record) -> None:
         if isinstance(name := event.get("thread_name"), str):
+            self.facts["name"] = name = masked_name(name)
             self.facts["names"] = with_name(self.facts.get("names", ()), name)
-            self.facts["name"] = name
 
     def _tokens(self, info: object) -> None:
         total = count(dict_in(dict_in(info).get("last_token_usage")).get("total_tokens"))
@@ -344,10 +345,10 @@ class _Fold(fold.LineFold):
     def _add(self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", **more: Any) -> None:
         self.facts.pop("interrupted", None)
         last = self.turns[-1] if self.turns else None
-        # Some versions count between the two copies of what was said.
-        loaded = last.loaded if last and text == last.text and not more.get("prompt") else 0
-        parent = last.id if last else None
-        self.turns.append(turn_of(identity, parent, role, moment, text, raw=raw, loaded=loaded, **more))
+        turn = self.said(turn_of(identity, last.id if last else None, role, moment, text, raw=raw, **more))
+        if last and last.loaded and turn.text == last.text and not turn.prompt:
+            turn = replace(turn, loaded=last.loaded)  # some versions count between the two copies of what was said
+        self.turns.append(turn)
 
     def excluded(self) -> str:
         """See `Fold.excluded`."""

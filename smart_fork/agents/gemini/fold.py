@@ -15,13 +15,14 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts import fold
-from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.items import UsedTool
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, changed_at, decode_file, first_lines, resume
 from indexer.transcripts.model import Inferred, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, turn_of
 from indexer.transcripts.state import count, is_path, pack, utc
+from indexer.transcripts.titles import masked_name
 from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
@@ -39,7 +40,6 @@ CANCELLED = "Request cancelled."
 #: The directories of its workspace, as its model is told.
 _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re.MULTILINE)
 _WHOLE = ".json"
-_NO_SESSION = Checkpoint(0, 0, "", b"")
 
 
 class _Fold(fold.LineFold):
@@ -64,7 +64,7 @@ class _Fold(fold.LineFold):
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
-        return pack(self.facts | {"memory": self._memory.kept()} | self.doings.kept(), self.active())
+        return pack(self.facts, {"memory": self._memory.kept()} | self.doings.kept(), self.active())
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`."""
@@ -73,7 +73,7 @@ class _Fold(fold.LineFold):
         before = self._memory.compactions
         self._memory.reordered = False
         for told in self._memory.take(record):
-            self._turns[told.id] = self._turn(told, line.raw if self.keep_raw else b"")
+            self._turns[told.id] = self.said(self._turn(told, line.raw if self.keep_raw else b""))
         self.facts["compactions"] = self.facts.get("compactions", 0) + self._memory.compactions - before
         if self._memory.reordered:
             order = (*self._memory.past, *self._memory.now)
@@ -85,7 +85,7 @@ class _Fold(fold.LineFold):
         changes = record.get("$set")
         for said in (record, changes) if isinstance(changes, dict) else (record,):
             if isinstance(summary := said.get("summary"), str) and summary.strip():
-                facts["summary"] = summary
+                facts["summary"] = masked_name(summary)
         if isinstance(record.get("sessionId"), str) and "hash" not in facts:
             facts["hash"], facts["kind"] = str(record.get("projectHash") or ""), record.get("kind") == "subagent"
             origin = record.get("forkedFrom")
@@ -223,7 +223,7 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
         found = _Fold(path, None, keep_raw=keep_raw)
         size = _feed_whole(found, path)
         session, skipped = found.session()
-        return ReadResult(session, skipped, _NO_SESSION, (), size)
+        return ReadResult(session, skipped, UNREAD, (), size)
     return fold.read(_Fold, path, checkpoint, keep_raw=keep_raw)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
 from indexer.transcripts.lines import open_regular
@@ -35,7 +35,6 @@ _NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
 ABORTED = "MessageAbortedError"
 #: Beside a line on what a copy leaves out: of which session it is, and of whose family.
 LEFT_OUT = "smart-fork"
-_NOTHING = Checkpoint(0, 0, "", b"")
 
 
 class _Source(NamedTuple):
@@ -51,11 +50,11 @@ def read(path: Path, *, keep_raw: bool) -> ReadResult:
     source = _source(path)
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
-        return ReadResult(None, "no conversation", _NOTHING, broken, source.size)
+        return ReadResult(None, "no conversation", UNREAD, broken, source.size)
     found = _Fold(path, source.document, keep_raw=keep_raw)
     session, skipped = found.session()
     records, unknown = found.counts()
-    return ReadResult(session, skipped, _NOTHING, broken, source.size, records=records, unknown=unknown)
+    return ReadResult(session, skipped, UNREAD, broken, source.size, records=records, unknown=unknown)
 
 
 def glance(path: Path) -> Session | None:

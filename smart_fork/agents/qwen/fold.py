@@ -14,7 +14,7 @@ from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import with_name
+from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import Tree
 from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
@@ -61,7 +61,8 @@ class QwenTree(Tree):
             return
         title, facts = given.get("customTitle"), self.facts
         if isinstance(title, str):
-            facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name = title.strip()
+            name = masked_name(title.strip())
+            facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name
             facts["names"] = with_name(facts.get("names", ()), name)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from tests.drilled import drilled
@@ -131,7 +132,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypa
 
     for reader in READERS:
         for number, file in enumerate(list(reader.discover())[::step]):
-            outcome = reader.read(file.path)
+            outcome = reader.read(file.path, UNREAD)
             read += outcome.session is not None
             assert outcome.skipped in (
                 "",
@@ -145,7 +146,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypa
             part = home / "part" / file.path.parent.name / file.path.name
             part.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(file.path.read_bytes()[: file.size // 2])
-            half = reader.read(part)
+            half = reader.read(part, UNREAD)
             shutil.copy2(file.path, part)
             whole = reader.read(part, half.checkpoint)
             assert whole.bytes_read + half.bytes_read == outcome.bytes_read

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint
+from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
@@ -154,7 +154,7 @@ def test_a_grown_log_is_read_from_the_offset_only(case):
     reader, path, data = case
     for cut in range(0, len(data) + 1, drilled(37, 211)):
         path.write_bytes(data[:cut])
-        before = reader.read(path)
+        before = reader.read(path, UNREAD)
         path.write_bytes(data)
 
         grown, whole = reader.read(path, before.checkpoint), reader.read(path)
@@ -167,7 +167,7 @@ def test_a_grown_log_is_read_from_the_offset_only(case):
 
 def test_a_log_read_line_by_line_is_the_same_session(case):
     reader, path, data = case
-    checkpoint, read = None, 0
+    checkpoint, read = UNREAD, 0
     for line in data.splitlines(keepends=True):
         with path.open("ab") as file:
             file.write(line)
@@ -181,7 +181,7 @@ def test_a_log_read_line_by_line_is_the_same_session(case):
 def test_an_unchanged_log_is_not_read_again(case):
     reader, path, data = case
     path.write_bytes(data)
-    first = reader.read(path)
+    first = reader.read(path, UNREAD)
 
     again = reader.read(path, first.checkpoint)
 
@@ -193,7 +193,7 @@ def test_a_short_log_that_grows_after_a_long_time_is_read_anew(case):
     reader, path, data = case
     path.write_bytes(data[:-9])
     os.utime(path, (0, 0))
-    before = reader.read(path)
+    before = reader.read(path, UNREAD)
     path.write_bytes(data)
 
     grown = reader.read(path, before.checkpoint)
@@ -206,7 +206,7 @@ def test_a_short_log_that_grows_after_a_long_time_is_read_anew(case):
 def test_a_log_that_is_not_what_was_read_is_read_anew(case, change):
     reader, path, data = case
     path.write_bytes(data)
-    before = reader.read(path).checkpoint
+    before = reader.read(path, UNREAD).checkpoint
     lines = data.splitlines(keepends=True)
     path.write_bytes(
         {
@@ -228,7 +228,7 @@ def test_a_log_that_is_not_what_was_read_is_read_anew(case, change):
 def test_a_torn_last_line_is_read_when_it_is_complete(case):
     reader, path, data = case
     path.write_bytes(data[:-9])
-    before = reader.read(path)
+    before = reader.read(path, UNREAD)
     assert before.checkpoint.offset == data[:-9].rindex(b"\n") + 1
     assert before.broken == ()
 
@@ -241,7 +241,7 @@ def test_broken_lines_are_reported_with_path_and_number_once(case):
     reader, path, data = case
     lines = data.splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:1], b"broken\n", *lines[1:]]))
-    before = reader.read(path)
+    before = reader.read(path, UNREAD)
     assert [(one.path, one.number) for one in before.broken] == [(path, 2)]
 
     with path.open("ab") as file:
@@ -254,7 +254,7 @@ def test_broken_lines_are_reported_with_path_and_number_once(case):
 def test_a_state_that_cannot_be_used_means_reading_anew(case, kept_state):
     reader, path, data = case
     path.write_bytes(data)
-    kept = reader.read(path).checkpoint
+    kept = reader.read(path, UNREAD).checkpoint
 
     outcome = reader.read(path, Checkpoint(kept.offset, kept.lines, kept.probe, kept_state))
 
@@ -265,7 +265,7 @@ def test_raw_lines_are_kept_where_they_are_asked_for(case):
     """E-002: verbatim; and the whole log is read for them."""
     reader, path, data = case
     path.write_bytes(data)
-    kept = reader.read(path).checkpoint
+    kept = reader.read(path, UNREAD).checkpoint
 
     outcome = reader.read(path, kept, keep_raw=True)
 
@@ -280,7 +280,7 @@ def test_a_log_read_in_any_parts_is_the_same_session(tmp_path_factory, reader, n
     path = tmp_path_factory.mktemp("parts") / Path(name).parts[-2] / Path(name).name
     path.parent.mkdir()
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
-    checkpoint = None
+    checkpoint = UNREAD
     for cut in [*cuts, len(data)]:
         path.write_bytes(data[:cut])
         outcome = reader.read(path, checkpoint)

@@ -38,17 +38,17 @@ def _cold(monkeypatch):
 
 @given(facts=st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans()), turns=st.lists(TURNS, max_size=5))
 def test_what_was_kept_comes_back(facts, turns):
-    assert (facts, turns) == unpack(pack(facts, turns))
+    assert (facts, turns) == unpack(pack(facts, {}, turns))
 
 
 def test_more_turns_than_are_encoded_together_come_back():
     turns = [Turn(str(number), None, "user", "") for number in range(2 * state._BATCH + 1)]
 
-    assert ({}, turns) == unpack(pack({}, turns))
+    assert ({}, turns) == unpack(pack({}, {}, turns))
 
 
 def test_a_state_of_another_version_is_not_used(monkeypatch):
-    kept = pack({"a": 1}, [])
+    kept = pack({"a": 1}, {}, [])
     monkeypatch.setattr(state, "READER_VERSION", state.READER_VERSION + 1)
 
     assert unpack(kept) is None
@@ -56,7 +56,7 @@ def test_a_state_of_another_version_is_not_used(monkeypatch):
 
 @each("cut", [0, 1, 9, 15, -9, -1])
 def test_a_damaged_state_is_not_used(cut):
-    kept = pack({"a": "text"}, [Turn("1", None, "user", "")])
+    kept = pack({"a": "text"}, {}, [Turn("1", None, "user", "")])
 
     assert unpack(kept[:cut]) is None
 
