@@ -1,6 +1,7 @@
 """An index that is damaged is set aside, and a new one is built from the logs: nothing is lost but time.
 
-It is kept as ``index.db.corrupt-<time>`` for whoever wants to know what happened; of several the newest.
+It is kept as ``index.db.corrupt-<time>`` for whoever wants to know what happened; of several the newest. One of a form
+that is too old to be brought up to date is ``index.db.outdated-<time>`` until all logs are read again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from indexer.errors import IndexerError
 from indexer.failures import is_damage
 from indexer.store.connection import opening, renaming
+from indexer.store.schema import OlderIndexError
 from indexer.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,8 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
 
     Raises:
         DamagedIndexError: it turned out to be damaged, and has been set aside where that was possible.
-        NewerIndexError: another version of smart-fork has written it.
+        NewerIndexError: a newer smart-fork has written it.
+        OlderIndexError: an older one has, and another process is writing.
         apsw.Error, OSError: the disk, or another process, refuses.
     """
     store, inode = _opened(path)
@@ -67,13 +70,16 @@ def _opened(path: Path) -> tuple[SqliteStore, int]:
         try:
             return SqliteStore(path), path.stat().st_ino
         except Exception as error:
-            if not is_damage(error):
+            if not is_damage(error) and not isinstance(error, OlderIndexError):
                 raise
-            damage = error
-    if set_aside(path, inode, damage) is None:
-        raise DamagedIndexError(damage, None) from damage
+            found = error
+    if set_aside(path, inode, found) is None:
+        raise found if isinstance(found, OlderIndexError) else DamagedIndexError(found, None) from found
     with opening(path):
-        return SqliteStore(path), path.stat().st_ino
+        store = SqliteStore(path)
+        if isinstance(found, OlderIndexError):
+            store.owe_erasing()  # what was set aside goes when all is read again
+        return store, path.stat().st_ino
 
 
 def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
@@ -88,16 +94,16 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
         with only_writer(_PATIENCE):
             before = kept(path)
             if not path.exists() or path.stat().st_ino != inode:
-                return before[-1] if before else None
+                return max((*before, *_outdated(path)), key=_time_of, default=None)
             if sum(_is_recent(one) for one in before) >= KEPT:
                 log.error("the index was damaged %d times within an hour: is the disk of %s broken?", KEPT, path.parent)
                 return None
             with renaming(path):
-                aside = _rename(path)
+                aside = _rename(path, "outdated" if isinstance(reason, OlderIndexError) else "corrupt")
     except (IndexBusyError, OSError) as error:
         log.warning("the damaged index %s stays where it is: %s", path, error)
         return None
-    log.error("the index was damaged (%s): it is kept as %s, and rebuilt from the logs", reason, aside)
+    log.error("the index cannot be used (%s): it is kept as %s, and rebuilt from the logs", reason, aside)
     _make_room(path)
     return aside
 
@@ -110,14 +116,18 @@ def kept(path: Path) -> list[Path]:
 def remove_older(path: Path, moment: str) -> None:
     """Remove what was set aside up to `moment` (ISO 8601 in UTC): it may hold what has been forgotten since."""
     latest = "".join(character for character in moment[:19] if character.isalnum())
-    for one in kept(path):
+    for one in (*kept(path), *_outdated(path)):
         if _time_of(one) <= latest:
             _remove(one)
 
 
-def _rename(path: Path) -> Path:
+def _outdated(path: Path) -> list[Path]:
+    return [one for one in path.parent.glob(f"{path.name}.outdated-*") if not one.name.endswith(_BESIDE)]
+
+
+def _rename(path: Path, why: str) -> Path:
     """What lies beside it first: if we are killed here, no old log stays beside a new database."""
-    aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
+    aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
     for end in _BESIDE:
         with suppress(FileNotFoundError):
             path.with_name(path.name + end).rename(aside.with_name(aside.name + end))

@@ -54,7 +54,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
     if isinstance(error, StateUnavailable) and error.errno in (errno.EINVAL, errno.EIO):
         path = error.filename
         if error.errno == errno.EINVAL:
-            return f"Use that version, or move {path} away."
+            return f"Restart what runs of the older version, or update it. To begin again without {path}, move it away."
         return f"Save its readable part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}"
     if isinstance(error, FileExistsError | NotADirectoryError) and home.exists() and not home.is_dir():
         return f"{home} is no folder. Move it away, or set SMART_FORK_HOME to a folder."

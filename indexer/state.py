@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 BUSY_MILLISECONDS = 15_000
 #: After a wait in vain nothing in this process waits so long before that moment: a question asks it many times.
 _impatient_until = -1.0
-#: Changes with the tables.
-_FORM = 1
+#: Raised with the tables: those of an older form are brought up to it.
+_FORM = 2
 _TABLES = """
 -- Single values, as JSON: what can be found out again, and what belongs to this machine.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -66,6 +66,15 @@ CREATE TABLE marks (agent TEXT, session_id TEXT, mark TEXT, PRIMARY KEY (agent, 
 """
 
 
+#: Puts rows of an older form into `pulled`.
+_OLD_PULLED = """
+INSERT INTO pulled SELECT id, json_object('path', path, 'agent', agent, 'root', root, 'server', server,
+    'project', project, 'records', json(records), 'sessions', json(sessions), 'crossed_from', json(crossed_from),
+    'crossed', json(crossed)), edits, says, count_before FROM pulled_before;
+DROP TABLE pulled_before;
+"""
+
+
 class StateUnavailable(OSError):
     """The database cannot be read or written. It says so as a file would, to whoever expects that of a file."""
 
@@ -77,7 +86,10 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
         StateUnavailable: it cannot be read.
     """
     if not path().exists():
-        return []
+        if not any(map(Path.exists, _older_files())):
+            return []
+        with changing():  # which takes them over
+            pass
     with _opened() as db:
         return list(db.execute(query, values)) if db.pragma("user_version") else []
 
@@ -97,6 +109,7 @@ def changing() -> Iterator[apsw.Connection]:
         db.execute("BEGIN IMMEDIATE")  # apsw runs what follows a statement with a row only when that is fetched
         if not db.pragma("user_version"):
             db.execute(f"{_TABLES} PRAGMA user_version = {_FORM}")
+            _take_over(db)
         yield db
         db.execute("COMMIT")  # what is closed before that is rolled back
 
@@ -159,13 +172,52 @@ def _opened() -> Iterator[apsw.Connection]:
     try:
         with closing(apsw.Connection(str(path()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
             db.set_busy_timeout(BUSY_MILLISECONDS // (100 if time.monotonic() < _impatient_until else 1))
-            if db.pragma("user_version") not in (0, _FORM):
-                raise StateUnavailable(errno.EINVAL, "another version of smart-fork has written it", str(path()))
+            if db.pragma("user_version") > _FORM:
+                raise StateUnavailable(errno.EINVAL, "a newer version of smart-fork has written it", str(path()))
+            if 0 < db.pragma("user_version") < _FORM:
+                with suppress(apsw.ReadOnlyError):  # it is asked as it is
+                    _bring_up(db)
             yield db
     except apsw.Error as error:
         if isinstance(error, apsw.BusyError):
             _impatient_until = time.monotonic() + BUSY_MILLISECONDS / 1000
         raise StateUnavailable(*_said(error), str(path())) from error
+
+
+def _bring_up(db: apsw.Connection) -> None:
+    from indexer.store.older_tables import bring_up
+
+    db.execute("BEGIN IMMEDIATE")
+    if db.pragma("user_version") < _FORM:  # another process may have been first
+        if parted := db.execute("SELECT 1 FROM pragma_table_info('pulled') WHERE name = 'crossed_from'").get:
+            db.execute("ALTER TABLE pulled RENAME TO pulled_before")
+        bring_up(db, _TABLES)
+        if parted:
+            db.execute(_OLD_PULLED)
+        db.execute(f"PRAGMA user_version = {_FORM}")
+    db.execute("COMMIT")
+
+
+def _older_files() -> tuple[Path, Path]:
+    """The list of forgotten sessions and the folder of hand-overs of versions without this database."""
+    return state_home() / "forgotten.jsonl", state_home() / "handovers"
+
+
+def _take_over(db: apsw.Connection) -> None:
+    forgotten, handovers = _older_files()
+    for line in forgotten.read_bytes().splitlines() if forgotten.is_file() else ():
+        with suppress(ValueError, TypeError):
+            agent, session_id, at = orjson.loads(line)
+            db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?)", (str(agent), str(session_id), str(at)))
+    for file in handovers.iterdir() if handovers.is_dir() else ():
+        with suppress(ValueError, TypeError, KeyError, OSError):
+            said = orjson.loads(file.read_bytes())
+            for nth, one in enumerate((said, *said.get("others", ()))):
+                source = (one["source_agent"], one["source_session_id"], one.get("through", ""))
+                db.execute(
+                    "INSERT OR IGNORE INTO handovers VALUES (?, ?, ?, ?, ?, ?)",
+                    (file.name, nth, said["agent"], *source),
+                )
 
 
 def _said(error: apsw.Error) -> tuple[int, str]:

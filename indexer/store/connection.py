@@ -36,7 +36,8 @@ def connect(path: Path) -> apsw.Connection:
     Where nothing may be written, as on a read-only file system, one that is there is opened to be read.
 
     Raises:
-        NewerIndexError: another version of smart-fork has written it.
+        NewerIndexError: a newer smart-fork has written it.
+        OlderIndexError: its form is too old to be brought up to date.
         apsw.Error: it is not a database, or the disk refuses.
     """
     try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import apsw
 
 from indexer.errors import IndexerError
+from indexer.store.older_tables import bring_up
 
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
-#: Changes with the tables. An index of another form is not read.
-FORM = 15
+#: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
+FORM = 16
+#: The vectors of an older one are elsewhere: it is built again.
+_OLDEST = 8
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
@@ -54,7 +57,8 @@ CREATE TABLE files(
     offset INTEGER NOT NULL, lines INTEGER NOT NULL, probe TEXT NOT NULL, state BLOB NOT NULL,
     session INTEGER REFERENCES sessions(id), rank TEXT NOT NULL,
     skipped TEXT NOT NULL, broken INTEGER NOT NULL, broken_lines TEXT NOT NULL,
-    records INTEGER NOT NULL, unknown INTEGER NOT NULL -- records of which the reader does not know the type
+    records INTEGER NOT NULL, unknown INTEGER NOT NULL, -- records of which the reader does not know the type
+    masked INTEGER NOT NULL DEFAULT 1 -- what `state` is: who writes a row without this, of an older form, masks nothing
 );
 CREATE INDEX files_session ON files(session);
 
@@ -118,27 +122,52 @@ CREATE VIRTUAL TABLE session_work USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Make the tables where there are none; safe when several processes do it at once.
+    """Make the tables of this form, of older ones where there are some; safe when several processes do it at once.
 
     Raises:
-        NewerIndexError: another version of smart-fork has made them.
+        NewerIndexError: a newer smart-fork has made them.
+        OlderIndexError: they cannot be made of those that there are.
     """
     if _form(db) == FORM:
         return
     with immediate(db):
-        if _form(db) not in (0, FORM):
-            raise NewerIndexError(f"another version of smart-fork wrote the index (form {_form(db)}, known {FORM})")
-        if not _form(db):
-            db.execute(_TABLES)
-            db.execute("INSERT INTO meta VALUES('key', lower(hex(randomblob(16))))")
-            db.execute(f"PRAGMA user_version = {FORM}")
+        form = _form(db)
+        if form > FORM:
+            raise NewerIndexError(f"a newer smart-fork wrote the index (form {form}, this version knows {FORM})")
+        if 0 < form < _OLDEST:
+            raise OlderIndexError(f"an older smart-fork wrote the index (form {form})")
+        if form != FORM:
+            _make(db, form)
+
+
+def _make(db: apsw.Connection, before: int) -> None:
+    if not before:
+        db.execute(_TABLES)
+    else:
+        try:
+            db.execute("UPDATE files SET state = x'', version = ''")  # it was not masked: each log is read again
+            bring_up(db, _TABLES)
+            words = "SELECT id, 'p' || part, '' FROM sessions WHERE id NOT IN (SELECT rowid FROM session_work)"
+            db.execute(f"INSERT INTO session_work(rowid, part, names) {words}")
+        except apsw.SQLError as error:  # not the tables that an index of this form has
+            raise OlderIndexError(f"an older smart-fork wrote the index (form {before}: {error})") from error
+        db.execute("INSERT OR REPLACE INTO meta VALUES('erase', 'all')")  # see `erasure`
+    db.execute("INSERT OR IGNORE INTO meta VALUES('key', lower(hex(randomblob(16))))")
+    db.execute(f"PRAGMA user_version = {FORM}")
 
 
 class NewerIndexError(IndexerError):
-    """The index on disk has a form that this version does not know."""
+    """A newer version of smart-fork has written the index: this one leaves it alone."""
 
     code = "newer_index"
-    usual_hint = "Use that version, or give this one a folder of its own with SMART_FORK_HOME."
+    usual_hint = "Restart what runs of the older version, or update it. Another SMART_FORK_HOME keeps both apart."
+
+
+class OlderIndexError(IndexerError):
+    """The index has a form that is too old to be brought up to date: it is set aside, and built again from the logs."""
+
+    code = "older_index"
+    usual_hint = "Another process is indexing. Try again in a moment: the index is then built again from the logs."
 
 
 class immediate:  # noqa: N801 - reads as a statement

@@ -343,7 +343,7 @@ class SqliteStore(StoreReading):
         elif old and old[2] not in (None, session):
             self._leave_log(old[2], str(file.path))
         self.db.execute(
-            "INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
             (
                 str(file.path), file.agent, file.size, file.mtime_ns, file.inode, reading.version,
                 after.offset, after.lines, after.probe, after.state, session, rank,

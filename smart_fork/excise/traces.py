@@ -142,7 +142,7 @@ class _Search:
         if first == "logs":
             return "log" if self._is_log(path) else ""
         if first.startswith("index.db"):
-            return "older index" if ".corrupt-" in first else "index"
+            return "older index" if "-2" in first else "index"
         return "register of workers" if first.startswith("workers.db") else "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:

@@ -11,6 +11,7 @@ import apsw
 from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir
 from indexer.store.connection import write_ahead
+from indexer.store.older_tables import bring_up
 from smart_fork.errors import RegistryUnavailable
 
 
@@ -18,7 +19,7 @@ def opened(path: Path, patience: int) -> apsw.Connection:
     """The database, made where it is missing; other processes are waited for `patience` milliseconds.
 
     Raises:
-        RegistryUnavailable: it is damaged, another version made it, or the disk or another process refuses.
+        RegistryUnavailable: it is damaged, a newer version made it, or the disk or another process refuses.
     """
     private_dir(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
@@ -63,7 +64,7 @@ class Writing:
                 self._db.execute("ROLLBACK")
 
 
-#: Changes with the tables.
+#: Raised with the tables: those of an older form are brought up to it.
 _FORM = 5
 _TABLES = """
 CREATE TABLE workers (
@@ -96,10 +97,11 @@ def _create(db: apsw.Connection) -> None:
         return
     with Writing(db):  # another process may have been first
         form = db.pragma("user_version")
-        if form not in (0, _FORM):
+        if form > _FORM:
             raise RegistryUnavailable(
-                f"{db.filename} was written by another version", "Use that version, or move the file away."
+                f"{db.filename} was written by a newer version",
+                "Restart what runs of the older version, or update it. To begin again, move the file away.",
             )
-        if not form:
-            db.execute(_TABLES)
+        if form != _FORM:
+            bring_up(db, _TABLES)
             db.execute(f"PRAGMA user_version = {_FORM}")

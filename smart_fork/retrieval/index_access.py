@@ -10,7 +10,7 @@ import apsw
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.failures import is_damage, next_step, what_failed
 from indexer.paths import index_db
-from indexer.store.schema import NewerIndexError
+from indexer.store.schema import NewerIndexError, OlderIndexError
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable
 from smart_fork.text.advice import advice
@@ -28,7 +28,7 @@ def opened() -> Iterator[SqliteStore]:
         with ExitStack() as stack:
             try:
                 store = stack.enter_context(open_sound(index_db()))
-            except (NewerIndexError, OSError, ImportError) as error:
+            except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
                 raise unavailable(error) from error
             yield store
     except (DamagedIndexError, apsw.Error) as error:
@@ -63,7 +63,7 @@ def unavailable(error: Exception) -> IndexUnavailable:
             f"if not, delete {path}* and run `smart-fork index run`.",
             tool=f"if not, the user can delete {path}* and ask again.",
         )
-    elif isinstance(error, NewerIndexError):
+    elif isinstance(error, NewerIndexError | OlderIndexError):
         hint = error.hint
     elif isinstance(error, ImportError):
         hint = "Reinstall smart-fork."

@@ -10,6 +10,7 @@ import pytest
 from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files, outcome_of
 from indexer.pipeline import document_of
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents import READERS
 from tests.indexer.written import moment, reading_of, save, session_of
@@ -90,7 +91,7 @@ def test_an_interrupted_session_of_codex_is_abandoned_until_it_goes_on(home):
     aborted = {"timestamp": moment(99), "ordinal": 9, "type": "event_msg", "payload": {"type": "turn_aborted"}}
     path.write_text(whole + json.dumps(aborted) + "\n")
 
-    first = READERS["codex"].read(path)
+    first = READERS["codex"].read(path, UNREAD)
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
     more = {"timestamp": moment(100), "ordinal": 10, "type": "response_item", "payload": said}
     path.write_text(path.read_text() + json.dumps(more) + "\n")
@@ -114,7 +115,7 @@ def test_a_log_that_grows_between_a_test_run_and_its_answer_is_read_as_one(home,
     path = world.log_of(world.worked("claude", "/shop", "> mend it", EDIT, PASS, "done"))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]))
-    before = READERS["claude"].read(path)
+    before = READERS["claude"].read(path, UNREAD)
     path.write_text("".join(lines))
 
     after = READERS["claude"].read(path, before.checkpoint)

@@ -13,6 +13,7 @@ from indexer.paths import index_db
 from indexer.pipeline import read_logs
 from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import UNREAD
 from smart_fork.agents import READERS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, lines
 
@@ -58,7 +59,7 @@ def test_what_others_have_read_need_not_be_read_again(logs):
 
 def test_a_reader_goes_on_where_the_log_was_read_to(logs):
     file = logs[0]
-    checkpoint = read_here(file).checkpoint
+    checkpoint = READERS[file.agent].read(file.path, UNREAD).checkpoint
     append(file.path, lines(claude_records("00000000-1111-4111-8111-111111111111", "/work/a", "and now?")[-1:]))
     ((_, result),) = read_ahead(READERS, [file], lambda _: checkpoint, readers=1)
     assert result.resumed

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.base import UNREAD
 from smart_fork.agents import AGENTS, READERS
 from tests.indexer.transcripts.records import DOCUMENTS, READ_LOGS, SESSION, below_home, lay_out, prompts, said, write
 
@@ -49,7 +50,7 @@ def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
     with READERS[agent].as_file(path) as log:
         path = path if log == path else Path(shutil.copy(log, Path.home()))
     path.touch()
-    before = READERS[agent].read(path)
+    before = READERS[agent].read(path, UNREAD)
     with path.open("a") as log:
         log.write('{"type": "hologram"}\n')
     after = READERS[agent].read(path, before.checkpoint)
@@ -61,7 +62,7 @@ def test_records_that_are_not_known_are_counted_in_the_whole_log(home, agent):
 @pytest.mark.parametrize("agent", sorted(DOCUMENTS))
 def test_a_document_that_changed_is_read_again_and_one_that_is_being_written_is_no_session(home, agent):
     path, reader = put(agent), READERS[agent]
-    before, whole = reader.read(path), path.read_bytes()
+    before, whole = reader.read(path, UNREAD), path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     torn = reader.read(path, before.checkpoint)
     path.write_bytes(whole.replace(b"timeout", b"failure"))

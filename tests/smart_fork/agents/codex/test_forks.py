@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from indexer.transcripts.base import UNREAD
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from tests.indexer.transcripts.records import (
@@ -109,7 +110,7 @@ def test_a_fork_can_roll_back_what_it_inherited(home):
 
     assert prompts(read_codex(path)) == ["one", "three"]
 
-    checkpoint = CodexAdapter().read(path).checkpoint
+    checkpoint = CodexAdapter().read(path, UNREAD).checkpoint
     again = event("thread_rolled_back", num_turns=2) | {"ordinal": 9}
     codex_log(home, two, fork_meta(two, one, 5), back, *exchange("three", 7), again, *exchange("four", 10))
     grown = CodexAdapter().read(path, checkpoint)
@@ -121,7 +122,7 @@ def test_a_fork_can_roll_back_what_it_inherited(home):
 def test_without_its_parent_a_fork_has_its_own_words_and_is_of_the_parent_s_family(home):
     gone, two = id_of(1), id_of(2)
     path = codex_log(home, two, fork_meta(two, gone, 5), *exchange("two", 6))
-    before = CodexAdapter().read(path)
+    before = CodexAdapter().read(path, UNREAD)
     assert before.session is not None
     assert (texts(before.session), before.session.root_id) == (["two", "done two"], gone)
 
@@ -138,7 +139,7 @@ def test_a_fork_that_was_first_seen_empty_still_finds_its_parent(home):
     codex_log(home, one, meta(one, 0), *exchange("one", 1))
     path = codex_path(home, two)
     path.write_text("")
-    checkpoint = CodexAdapter().read(path).checkpoint
+    checkpoint = CodexAdapter().read(path, UNREAD).checkpoint
     codex_log(home, two, fork_meta(two, one, 3), *exchange("two", 4))
 
     session = CodexAdapter().read(path, checkpoint).session
