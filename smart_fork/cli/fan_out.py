@@ -38,7 +38,7 @@ def fork_several(ids: Sequence[str], point: ForkPoint, like: ForkRequest, *, in_
         if point.top is None:
             sources, left_out = _named(ids, point, looked_for, progress), 0
         else:
-            found = _found(point, looked_for, like.cwd, progress)
+            found = _found(point, looked_for, like, progress)
             sources, left_out = _best(found, point, point.top, like.options.prompt)
     with starting(like.options.place, quiet=like.dry_run):
         answer = fan_out(sources, like, in_worktrees=in_worktrees)
@@ -96,7 +96,7 @@ def _named(ids: Sequence[str], point: ForkPoint, looked_for: str, progress: Prog
     ]
 
 
-def _found(point: ForkPoint, looked_for: str, project: str | None, progress: Progress | None) -> Answer:
+def _found(point: ForkPoint, looked_for: str, like: ForkRequest, progress: Progress | None) -> Answer:
     """More than are wanted, since some cannot be forked."""
     from smart_fork.retrieval.background import ask
 
@@ -104,9 +104,10 @@ def _found(point: ForkPoint, looked_for: str, project: str | None, progress: Pro
         looked_for,
         agent_type="all",
         limit=3 * MOST,
-        project_path=project,
+        project_path=like.cwd,
         include_snippets=False,
-        works_in=project,
+        works_in=like.cwd,
+        as_agent=like.as_agent,
         also=point.also,
     )
     return ask(request, progress)

@@ -98,12 +98,14 @@ def _missing(agent: AgentName) -> str:
 def _none_fits(best: Hit, results: Sequence[Hit], floor: float) -> NotFound:
     barred = next((hit for hit in results if hit.score >= floor and not hit.can_fork), None)
     why = f" {barred.session_id} fits but cannot be forked: {barred.warning}." if barred else ""
+    otherwise = _missing(barred.agent_type) if barred else ""
     return NotFound(
         f"Nothing was forked: the best score of a session that can be forked is {in_words(best.score)}, below "
         f"{floor:.2f}.{why}",
-        advice(
+        otherwise
+        or advice(
             'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another limit, 0 none.',
             tool="To fork one of the results anyway, give fork_index or fork_session_id. min_score sets another "
-            "limit, 0 none.",
+            "limit, 0 none. agent_type 'all' searches all agents.",
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from indexer.shapes import dataclass
@@ -44,7 +46,8 @@ class ForkChoice:
     With `auto_fork` it is the best one if it fits: it scores the request's `min_score`, else `FLOOR`. Where several fit
     about as well, it is the one that is chosen by whom `ask` asks. With `at` ``"match"`` the fork leaves where the
     passage ends that was found. With `or_all` all agents' sessions are searched where those of the request's agent do
-    not fit, but not for `auto_fork`. The rest is as in `ForkRequest`.
+    not fit; `auto_fork` then forks only what starts that agent. `call` has the arguments of the tool that asks, for the
+    calls that it is told to make. The rest is as in `ForkRequest`.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork the best, if it scores min_score (0.3).")
@@ -62,3 +65,4 @@ class ForkChoice:
     dry_run: bool = said(bool, default=False, described="Start nothing. Show the tokens of each way to fork.")
     ask: Ask | None = None
     or_all: bool = False
+    call: Mapping[str, object] = field(default_factory=dict)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
+from smart_fork.agents.facets import title_of
 from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
-from smart_fork.agents.selection import named
+from smart_fork.agents.selection import first, handed_to, named
 from smart_fork.budget.wanted import MATCH as LEAST
 from smart_fork.budget.wanted import Wanted
+from smart_fork.caller import calling_agent
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
@@ -29,42 +33,46 @@ from smart_fork.forking.which import Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
 from smart_fork.retrieval.finder import find
-from smart_fork.retrieval.request import FindRequest, check
+from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.retrieval.worth import least_close
 from smart_fork.text.advice import advice
-from smart_fork.text.given import refuse_both, refuse_empty
+from smart_fork.text.given import is_empty, refuse_both, refuse_empty
 from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)
+
+#: The arguments that say which session is forked, and as whose.
+_CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 
 
 def find_and_fork(
     request: FindRequest, engine: Engine, choice: ForkChoice, *, caller_session_id: str | None = None
 ) -> Answer:
-    """`find`, and the fork that `choice` asks for as ``forked_session``.
+    """`find`, and the fork that `choice` asks for as ``forked_session``. The search is the same with and without it.
 
     A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them. So does one that is not
-    tried because nothing fits or nobody has chosen, and the results then are all that were found.
+    tried because nothing fits or nobody has chosen. ``next_steps`` has the calls that fork what was passed over.
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
         Later: whoever was asked has raised it.
     """
-    check(request)
-    _check(choice)
+    request = _checked(request, choice)
+    answer = (find_in_all if choice.or_all else find)(request, engine)
+    results = answer.results if isinstance(answer, Found) else ()
     unchosen = choice.auto_fork and choice.fork_index is None and not choice.fork_session_id
-    least = None if unchosen else request.min_score
-    look = find_in_all if choice.or_all and not unchosen else find
-    answer = look(replace(request, min_score=least, works_in=request.project_path), engine)
-    wanted = choice.auto_fork or choice.fork_index is not None
-    if not choice.fork_session_id and not (isinstance(answer, Found) and wanted):
+    if not choice.fork_session_id and not (isinstance(answer, Found) and (unchosen or choice.fork_index is not None)):
         return answer
+    request = replace(request, intent=request.intent or choice.options.prompt or "")
+    near = _equals(answer, request, choice, engine) if unchosen and choice.ask is not None else []
     try:
-        if unchosen:
-            best = _meant(_own(answer, engine), request, choice, engine)
-            choice = replace(choice, fork_session_id=best)
-            answer = _at_least(request.min_score, answer)
-        results = answer.results if isinstance(answer, Found) else ()
+        if choice.ask is not None and near:
+            able = _startable(near, partial(_check_startable, request=request, choice=choice))
+            _telling(engine)("waiting for a choice", 0, 1)
+            choice = replace(choice, fork_session_id=choice.ask(able))
+        elif unchosen:
+            choice = replace(choice, fork_session_id=_best(answer, request, choice, engine))
         index, session_id = _chosen(results, choice.fork_index, choice.fork_session_id)
         with ExitStack() as stack:
             named_ids = (session_id, *choice.merge)
@@ -78,7 +86,9 @@ def find_and_fork(
     except Later:
         raise
     except SmartForkError as error:
-        return replace(answer, error=error.message, hint=error.hint)
+        failed = replace(answer, error=error.message, hint=error.hint)
+        passed_over = None if near else _passed_over(results, request, choice)
+        return replace(failed, next_steps=_calls(passed_over, request, choice)) if passed_over else failed
     except Exception as error:  # the results must not be lost with the fork
         log.exception("the fork failed")
         return replace(
@@ -87,11 +97,21 @@ def find_and_fork(
             hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
     answer = replace(answer, resolved=here[0].by)
+    if unchosen and (better := _passed_over(results, request, choice)):
+        answer = replace(answer, next_steps=_calls(better, request, choice))
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}))
 
 
-def _check(choice: ForkChoice) -> None:
-    """Refuse what cannot be forked so, before anything is read."""
+def _checked(request: FindRequest, choice: ForkChoice) -> FindRequest:
+    """The request for the search. Refuses what cannot be forked so, before anything is read."""
+    prompt = choice.options.prompt
+    forks = choice.auto_fork or choice.fork_index is not None or choice.fork_session_id is not None
+    if forks and is_empty(request.intent):
+        if not request.code:
+            request = replace(request, intent=prompt or "")
+        elif is_empty(prompt or ""):
+            raise Usage("prompt is required", "Write what the fork is to do.")
+    check(request)
     at, fork_index, place = choice.at, choice.fork_index, choice.options.place
     given = {"fork_session_id": choice.fork_session_id, "fork_index": fork_index}
     refuse_empty(given)
@@ -111,6 +131,7 @@ def _check(choice: ForkChoice) -> None:
         named(choice.as_agent)
     if place is not None and place not in PLACES:
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(place)}")
+    return replace(request, works_in=request.project_path, as_agent=choice.as_agent)
 
 
 def _fork_request(  # noqa: PLR0917 - what it is made of
@@ -152,13 +173,6 @@ def _forked(request: ForkRequest) -> Forked:
 
 def _telling(engine: Engine) -> Progress:
     return engine.progress or (lambda *_: None)
-
-
-def _own(answer: Answer, engine: Engine) -> Answer:
-    """What may be forked without being chosen: a teammate's session only where the person has settled that."""
-    if not isinstance(answer, Found) or (engine.elsewhere is not None and engine.elsewhere.auto_fork):
-        return answer
-    return replace(answer, results=tuple(hit for hit in answer.results if hit.origin is None and not hit.author))
 
 
 @contextmanager
@@ -214,29 +228,67 @@ def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
     return able
 
 
-def _meant(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
-    """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
+def _unasked(hit: Hit, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
+    """Why a session is forked only when it is chosen; empty where it may be forked as the best one."""
+    if (hit.origin or hit.author) and not (engine.elsewhere and engine.elsewhere.auto_fork):
+        return "it is a teammate's"
+    if choice.or_all and choice.as_agent is None and hit.agent_type != request.agent_type:
+        return f"a fork of it starts {title_of(hit.agent_type)}, not {title_of(str(request.agent_type))}"
+    return ""
+
+
+def _equals(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> list[Hit]:
+    """Those that are about as likely as the best one, where there are several that somebody may choose from.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
-    scored is no chance: there nobody is asked. What would refuse the fork is tried before.
+    scored is no chance.
     """
-    ask = choice.ask
-    if ask is not None and isinstance(answer, Found) and answer.engine == OWN:
-        least = 0.0 if request.min_score is None else request.min_score
-        near = about_as_likely([hit for hit in answer.results if hit.can_fork and hit.score >= least])
-        if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR:
-            able = _startable(near, partial(_check_startable, request=request, choice=choice))
-            _telling(engine)("waiting for a choice", 0, 1)
-            return ask(able)
-    return fitting(answer, 1, request.min_score).hits[0][1].session_id
+    if not isinstance(answer, Found) or answer.engine != OWN:
+        return []
+    choice = replace(choice, or_all=False)
+    near = about_as_likely(
+        [hit for hit in answer.results if hit.can_fork and not _unasked(hit, request, choice, engine)]
+    )
+    return near if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR else []
 
 
-def _at_least(min_score: float | None, answer: Answer) -> Answer:
-    """`answer` as it would be had the search left out what is below `min_score`."""
-    if not isinstance(answer, Found):
-        return answer
-    kept = tuple(hit for hit in answer.results if min_score is None or hit.score >= min_score)
-    return replace(answer, results=kept, count=len(kept))
+def _best(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
+    """The best session that fits, of about equally likely ones the first that may be forked unasked."""
+    best = about_as_likely([hit for _, hit in fitting(answer, MAX_LIMIT, request.min_score).hits])
+    whys = {hit.session_id: _unasked(hit, request, choice, engine) for hit in best}
+    if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
+        return meant
+    raise ForkRefused(
+        f"Nothing was forked: {best[0].session_id} fits best, but {whys[best[0].session_id]}",
+        "next_steps has the calls that fork it.",
+    )
+
+
+def _passed_over(results: Sequence[Hit], request: FindRequest, choice: ForkChoice) -> Hit | None:
+    """The result that was meant and is not forked: the one of the index, or the likeliest if it fits."""
+    if choice.fork_index is not None:
+        return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
+    floor = FLOOR if request.min_score is None else request.min_score
+    best = max(results, key=attrgetter("score"), default=None)
+    forked = next((hit.score for hit in results if hit.session_id == choice.fork_session_id), 0.0)
+    return best if best is not None and best.score >= floor and forked < least_close(best.score) else None
+
+
+def _calls(hit: Hit, request: FindRequest, choice: ForkChoice) -> tuple[str, ...]:
+    """The calls that would fork a result: handed over to the agent that asks, and as what it is."""
+    asks = calling_agent()
+    asks = asks if asks in handed_to() else first()
+    given = {name: value for name, value in choice.call.items() if value is not None and name not in _CHOICES}
+    given = {"intent": request.intent} | given | {"fork_session_id": hit.session_id}
+    calls = []
+    for what, agent in ((f"Hand it over to {title_of(asks)}", asks), (f"Start {title_of(hit.agent_type)}", None)):
+        if agent == hit.agent_type:
+            continue
+        with suppress(SmartForkError):
+            _check_startable(hit, request, replace(choice, as_agent=agent))
+            told = json.dumps(given | ({"as_agent": agent} if agent else {}), ensure_ascii=False)
+            calls.append(f"{what}: smart_fork {told}")
+    return tuple(calls)
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:

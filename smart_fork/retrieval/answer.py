@@ -337,7 +337,7 @@ class Recents(Value):
 class Found(Value):
     """The answer of a search. `next` says how to find it, where it is not found yet.
 
-    `error` and `hint` say why the fork that was asked for was not started.
+    `error` and `hint` say why the fork that was asked for was not started, `next_steps` which calls start it.
     """
 
     query: str
@@ -372,6 +372,7 @@ class Found(Value):
     gone_prompts: tuple[GonePrompt, ...] = rare(())
     error: str = rare("")
     hint: str = rare("")
+    next_steps: tuple[str, ...] = rare(())
     forked_session: Value | None = rare()  # a `Forked`
     resolved: str = rare("")
     next: str = rare("")

@@ -61,6 +61,18 @@ def by_code(
     return Candidates(tuple(hits[: asked.limit]), "lines"), AskedCode(of, of - known)
 
 
+def all_in_scope(store: Store, query: Query) -> Candidates:
+    """The sessions with a tag, newest first, where nothing else is asked."""
+    rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
+    here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
+    hits = [
+        Candidate(row, 1.0, place, text, (), None, (row,), None)
+        for row in reversed(here)
+        for place, text, _ in (beginning_of(store, row, 0),)
+    ]
+    return Candidates(tuple(hits[: query.limit]), "recent", dropped=dropped)
+
+
 def with_files(query: Query, asked: CheckedRequest, engine: Engine) -> Query:
     """The query with the files that the caller gives, or else those that are changed in the working tree."""
     code, folder = asked.request.code, resolve(asked.request.project_path or Path.cwd())

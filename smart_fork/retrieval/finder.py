@@ -24,12 +24,13 @@ from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.notes import tag as checked_tag
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
-from smart_fork.retrieval.by_code import by_code, with_files
+from smart_fork.retrieval.by_code import all_in_scope, by_code, with_files
 from smart_fork.retrieval.covered import covered, doubt, early_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
@@ -136,14 +137,15 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
     merged = merge(store, candidates, distant, query)
     found, worth = _best_to_fork(store, merged.here, asked, engine)
-    problems = problems_of({hit.session.agent for hit in found.hits}, engine.environment)
+    starts = {agent: request.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
+    able = problems_of(set(starts.values()), engine.environment)
     near = _nearness(engine.embedder, lambda: vectors(query.meanings))
     own = results.results_of(
         found,
         worth=worth,
         include_snippets=request.include_snippets is not False,
         explain=request.explain,
-        problems=problems,
+        problems={agent: able[started] for agent, started in starts.items()},
         works_in=request.works_in,
         nearness=near if asked.outside is None and found.mode in ("hybrid", "vector") else None,
     )
@@ -172,7 +174,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
         code=code,
         results=shown,
-        fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
+        fallback_sessions=_fallback(asked) if found.error and found.mode == "recent" else None,
         team=told.state if told else None,
         team_error=told.error if told else "",
         unread=unread(readers),
@@ -188,7 +190,7 @@ def _best_to_fork(
 
     What another engine has scored stands as it is: its scores are no chances.
     """
-    own = asked.outside is None and not asked.request.code
+    own = asked.outside is None and bool(asked.intent) and not asked.request.code
     looked_at = found.hits[: max(asked.limit, close(found.hits) if own else 0)]
     directory = resolve(asked.request.project_path or Path.cwd())
     rows = [hit.session for hit in looked_at]
@@ -197,6 +199,8 @@ def _best_to_fork(
 
 
 def _found(store: Store, query: Query, asked: CheckedRequest, engine: Engine, embed: Embed) -> Candidates:
+    if not query.intent:
+        return all_in_scope(store, query)
     if asked.outside is None:
         return search(store, query, embed, engine.rerank)
     from smart_fork.retrieval.documents import search_documents
@@ -274,7 +278,11 @@ def _workers_of(session_id: str) -> list[str]:
 def _fallback(asked: CheckedRequest) -> tuple[RecentSession, ...]:
     adapters = [agent for agent in READERS if agent.name in asked.agents]
     found = recent_sessions(
-        adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated, listed=Listed()
+        adapters,
+        asked.project,
+        asked.limit + 1,
+        automated=asked.request.include_automated or bool(asked.request.tag),
+        listed=Listed(checked_tag(asked.request.tag) if asked.request.tag else ""),
     ).sessions
     others = [session for session in found if session.session_id != asked.request.caller_session_id]
     return results.recent_ones(others[: asked.limit])

@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from smart_fork.text.given import is_empty
+
 #: What is asked in more characters than this is answered by its beginning.
 MAX_CHARACTERS = 4000
 MAX_WORDS = 48
@@ -46,7 +48,8 @@ _STOP = frozenset(
 
 def plain(intent: str) -> str:
     """`intent` as it can be searched, embedded and repeated: without NUL and half surrogates, of bounded length."""
-    return intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
+    text = intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
+    return "" if is_empty(text) else text
 
 
 def words_of(text: str) -> tuple[str, ...]:

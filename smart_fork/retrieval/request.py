@@ -22,6 +22,7 @@ from smart_fork.retrieval.phrasings import check_also
 from smart_fork.retrieval.query import plain
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
+from smart_fork.text.given import is_empty
 from smart_fork.text.snippets import printable, quoted, shown
 
 #: Of a path that is no project's, how much is repeated.
@@ -33,8 +34,9 @@ DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 class FindRequest:
     """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
-    `works_in` is where a fork of a result is to work; `None` for where the session itself did. The last fields ask who
-    wrote code, as `Code` has them; without an intent by that alone.
+    `works_in` is where a fork of a result is to work; `None` for where the session itself did. `as_agent` is the agent
+    that it is handed to, if any. The fields from `lines` on ask who wrote code, as `Code` has them. With code, an error
+    or a tag the intent may be empty.
     """
 
     intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
@@ -50,6 +52,7 @@ class FindRequest:
     all_projects: bool = False
     caller_session_id: str | None = None
     works_in: str | None = None
+    as_agent: AgentName | None = None
     lines: Sequence[str] | None = said(list[str], described="Who wrote 'src/a.py:42-60'?")
     files: Sequence[str] | None = said(list[str], described="Who wrote them?")
     commit: str | None = said(described="Who wrote it?")
@@ -62,7 +65,8 @@ class FindRequest:
     @property
     def code(self) -> Code:
         """The code that is asked about."""
-        return Code(tuple(self.lines or ()), tuple(self.files or ()), self.commit, self.changes, self.pull)
+        lines, files = (tuple(one for one in given or () if not is_empty(one)) for given in (self.lines, self.files))
+        return Code(lines, files, self.commit, self.changes, self.pull)
 
 
 def check(request: FindRequest) -> tuple[AgentName, ...]:
@@ -71,7 +75,8 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     Raises:
         Usage: something in it is not as it may be.
     """
-    if not _is_text(request.intent) and not ((request.code or request.error is not None) and request.intent == ""):
+    otherwise = request.code or request.error is not None or request.tag is not None
+    if not _is_text(request.intent) and not (otherwise and is_empty(request.intent)):
         raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
     agents = selected(request.agent_type or first())

@@ -18,6 +18,8 @@ from smart_fork.text.snippets import shown
 
 #: Parameters that contradict each other, in whichever tool both are.
 _CONTRADICTORY = (("project_path", "all_projects"),)
+#: The request itself says if it needs one: beside other questions it may be blank, or missing.
+_MAY_BE_BLANK = "intent"
 #: Of parameters that are not known, how many are named.
 MAX_NAMED = 5
 
@@ -76,7 +78,10 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
         raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
     if not _passable(given):
         raise ToolError("a parameter has a lone surrogate or is nested too deeply")
-    for name in schema.get("required", ()):
+    required = schema.get("required", ())
+    if _MAY_BE_BLANK in required and given.get(_MAY_BE_BLANK) is None:
+        given = {**given, _MAY_BE_BLANK: ""}
+    for name in required:
         if name not in given:
             raise ToolError(f"{name} is required ({allowed(known[name])}): {known[name].get('description', '')}")
     wrong = _wrong(given, model)
@@ -85,7 +90,8 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
         name = still[0]
         raise ToolError(f"{name} must be {allowed(known[name])}, not {shown(given[name])}")
     # A blank element of a list says nothing: models fill lists up.
-    if (empty := empty_among({name: one for name, one in mended.items() if not isinstance(one, list)})) is not None:
+    said = {name: one for name, one in mended.items() if name != _MAY_BE_BLANK and not isinstance(one, list)}
+    if (empty := empty_among(said)) is not None:
         raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or drop it")
     try:
         refuse_both(mended, _CONTRADICTORY)

@@ -26,7 +26,7 @@ from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.request import ForkChoice
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
-from smart_fork.retrieval.answer import Exchanges, Found, Hit, Recents, Unsearched
+from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
@@ -224,7 +224,8 @@ class Searching:
             caller_session_id=caller.session_id,
         )
         # Nobody has said whose sessions are meant: the other agents' may do as well.
-        choice = replace(choice, or_all=all(given.get(name) is None for name in ("agent_type", "collection")))
+        anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
+        choice = replace(choice, or_all=anybody, call=given)
         engine = replace(self.engine(progress_of()), elsewhere=beside(wanted=team))
         if asked.error is not None:
             from smart_fork.retrieval.errors import fix
@@ -319,7 +320,7 @@ def tools(searching: Searching) -> list[Tool]:
     """All of them."""
     return [
         strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
-        strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges),
+        strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges, Fixes),
         strict(list_sessions, "List recent sessions", Recents),
         strict(read_session, "Read a past session", Conversation, Exported),
         strict(index_status, "State of the search index", IndexStatus, NoIndex),

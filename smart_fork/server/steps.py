@@ -20,7 +20,7 @@ def after_search(answer: Answer) -> str:
         return answer.hint
     if isinstance(answer, Unsearched):
         return answer.next_steps[0]
-    if answer.forked_session is not None or answer.search_mode == "recent":
+    if answer.forked_session is not None or answer.search_mode == "recent" or not answer.query:
         return ""
     from smart_fork.agents.selection import ALL, readable, word_for
     from smart_fork.engines.configured import OWN
@@ -29,17 +29,17 @@ def after_search(answer: Answer) -> str:
 
     early = " ".join(filter(None, (answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""
+    narrow = answer.agent_type not in (ALL, word_for(readable())) and not answer.agents_notice
+    other = f" Search all agents: agent_type '{ALL}'." if narrow else ""
     best = max((hit.score for hit in answer.results), default=0.0)
     if not answer.index.sessions and not answer.results:
-        narrow = answer.agent_type not in (ALL, word_for(readable()))
-        other = f" Search all agents: agent_type '{ALL}'." if narrow else ""
         return f"This project has no past session.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
         return f"{answer.early_notice} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         return f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
     if best < FITS:
-        return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again}"
+        return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again or other}"
     return f"The best score is {in_words(best)}: read it before you rely on it, or work without.{again}"
 
 

@@ -106,7 +106,7 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"fork_session_id": ""}, "fork_session_id is empty: give text, or drop it"),
         ({"fork_session_id": "60309e1e", "fork_index": 0}, "fork_session_id and fork_index are mutually exclusive"),
         ({"worktree": "", "auto_fork": True}, "worktree is empty: give text or true or false, or drop it"),
-        ({"intent": "\u200b\n"}, "intent is empty: give text, or drop it"),
+        ({"intent": "\u200b\n"}, "intent is required. Write what you want to do next"),
         ({"worktree": False, "with_changes": True}, "with_changes needs a worktree"),
         ({"project_path": " "}, "project_path is empty: give text, or drop it"),
         ({"min_score": "0.5"}, 'min_score must be a finite number, not "0.5"'),
@@ -133,7 +133,8 @@ def test_the_parameter_what_was_given_and_what_is_allowed(world, arguments, said
 
 
 def test_what_is_missing_is_named_with_what_it_is_for(world):
-    assert refusal(world).startswith("intent is required (text): The task, in the user")
+    assert refusal(world) == "intent is required. Write what you want to do next, in a sentence."
+    assert refusal(world, "read_session") == "session_id is required (text): Its id, or 8 characters."
 
 
 def test_the_elements_of_a_list_are_looked_at(world):

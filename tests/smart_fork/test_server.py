@@ -327,7 +327,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("arguments", "text"),
         [
-            ({"intent": " "}, "intent is empty"),
+            ({"intent": " "}, "intent is required"),
             ({"intent": "x", "agent_type": "gpt"}, f"agent_type must be {one_of(choices())}"),
             ({"intent": "x", "limit": 0}, "limit must be at least 1"),
             ({"intent": "x", "fork_index": -1}, "fork_index must be non-negative"),

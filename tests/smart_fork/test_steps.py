@@ -28,7 +28,9 @@ EARLY = "This answer is early."
         (an_answer(a_hit(0.31), also=("x",)), "The best score is 0.31: read it before you rely on it, or work without."),
         (an_answer(a_hit(0.31), also=("x",), background_notice=BEHIND),
          f"The best score is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
-        (an_answer(a_hit(0.04), also=("x",)), "None fits: the best score is 0.04. Fork none of them; work without one."),
+        (an_answer(a_hit(0.04), also=("x",)), "None fits: the best score is 0.04. Fork none of them; work without one. Search all agents: agent_type 'all'."),
+        (an_answer(a_hit(0.04), also=("x",), agent_type="all"), "None fits: the best score is 0.04. Fork none of them; work without one."),
+        (an_answer(a_hit(0.2), query=""), ""),
         (an_answer(a_hit(0.8), background_notice=BEHIND), ""),
         (an_answer(a_hit(0.8), early_notice=EARLY, background_notice=BEHIND), EARLY),
         (an_answer(a_hit(0.31), also=("x",), early_notice=EARLY),
@@ -72,7 +74,8 @@ def _in_the_project(shop, monkeypatch):
 
 
 def test_it_is_in_the_answers(world: World, shop, monkeypatch):
-    assert "agent_type 'all'" in answer(world, intent=RETRY)["next"]
+    assert "This project has no past session. Work without one." == answer(world, intent=RETRY)["next"]
+    assert "agent_type 'all'" in answer(world, intent=RETRY, agent_type="claude")["next"]
     world.claude(shop, RETRY, "done")
     assert "also" in answer(world, intent="which sauce goes with asparagus")["next"]
     assert (

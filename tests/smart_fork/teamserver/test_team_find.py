@@ -287,7 +287,11 @@ def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monk
 
 def test_nobody_elses_session_is_forked_unchosen_unless_that_is_settled(shared, bob, forks):
     refused = ask(bob, auto_fork=True)
-    assert ([], True) == (forks, bool(refused.error))
+    assert ([], f"Nothing was forked: {shared['session_id']} fits best, but it is a teammate's") == (
+        forks,
+        refused.error,
+    )
+    assert shared["session_id"] in refused.next_steps[0]
 
     (bob.home / ".smart-fork/config.toml").write_text("[team]\nauto_fork = true\n")
     assert ("", 1) == (ask(bob, auto_fork=True).error, len(forks))
