@@ -30,6 +30,7 @@ from smart_fork.excise.traces import related, words_in
 from smart_fork.families.descent import Descendant
 from smart_fork.registry.workers import known_workers
 from smart_fork.system import permission
+from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.text.advice import advice
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
@@ -80,6 +81,7 @@ def cut(
         return outcome
     if not agree(planned):
         return replace(outcome, aborted=True)
+    refuse_cancelled()
     moment = now or datetime.now(UTC)
     change = change_of(planned, request.command, disk, moment, follows=request.follow)
     descent = propagation.descent_of(session, change.keys | change.masked)

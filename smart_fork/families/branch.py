@@ -45,6 +45,7 @@ from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
@@ -109,6 +110,7 @@ def branch(
             told = handover(session, end, agent, excerpt, unmasked=unmasked)
         with new_title(told.title if told else session.title, target, moment, name=title) as final:
             local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
+            refuse_cancelled()
             becomes = NewSession(starter_of(agent).new_id(), target, local, final)
             if told is None:
                 written = write_copy(session, end, becomes, excerpt=excerpt)

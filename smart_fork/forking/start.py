@@ -39,6 +39,7 @@ from smart_fork.places.base import Started, WorkerPlace, note_started
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.system import permission
+from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import own_pid
 from smart_fork.text.advice import advice
 from smart_fork.text.given import refuse_empty
@@ -152,6 +153,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
                 now=began,
             )
             _give_back(attempt, plan, worker)
+            refuse_cancelled()
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=own_pid()))
             started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))

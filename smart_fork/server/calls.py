@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
@@ -20,6 +21,7 @@ from smart_fork.caller import Around, Caller, agent_of, identify, path_of, speak
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError, joined
 from smart_fork.system import permission
+from smart_fork.system.cancellation import cancellable
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0
@@ -114,8 +116,9 @@ def project_for(path: str | None, caller: Caller) -> str:
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` beside the event loop. A caller's mistake becomes a tool error with its text and hint."""
+    given_up = threading.Event()
     try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(partial(cancellable, given_up, work), abandon_on_cancel=True)
     except SmartForkError as error:
         raise ToolError(joined(error.message, error.hint)) from error
     except OSError as error:
@@ -124,3 +127,5 @@ async def in_thread(work: Callable[[], T]) -> T:
         from indexer.failures import next_step, what_failed  # with the database
 
         raise ToolError(joined(what_failed(error), next_step(error))) from error
+    finally:
+        given_up.set()  # nobody waits any more: the thread goes on up to what cannot be taken back

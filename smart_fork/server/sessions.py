@@ -29,6 +29,7 @@ from smart_fork.server.calls import project_for
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
+from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
@@ -68,7 +69,10 @@ class SingleFlight(Generic[T]):
             if flight is None:
                 flight = self._flights[key] = _Flight()
         if not mine:
-            return flight.answer.result()
+            try:
+                return flight.answer.result()
+            except Cancelled:  # by the other one that asked
+                return self.do(key, work, keep=keep)
         try:
             answer = work()
         except BaseException as error:

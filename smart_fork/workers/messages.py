@@ -31,6 +31,7 @@ from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.text.advice import advice
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described
@@ -68,6 +69,7 @@ def message_worker(
         worker = registry.successor(registry.get(reference))
         with _in_turn(worker):
             talk = _Talk(worker, registry, WorkerWatch(around))
+            refuse_cancelled()
             how = talk.answer(text, meant) if answer else talk.say(text, queue=queue)
         worker = registry.get(worker.id)
         told = described(worker, talk.watcher.look(worker, registry))

@@ -13,6 +13,7 @@ from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
+from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes
@@ -56,6 +57,7 @@ def stop_workers(
 
 def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, remove_worktree: bool) -> WorkerClosed:
     closed, note = False, ""
+    refuse_cancelled()
     try:
         closed = _end(worker, around)
         note = "" if closed else "It had ended already"

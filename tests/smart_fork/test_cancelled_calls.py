@@ -1,0 +1,146 @@
+"""A call that its client cancels begins nothing that cannot be taken back."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from smart_fork.registry.workers import Registry
+from smart_fork.server.sessions import SingleFlight
+from smart_fork.system import cancellation
+from smart_fork.system.cancellation import Cancelled, cancellable, refuse_cancelled
+from tests.smart_fork.client import answer
+from tests.smart_fork.forks import eventually
+from tests.smart_fork.tool_server import create_server
+
+#: Where each tool asks, and the longest that its thread may take.
+START, SECONDS = "smart_fork.forking.start", 60
+
+
+@pytest.fixture
+def cancelled(world, shop, monkeypatch):
+    """Call a tool, and cancel the call at the last moment before `place` does what cannot be taken back."""
+
+    def call(place: str, tool: str, **arguments: object) -> list[type[BaseException] | None]:
+        reached, over, raised = threading.Event(), threading.Event(), []
+
+        def at_the_last_moment() -> None:
+            given_up = cancellation._given_up.get()
+            assert given_up is not None
+            reached.set()
+            given_up.wait(SECONDS)
+            try:
+                refuse_cancelled()
+            except Cancelled:
+                raised.append(Cancelled)
+                raise
+            finally:
+                over.set()
+
+        async def talk() -> None:
+            async with Client(create_server(world.model, everything=True), mode="legacy") as session:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(session.call_tool, tool, arguments)
+                    await anyio.to_thread.run_sync(reached.wait, SECONDS)
+                    tasks.cancel_scope.cancel()
+                await anyio.to_thread.run_sync(over.wait, SECONDS)
+
+        monkeypatch.chdir(shop)
+        monkeypatch.setattr(f"{place}.refuse_cancelled", at_the_last_moment)
+        anyio.run(talk)
+        return raised
+
+    return call
+
+
+def digest(world) -> dict[str, str]:
+    return {
+        str(path.relative_to(world.home)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for agent in (".claude", ".codex")
+        for path in (world.home / agent).rglob("*.jsonl")
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "tool", "arguments"),
+    [
+        (START, "smart_fork", {"intent": "retry", "fork_session_id": "", "run_in": "process", "worktree": "mine"}),
+        (START, "smart_fork", {"intent": "retry", "auto_fork": True, "min_score": 0, "run_in": "process"}),
+        (START, "spawn_workers", {"workers": [{"prompt": "retry", "project_path": ".", "run_in": "process"}]}),
+        (START, "branch_session", {"session_id": "", "start": True, "prompt": "retry", "run_in": "process"}),
+        ("smart_fork.families.branch", "branch_session", {"session_id": ""}),
+        (
+            "smart_fork.excise.request",
+            "excise_session",
+            {"session_id": "", "turns": "0", "force": True, "dry_run": False},
+        ),
+    ],
+    ids=["fork", "find and fork", "spawn", "branch and start", "branch", "cut"],
+)
+def test_a_cancelled_call_starts_and_writes_nothing(  # noqa: PLR0917
+    world, shop, scripted, cancelled, place, tool, arguments
+):
+    knows = world.claude(shop, "retry the upload", "It retries.", "and the header", "painted")
+    answer(world, intent="retry", project_path=str(shop))
+    arguments = {name: knows if value == "" else value for name, value in arguments.items()}
+    before = digest(world)
+
+    raised = cancelled(place, tool, **arguments)
+
+    assert [Cancelled] == raised
+    assert {} == scripted.ran()
+
+    def undone() -> bool:  # in the thread that was left
+        with Registry() as registry:
+            return {one.state for one in registry.workers()} <= {"failed"} and before == digest(world)
+
+    assert eventually(undone)
+    assert not list(world.home.rglob(".worktrees/*/mine*"))
+
+
+def test_a_cancelled_message_is_not_typed_and_no_worker_is_ended(world, shop, scripted, cancelled):
+    order = {"prompt": "retry", "project_path": str(shop), "run_in": "process", "worktree": False}
+    (made,) = answer(world, "spawn_workers", workers=[order])["workers"]
+
+    closed = cancelled("smart_fork.workers.termination", "close_workers", workers=[made["worker_id"]])
+    told = cancelled("smart_fork.workers.messages", "message_worker", worker=made["worker_id"], message="more")
+
+    assert [Cancelled] == closed == told
+    (seen,) = answer(world, "list_workers", project_path=str(shop))["workers"]
+    assert "running" == seen["state"]
+
+
+def test_outside_of_a_call_and_in_one_that_is_waited_for_nothing_is_refused():
+    refuse_cancelled()
+    assert 1 == cancellable(threading.Event(), lambda: refuse_cancelled() or 1)
+
+
+def test_who_asks_again_while_the_cancelled_one_ends_gets_an_answer_of_its_own():
+    flights: SingleFlight[str] = SingleFlight()
+    begun, joined, answers = threading.Event(), threading.Event(), list[Any]()
+
+    def first() -> str:
+        begun.set()
+        joined.wait(SECONDS)
+        raise Cancelled("gone")
+
+    def ask(work: Any) -> None:
+        try:
+            answers.append(flights.do("key", work))
+        except Cancelled:
+            answers.append(None)
+
+    one = threading.Thread(target=ask, args=(first,))
+    one.start()
+    begun.wait(SECONDS)
+    flight = flights._flights["key"]
+    flight.answer.result, waiting = lambda: (joined.set(), waiting())[1], flight.answer.result  # type: ignore[method-assign]
+    ask(lambda: "done")
+    one.join(SECONDS)
+
+    assert {None, "done"} == set(answers)
