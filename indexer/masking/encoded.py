@@ -1,4 +1,4 @@
-"""Texts that are written as base64: in commands, in Secrets of Kubernetes, in files of settings."""
+"""Texts that are written as base64 or as numbers: in commands, in Secrets of Kubernetes, in files of settings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ _SEEMS_TEXT = late(rb"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){4}")
 _TELLING = 20
 
 
+#: A readable text as a number of base 16.
+_HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
+
+
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
     """Where base64 of a readable text is, and that text; `starts` are where long runs of token characters begin."""
     for begin, end in long_words(plain, starts):
-        if (
+        if _HEX_TEXT.fullmatch(plain, begin, end):
+            yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")
+        elif (
             _SEEMS_TEXT.match(plain, begin)
             and _readable(plain[begin : begin + _TELLING])
             and (said := _decoded(plain[begin:end])) is not None

@@ -9,7 +9,7 @@ Masked = NewType("Masked", str)
 NOTHING = Masked("")
 
 #: Raised whenever the output changes for the same input: all that was made of masked texts is then made again.
-VERSION = 14
+VERSION = 15
 
 #: How a mask begins; behind it stand the kind of the secret and a bracket.
 MARK = "[REDACTED:"

@@ -8,14 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from indexer.masking.phrase import Phrase, found_at, found_in, phrases_of
 from indexer.masking.spans import SHAPE, Span, lines_at, monotone
-from indexer.masking.vendors import VENDORS, Vendor
+from indexer.masking.vendors import VENDORS
 from indexer.patterns import late
 
 _CHARACTER = "[A-Za-z0-9_-]"
-#: A line end, with the marks of a continued line or string, and what quotes, diffs and indents put before the next.
-_BREAK = r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4})\r?\n[ \t>+|#-]{0,12}[\"']?|%0[aA])"
+#: A line end or a sum of strings, with the marks of a continued line or string, the edges of a box, and what quotes,
+#: diffs and indents put before the next.
+_BREAK = (
+    r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4}|[ \t]{1,3}[│┃┆║|][ \t]{0,3})\r?\n[ \t>+|#│┃┆║▌▏▎-]{0,12}[\"']?|"
+    r"[\"'][ \t]{0,2}[+.&]?[ \t]{0,2}[\"']|%0[aA])"
+)
 #: Of a longer token one half is long enough to be found by itself.
-_LONG, _LEAST_BEGINNING = 40, 4
+_LONG, _LEAST_BEGINNING, _LEAST = 40, 3, 20
 #: A hash of a password as files of users and programs hold it.
 _CRYPT = late(
     r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy]|krb5\w{2,8}|DCC2)\$"
@@ -26,20 +30,22 @@ _CRYPT = late(
 def _wrapped() -> Iterator[Phrase]:
     """Yield a phrase for each short token that a line end may part."""
     for vendor in VENDORS:
-        for beginning in vendor.beginnings if vendor.length else ():
-            short = _LEAST_BEGINNING <= len(beginning) < _LONG - vendor.length
-            if short and beginning[0].isalpha() and not beginning.isalpha():
-                yield _parted(vendor, beginning)
+        length = vendor.length or _LEAST
+        for beginning in vendor.beginnings:
+            short = _LEAST_BEGINNING <= len(beginning) < _LONG - length
+            word = not vendor.length and len(beginning) > _LEAST_BEGINNING and beginning.islower()
+            if short and not word and beginning[0].isalpha() and not (beginning.isalpha() and beginning.islower()):
+                yield _parted(vendor.kind, beginning, length - (not vendor.length) * len(beginning))
 
 
-def _parted(vendor: Vendor, beginning: str) -> Phrase:
+def _parted(kind: str, beginning: str, length: int) -> Phrase:
     pattern = (
-        rf"(?<![A-Za-z0-9])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{vendor.length + 1}}})"
-        rf"{_CHARACTER}{{1,{vendor.length - 1}}}+{_BREAK}{_CHARACTER}{{4,}}+)"
+        rf"(?<![A-Za-z0-9_])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{length + 1}}})"
+        rf"{_CHARACTER}{{1,{_LONG}}}+{_BREAK}{_CHARACTER}{{4,}}+(?![:(]))"
     )
     anchor = beginning.lower().encode()
     word = re.split(rb"[^a-z0-9]", anchor)[0]
-    return Phrase(vendor.kind, (anchor,), (anchor,), () if word == anchor else (word,), pattern, "random", begins=True)
+    return Phrase(kind, (anchor,), (anchor,), () if word == anchor else (word,), pattern, "random", begins=True)
 
 
 _TOLD = [*phrases_of("phrases"), *phrases_of("prose"), *_wrapped()]

@@ -20,7 +20,7 @@ from indexer.masking.signs import Literals, words_of
 from indexer.masking.spans import HIDDEN, SHAPE, Span
 from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import is_hard, is_key_pair
-from indexer.masking.view import View, joined, other_readings
+from indexer.masking.view import View, as_seen, joined, other_readings
 from indexer.patterns import late
 
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
@@ -71,24 +71,21 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     """Return the secrets of a text."""
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
-    spans = _read(read)
+    spans = _read(read, depth)
     tabs = any(read.plain[at - 1] == _TAB for at in read.tokens if at)
     spans += blocks_in(text, read.lower, read.signs, read.places, tabs=tabs)
-    if read.tokens and depth < _DEPTH:
-        for start, end, said in texts_in(read.plain, read.tokens):
-            if is_key_pair(said):
-                spans.append(Span(start, SHAPE, end, "secret"))
-            spans += [Span(start, SHAPE, end, inside.kind) for inside in spans_of(said, depth + 1)[:1]]
     if read.tokens and (reading := joined(text, read.plain, read.tokens, is_begun)):
-        spans += _read_as(reading, whole=False)
+        spans += _read_as(reading, _read(_looked_at(reading.text), depth, whole=False))
     ascii_only = text.isascii()
     if not ascii_only:
         spans += phrases_abroad(text, read.plain)
     odd = not ascii_only or has_controls(read.runs)
     telling = not _TELLING.isdisjoint(read.signs) or b"pwd" in read.lower
-    if odd or telling or b"[0m" in read.plain or b"'-" in read.plain or b'"-' in read.plain:
-        for reading in other_readings(text, read.plain, odd=odd, telling=telling):
-            spans += _read_as(reading)
+    if odd and depth < _DEPTH and (seen := as_seen(text)):  # what nobody sees may also be where a token is broken
+        for reading in seen:
+            spans += _read_as(reading, spans_of(reading.text, depth + 1))
+    for reading in other_readings(text, read.plain, telling=telling):
+        spans += _read_as(reading, _read(_looked_at(reading.text), depth))
     return spans
 
 
@@ -115,13 +112,16 @@ def _looked_at(text: str) -> _Text:
     return _Text(text, plain, lower, runs, list(long_runs(plain, runs)), signs, places)
 
 
-def _read(read: _Text, *, whole: bool = True) -> list[Span]:
+def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
     """Return the secrets of a text that is read in one way. Rules without a sign in the text are not tried."""
     text, lower, signs, places = read.text, read.lower, read.signs, read.places
     spans = list[Span]()
     if read.tokens:
         spans += tokens_in(text, read.plain, read.runs, read.tokens)
         spans += keys_in(text, read.plain, read.tokens) if whole else ()
+        for start, end, said in texts_in(read.plain, read.tokens) if depth < _DEPTH else ():
+            kinds = ["secret"] if is_key_pair(said) else [inside.kind for inside in spans_of(said, depth + 1)[:1]]
+            spans += [Span(start, SHAPE, end, kind) for kind in kinds]
     spans += hashes_in(text, lower)
     if signs:
         spans += [*private_keys(text, read.plain), *phrases_in(text, lower, signs, places)]
@@ -134,8 +134,8 @@ def _read(read: _Text, *, whole: bool = True) -> list[Span]:
     return spans
 
 
-def _read_as(reading: View, *, whole: bool = True) -> Iterator[Span]:
+def _read_as(reading: View, spans: Iterable[Span]) -> Iterator[Span]:
     """Yield the secrets of another reading, at their positions in the text."""
-    for span in _read(_looked_at(reading.text), whole=whole):
+    for span in spans:
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)

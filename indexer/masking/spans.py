@@ -12,9 +12,21 @@ HIDDEN = "\ufffe"
 SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3
 
 _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+#: What placeholders are made of: words that say so, and words beside them.
+_STANDS = r"redacted|placeholder|example|your|dummy|todo|replaced?|undefined"
+_SAYS_SO = rf"{_STANDS}|change[-_ .]?(?:me|this|it)|changed"
+_BESIDE = (
+    r"pass(?:w(?:or)?d|phrase|code)?|pwd?|secrets?|secure|tokens?|keys?|api|access|auth|client|private|public|signing|"
+    r"value|string|text|here|with|the|an?|my|in|for|to|and|or|of|me|this|it|some|very|super|strong|long|real|random|"
+    r"prod(?:uction)?|dev|development|staging|local|test|db|database|user(?:name)?|admin|root|app|default|only|please|"
+    r"\d{1,3}[-_ ]?bits?"
+)
 _STANDS_FOR = late(
-    r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|"
-    r"todo|replace|undefined|"
+    rf"(?i)^[^a-z0-9]*(?:(?:{_BESIDE})[-_ .]?)*(?:{_SAYS_SO})(?:[-_ .]?(?:{_SAYS_SO}|{_BESIDE}))*[^a-z0-9]*$|"
+    rf"^(?:[a-z]+[-_ .])*(?:{_STANDS})(?:[-_ .][a-z_ .-]*)?$|"  # words without a digit or a sign
+    r"^(?-i:[yY]our(?:[A-Z][a-z]+)+|YOUR[A-Z_]*|[A-Z][A-Z0-9_+/]*EXAMPLE(?:KEY)?)$|(?-i:[A-Za-z0-9]EXAMPLE(?:KEY)?$)|"
+    r"^your(?-i:(?:[-_ ](?:[a-z]+|[A-Z]+|\d{1,3}-?bit|1234\d*))+)$|//[^/]*\.?example\.(?:com|org|net)|"
+    r"xxxx|(?-i:REDACTED)|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|"
     r"/.*\.[a-z]{2,5}$|^\{[\w.()\[\]\"' !:]*\}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
     r"(?-i:^[A-Z_]*(?:PASSWORD|PASSPHRASE|SECRET|TOKEN|KEY|HERE)[A-Z_]*$)|"
     r"^\[\w{1,20}\]$|^vault:v\d:|^Ag[A-D][A-Za-z0-9+/]{50}|^(?:pk_(?:live|test)_|pk\.eyJ|phc_|sb_publishable_|"

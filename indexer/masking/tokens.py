@@ -26,8 +26,8 @@ _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n"
 _RUNS = bytes(
     ord("a") if byte in _TOKEN_BYTES else _CONTROL[0] if byte in _CONTROL_BYTES else ord(" ") for byte in range(256)
 )
-#: A token has one of these: a short one of AWS may have no digit.
-_DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}")
+#: A token has one of these: those of two vendors may have no digit.
+_DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}|hf_[A-Za-z]{34}")
 #: Characters that join the parts of a token, and the number of parts before the longest.
 _JOINTS, _PARTS = b"./~$|:+!", 6
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

@@ -37,29 +37,42 @@ _REFERENCE = late(
     r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|"
     r"enc\[|ref:|op://|ssm:"
 )
-_NAME = late(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+")
+_NAME = late(
+    r"(?!(?i:.*change_?me))(?:[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|"
+    r"[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+)"
+)
 _AMONG_CAPITALS = late(r"[A-Z]\d+[A-Z]")
-#: What names of variables and fields are made of.
+#: What names of variables and fields are made of,
 _WORDS = late(
     r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
     r"correct|wrong|invalid|current|test_|mock|fake|sample|text|bool|null|none|true|false|undefined|type|optional"
+)
+#: and what is no name, though it has such a word: with a number at its end, a digit for a letter, or a sign.
+_NO_NAME = late(
+    r"(?i)\w*[a-z](?!(?:128|256|384|512|404|500)\b)\d{2,4}[!?#$%*]?\Z|[\w@.-]*[!#$%^*~]\w*\Z|"
+    r"\w*(?:p[a@4][s$5]{2}w[0@]rd|s(?:3cr[3e]|ecr3)t|p[@4][s$5]{2})"
 )
 #: What patterns have.
 _CLASS = late(r"[\[\\]|\(\?")
 #: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
 _NO_PASSWORD = late(
-    r"(?i:v?\d+(?:\.\d+)+\S*|\w[\w.]*[/-][\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|"
+    r"(?!(?i:.*change_?me))(?:(?i:v?\d+(?:\.\d+)+\S*|\w[\w.]*[/-][\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|"
     r"[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
     r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|"
     r"ed255|p-?256)\S*)|"
     r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|"
-    r"[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+"
+    r"[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+)"
 )
 #: Words and a number, as people make a password of them.
 _LOWER_WORDS = late(r"[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}")
 _TWO_WORDS = late(
     r"(?=[a-z._-]{0,40}[A-Z])[A-Za-z][a-z]{2,}(?:[._-][A-Za-z][a-z]{2,}){1,4}[._-]?\d{2,4}[!?]?|"
     r"[a-z]{4,}-[a-z]{4,}\d{2,4}|[a-z]{4,}[A-Z][a-z]{3,}_\d{2,4}"
+)
+#: Several words of which a password is made, and not what is said of one: "case-sensitive", "end-to-end-encrypted".
+_COINED = late(
+    r"(?!.*(?:credential|docker|plugin|helper|server|client|config))(?!.*(?:ed|ing|[ai]ble|ive|less|free|only|side|safe|wide|proof|known|time|text|like|ready|level|way|name|here)\Z)"
+    r"[a-z]{3,12}(?:-[a-z]{3,12}){2,7}"
 )
 #: Signs between other things, and what has them that is no password.
 _SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
@@ -121,7 +134,7 @@ def _is_jumbled(text: str) -> bool:
     return (
         len(text) >= 12
         and is_mixed(text)
-        and (3 * cases >= len(text) or (changes(text) >= 2 and cases >= 3 and not _WORDS.search(text)))
+        and (3 * cases >= len(text) or (changes(text) >= 2 and cases >= 3 and not is_name(text)))
         and text.replace("_", "").replace("-", "").isalnum()
     )
 
@@ -131,7 +144,7 @@ def is_chosen(text: str) -> bool:
     mixed = is_mixed(text)
     signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
-    if (_TWO_WORDS.fullmatch(text) or _LOWER_WORDS.fullmatch(text)) and not _WORDS.search(text):
+    if (_TWO_WORDS.fullmatch(text) or _LOWER_WORDS.fullmatch(text)) and not is_name(text):
         return True
     return len(text) >= 8 and (signs >= 1 if mixed else signs >= 2 and cases) and not _CLASS.search(text)
 
@@ -142,8 +155,8 @@ def _is_password(text: str, form: Form) -> bool:
     mixed, signs = is_mixed(text), any(c in _STRONG_SIGNS for c in text[1:])
     if form in ("string", "entry"):
         if form == "string" and text.isalpha():
-            return len(text) >= 6 and not _WORDS.search(text)
-        if _SEVERAL_WORDS.fullmatch(text) and not _WORDS.search(text):
+            return len(text) >= 6 and not is_name(text)
+        if (_SEVERAL_WORDS.fullmatch(text) and not is_name(text)) or is_coined(text):
             return True
         return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
             not _NAME.fullmatch(text)
@@ -151,12 +164,13 @@ def _is_password(text: str, form: Form) -> bool:
             or looks_random(text)
             or _AMONG_CAPITALS.search(text) is not None
         )
-    if (_NAME.fullmatch(text) and not (form == "line" and text[-1].isdigit())) or _WORDS.search(text):
+    if (_NAME.fullmatch(text) and not (form == "line" and text[-1].isdigit())) or is_name(text):
         return False
     if form == "line":
         return (
             mixed
             or is_tangled(text)
+            or is_coined(text)
             or (signs and _CASES.search(text) is not None)
             or sum(c in _CHOSEN_SIGNS for c in text[1:]) >= 2
         )
@@ -175,6 +189,16 @@ def _refers(text: str, kind: str, form: Form) -> bool:
             and not text.startswith(("${", "$(", "{{", "%(", "[["))
         )
     return True
+
+
+def is_name(text: str) -> bool:
+    """Whether a variable, a field or a label may be called so."""
+    return _WORDS.search(text) is not None and not _NO_NAME.match(text)
+
+
+def is_coined(text: str) -> bool:
+    """Several words that make a password."""
+    return _COINED.fullmatch(text) is not None and is_worded(text)
 
 
 def is_mixed(text: str) -> bool:
@@ -223,7 +247,7 @@ def is_strange(text: str) -> bool:
     # None of what follows is without a digit, as most words of code are.
     if len(text) < 8 or not any(map(str.isdigit, text)):
         return False
-    if not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or _WORDS.search(text):
+    if not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or is_name(text):
         return False
     if _TWO_WORDS.fullmatch(text):
         return True
@@ -250,7 +274,7 @@ def is_made_up(text: str) -> bool:
         and is_alone(text)
         and not _FORMAT.search(text)
         and (not _ID.fullmatch(text) or sum(map(str.isupper, text)) >= 2)
-        and not _WORDS.search(text)
+        and not is_name(text)
         and not is_identity(text)
         and any(c.isupper() or not c.isalnum() for c in text[1:])
     )
@@ -289,12 +313,12 @@ def is_number(text: str) -> bool:
 def is_told(text: str) -> bool:
     """What people tell each other as a password: no word, and none of what else has letters and digits in it."""
     return (
-        is_mixed(text)
+        (is_mixed(text) or is_coined(text))
         and not placeholder(text)
         and not _REFERENCE.match(text)
         and not _NO_PASSWORD.fullmatch(text)
         and not _CLASS.search(text)
-        and not _WORDS.search(text)
+        and not is_name(text)
     )
 
 
@@ -310,7 +334,7 @@ def is_worded(text: str) -> bool:
     words = re.split("[ -]", text)
     if len(words) > 2:
         return not is_sentence(text) and not any(map(_WORDS.fullmatch, words))
-    return len(text) >= 6 and text.isalpha() and not _WORDS.search(text)
+    return len(text) >= 6 and text.isalpha() and not is_name(text)
 
 
 def is_long(text: str) -> bool:

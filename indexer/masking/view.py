@@ -34,37 +34,41 @@ _ODD = late(f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}]")
 _ORDINARY = bytes([9, 10, *range(32, 127)])
 _ALTERED = late(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
 _LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
-_ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
+_ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|x([0-9a-fA-F]{{2}})|([01][0-7]{{2}})|(.))", re.DOTALL)
+#: So many characters in a row that are all spelled out hide what they say.
+_SPELLED = late(
+    rb"\\\\?(?:u00|x|[01])[0-9a-fA-F]{2}(?:\\\\?(?:u00|x|[01])[0-9a-fA-F]{2}){7}|%[2-7][0-9a-fA-F](?:%[2-7][0-9a-fA-F]){7}|"
+    rb"&#x?[0-9a-fA-F]{2,3};(?:&#x?[0-9a-fA-F]{2,3};){7}"
+)
 _ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
 #: The entities with names, without the one of "&" itself.
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 #: Between two arguments of a program, in a list.
 _LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
-_HAS_ESCAPED = late(rb"\\(?:[\\u/\"]|x1b|033)")
+_HAS_ESCAPED = late(rb"\\(?:[\\ux/\"]|[01][0-7]{2})")
 _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
 #: Between two strings that are made one.
 _SUM, _HAS_SUM = late(r"[\"'] ?[+.] ?[\"'](?=[\w.!-])"), late(rb"[\"'] ?[+.] ?[\"'][\w.!-]")
-_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA])")
+_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA]|[2-7][0-9a-fA-F]%)")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 #: How a line ends that goes on in the next one, and what goes on there: with a sign that it does, with the end of a
 #: string to which another is added, or at the edge of a page or a terminal.
 _GOES_ON = late(
-    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|\r?\n)"
-    rb"[ \t>|+#-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_-]{4,}))"
+    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|"
+    rb"[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_-]{4,}))"
 )
 #: The same, seen from where it goes on.
 _LINE_END = late(
     rb"(?:\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|"
-    rb"%0[aA]|\r?\n)"
-    rb"[ \t>|+#-]{0,12}(?:\\?[\"'])?\Z"
+    rb"%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}(?:\\?[\"'])?\Z"
 )
 _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,59}\Z")
 _DIGIT = late(rb"[0-9]")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
-_MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n"))
+_MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
 #: So many characters of a token that is not known by its beginning stand in the next line at least.
 _REST = 8
@@ -119,30 +123,33 @@ class View:
         return starts, places
 
 
-def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iterator[View]:
+def as_seen(text: str) -> list[View]:
+    """The ways to read a text with controls or characters beyond ASCII without what nobody sees."""
+    if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
+        return []
+    ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
+    return [_changed(text, _ALTERED, way) for way in ways]
+
+
+def other_readings(text: str, plain: bytes, *, telling: bool) -> Iterator[View]:
     """The ways to read `text` beside the plain one that may show something else.
 
-    `plain` is the text with one byte a character, `odd` says whether it has controls or characters beyond ASCII, and
-    `telling` whether it says something of secrets, which no escape hides.
+    `plain` is the text with one byte a character, and `telling` says whether it says something of secrets, which only
+    what spells out each of its characters hides.
     """
-    if odd and _ODD.search(_rare(text)) and _HIDES.search(text):
-        yield _changed(text, _ALTERED, _seen)
-        if _LIKE_SPACES.search(text):
-            yield _changed(text, _ALTERED, lambda found: _seen(found).strip(" "))
-    elif b"[0m" in plain:
+    if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
     if (b'"-' in plain or b"'-" in plain) and _HAS_LIST.search(plain):
         yield _changed(text, _LISTED, lambda found: " ")  # noqa: ARG005
-    if not telling:
-        return
-    if _HAS_SUM.search(plain):
+    if telling and _HAS_SUM.search(plain):
         yield _changed(text, _SUM, lambda found: "")  # noqa: ARG005
-    if _HAS_ESCAPED.search(plain):
-        yield _changed(text, _ESCAPED, _unescaped)
-    if _HAS_ENTITY.search(plain):
-        yield _changed(text, _ENTITY, _entity)
-    if _HAS_PERCENT.search(plain):
-        yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
+    if telling or _SPELLED.search(plain):
+        if _HAS_ESCAPED.search(plain):
+            yield _changed(text, _ESCAPED, _unescaped)
+        if _HAS_ENTITY.search(plain):
+            yield _changed(text, _ENTITY, _entity)
+        if _HAS_PERCENT.search(plain):
+            yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
 
 
 def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int], bool]) -> View | None:
@@ -166,7 +173,7 @@ def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str
             join(*cut)
         while token >= position and (found := _going_on(plain, token)):
             line = plain.rfind(b"\n", max(position, token - 400), found.start(1)) + 1 or max(position, token - 400)
-            if not (
+            if plain.startswith((b":", b"("), found.end(2)) or not (
                 (
                     len(found[2]) >= _REST
                     and _DIGIT.search(found[2], 0, 60)
@@ -224,9 +231,9 @@ def _seen(found: re.Match[str]) -> str:
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    code, character = found.groups()
-    if code:
-        character = chr(int(code, 16))
+    wide, narrow, octal, character = found.groups()
+    if code := wide or narrow or octal:
+        character = chr(int(code, 8 if octal else 16))
         return "" if INVISIBLE.match(character) else character
     return _LINE_ENDS.get(character, character) if character else ""
 

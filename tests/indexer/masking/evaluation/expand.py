@@ -125,6 +125,9 @@ COMPOSED: dict[str, Callable[[str, random.Random], str]] = {
     "jwt": _claims,
     "wif": _wif,
     "words": lambda count, chance: "-".join(chance.sample(WORDS, int(count))),
+    "groups": lambda count, chance: " ".join(
+        "".join(chance.choices("bcdfghjklmnpqrstvwxz", k=4)) for _ in range(int(count))
+    ),
     "phrase": lambda count, chance: " ".join(chance.sample(WORDS, int(count))),
     "b64of": lambda text, chance: base64.b64encode((text % _human("", chance)).encode()).decode(),
 }
