@@ -10,6 +10,7 @@ from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, plac
 from indexer.masking.values import (
     is_base64_pair,
     is_chosen,
+    is_coined,
     is_dense,
     is_hard,
     is_identity,
@@ -32,7 +33,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "long": is_long,
     "dense": is_dense,
     "chosen": lambda value: is_told(value) and (is_chosen(value) or looks_random(value)),
-    "given": lambda value: is_hard(value) or (" " in value and is_worded(value)),
+    "given": lambda value: is_hard(value) or is_coined(value) or (" " in value and is_worded(value)),
     "hard": is_hard,
     "mixed": is_mixed,
     "opaque": is_opaque,

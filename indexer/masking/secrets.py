@@ -30,7 +30,9 @@ _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", 
 _SIGNS = frozenset((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
 #: or one of these whole words.
 _WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *NEAR_WORDS, *STEM_WORDS))
-_LITERALS = Literals((*_SIGNS, *PHRASE_ANCHORS, *STEM_WORDS, *NEAR_WORDS, *ANSWER_LITERALS))
+#: What spells out one character is one of these.
+_SPELLS = frozenset((b"\\x", b"\\u00", b"\\1", b"&#", b"%6", b"%7"))
+_LITERALS = Literals((*_SIGNS, *_SPELLS, *PHRASE_ANCHORS, *STEM_WORDS, *NEAR_WORDS, *ANSWER_LITERALS))
 _TAB = 9
 #: Secrets of this length are searched for elsewhere in the text, at most so many. Shorter ones may be words.
 _LEAST_KNOWN, _MOST_KNOWN, _MANY = 12, 500, 100
@@ -84,7 +86,8 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     if odd and depth < _DEPTH and (seen := as_seen(text)):  # what nobody sees may also be where a token is broken
         for reading in seen:
             spans += _read_as(reading, spans_of(reading.text, depth + 1))
-    for reading in other_readings(text, read.plain, telling=telling):
+    spelled = not _SPELLS.isdisjoint(read.places)
+    for reading in other_readings(text, read.plain, telling=telling, spelled=spelled):
         spans += _read_as(reading, _read(_looked_at(reading.text), depth))
     return spans
 

@@ -117,12 +117,16 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
     return shapes
 
 
-def is_begun(text: str, start: int, end: int) -> bool:
-    """Return whether the beginning of a token, and not all of it, is between two positions."""
+def is_begun(text: str, start: int, end: int, rest: bool) -> bool:  # noqa: FBT001
+    """Return whether the beginning of a token, and not all of it, is between two positions.
+
+    `rest` is whether what follows looks like the rest of a token, of which no length is known.
+    """
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
         end - start >= len(beginning) + _WHOLE.get(beginning, 0)
         and compiled(vendor.follows).match(text, start + len(beginning), end)
+        and not (rest and beginning not in _WHOLE)
         for beginning, vendor in shapes
     )
 

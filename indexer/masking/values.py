@@ -79,6 +79,8 @@ _SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
 _FORMAT_OR_PATH = late(
     r"://|\w\(|[\w)]\.[a-z]+\b|^[\w.-]+$|^[</{(\[$]|[\w-]+=[\w\"']|,\w+,|^[\w.-]+@[\w.-]+$|^\W*\w+\W*$"
 )
+#: A sign among letters of both kinds.
+_SIGNED = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])\S+[#$%^*~@+!?]\S*[A-Za-z]\Z")
 #: Words of which one is large, with a sign between them.
 _SEVERAL_WORDS = late(
     r"(?=[^A-Z]{0,40}[a-z][^A-Z]{0,20}[A-Z]|[A-Z][a-z]+[^A-Za-z])[A-Za-z]{3,}(?:[+&!#.-][A-Za-z]{3,}){1,5}"
@@ -313,7 +315,7 @@ def is_number(text: str) -> bool:
 def is_told(text: str) -> bool:
     """What people tell each other as a password: no word, and none of what else has letters and digits in it."""
     return (
-        (is_mixed(text) or is_coined(text))
+        (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
         and not placeholder(text)
         and not _REFERENCE.match(text)
         and not _NO_PASSWORD.fullmatch(text)

@@ -57,16 +57,19 @@ _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 #: How a line ends that goes on in the next one, and what goes on there: with a sign that it does, with the end of a
 #: string to which another is added, or at the edge of a page or a terminal.
 _GOES_ON = late(
-    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|%0[aA]|"
-    rb"[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_-]{4,}))"
+    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}(?:\r?\n|(?=\\?[\"']))|"
+    rb"%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_.-]{4,}))"
 )
 #: The same, seen from where it goes on.
 _LINE_END = late(
-    rb"(?:\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|"
-    rb"%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}(?:\\?[\"'])?\Z"
+    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|"
+    rb"%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}(?:\\?[\"'])?((?:[A-Za-z0-9_-]{1,30}[.~])?)\Z"
 )
+_LINE_ENDS_AS = late(rb"\n|\\n|%0")
 _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,59}\Z")
-_DIGIT = late(rb"[0-9]")
+_DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
+#: No word, no name: what a token may end with.
+_THROWN = late(rb"(?=[^.]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
@@ -131,11 +134,11 @@ def as_seen(text: str) -> list[View]:
     return [_changed(text, _ALTERED, way) for way in ways]
 
 
-def other_readings(text: str, plain: bytes, *, telling: bool) -> Iterator[View]:
+def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> Iterator[View]:
     """The ways to read `text` beside the plain one that may show something else.
 
-    `plain` is the text with one byte a character, and `telling` says whether it says something of secrets, which only
-    what spells out each of its characters hides.
+    `plain` is the text with one byte a character, `telling` says whether it says something of secrets, and `spelled`
+    whether some of its characters are spelled out, which hides that.
     """
     if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
@@ -143,7 +146,7 @@ def other_readings(text: str, plain: bytes, *, telling: bool) -> Iterator[View]:
         yield _changed(text, _LISTED, lambda found: " ")  # noqa: ARG005
     if telling and _HAS_SUM.search(plain):
         yield _changed(text, _SUM, lambda found: "")  # noqa: ARG005
-    if telling or _SPELLED.search(plain):
+    if telling or (spelled and _SPELLED.search(plain)):
         if _HAS_ESCAPED.search(plain):
             yield _changed(text, _ESCAPED, _unescaped)
         if _HAS_ENTITY.search(plain):
@@ -152,11 +155,14 @@ def other_readings(text: str, plain: bytes, *, telling: bool) -> Iterator[View]:
             yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
 
 
-def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int], bool]) -> View | None:
+def joined(
+    text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int, bool], bool]
+) -> View | None:
     """The lines in which a token is broken that goes on in the next line, in one; `None` where there is none.
 
     `plain` is the text with one byte a character, `tokens` are where long runs of token characters begin, and `begins`
-    says whether what stands between two positions is the beginning of a token that is known.
+    says whether what stands between two positions is the beginning of a token that is known, and whether what follows
+    looks like the rest of one.
     """
     edits, position = list[tuple[int, int, str]](), 0
 
@@ -169,17 +175,22 @@ def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str
         position = again
 
     for token in tokens:
-        if token > position and (cut := _begun(plain, token)) and cut[0] >= position and begins(text, *cut[:2]):
-            join(*cut)
+        if token > position and (cut := _begun(plain, token)) and cut[0] >= position:
+            start, end, again, sure = cut
+            if (sure and _DIGIT.search(plain, start, end)) or begins(text, start, end, False):  # noqa: FBT003
+                join(start, end, again)
         while token >= position and (found := _going_on(plain, token)):
             line = plain.rfind(b"\n", max(position, token - 400), found.start(1)) + 1 or max(position, token - 400)
+            before = _JOINED_BEFORE.search(plain, max(0, token - 60), token)
+            alone = plain[found.end(2) : found.end(2) + 1] in (b"", b"\n", b"\r")
+            rest = alone and _THROWN.fullmatch(found[2]) is not None
             if plain.startswith((b":", b"("), found.end(2)) or not (
                 (
                     len(found[2]) >= _REST
                     and _DIGIT.search(found[2], 0, 60)
                     and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found))
                 )
-                or begins(text, token, found.start(1))
+                or begins(text, before.start() if before else token, found.start(1), rest)
             ):
                 break
             join(token, found.start(1), found.end())
@@ -190,13 +201,17 @@ def joined(text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str
     return View(text, [*edits, (last, len(text), "\n")] if last >= 0 else edits)
 
 
-def _begun(plain: bytes, token: int) -> tuple[int, int, int] | None:
-    """Where the word at the end of the line before begins and ends, and where it goes on, if `token` begins a line."""
+def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
+    """Where the word at the end of the line before begins and ends, and where it goes on, if `token` begins a line.
+
+    The last value is whether a sign says that it goes on.
+    """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
-    found = _LINE_END.search(plain, max(0, token - 40), token)
+    before = max(0, token - 60)
+    found = _LINE_END.search(plain, before, token) if _LINE_ENDS_AS.search(plain, before, token) else None
     word = _LAST_WORD.search(plain, max(0, found.start() - 60), found.start()) if found else None
-    return (word.start(), word.end(), token) if word else None
+    return (word.start(), word.end(), found.start(2), found[1].strip(b"\r\n") != b"") if found and word else None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
