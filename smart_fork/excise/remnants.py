@@ -2,76 +2,31 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 from indexer import kept_logs
 from indexer.markdown import export_path
-from indexer.transcripts.lines import decode_line, open_regular
+from indexer.transcripts.lines import open_regular
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
+from smart_fork.cuts.lines import raws
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.agent_files import beside_logs
+from smart_fork.excise.line_words import LETTERS, all_words, said_in, secrets_of, still_said, still_secret
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
-from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import own_source, own_words, searched
 from smart_fork.families.descent import Descendant, Descent
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
-
-#: Words that a search could be made for.
-_WORD = re.compile(r"\w{3,64}")
-_LETTERS = re.compile(r"[^\W\d_]+")
-#: No blank, no quote, nothing that a path or a list has.
-_SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-#: An id that an agent makes, as the whole value of a field.
-_ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: The shortest word with a digit that is taken for a secret.
-SECRET = 8
-#: So many words in a row tell a text, however ordinary each of them is.
-_RUN = 4
-
-
-def all_words(some: Iterable[str]) -> set[str]:
-    """The words of texts."""
-    return {word.lower() for text in some for word in _WORD.findall(text)}
-
-
-def words_of(lines: Iterable[bytes]) -> set[str]:
-    """The words of the texts in lines of JSON; of other lines all."""
-    return all_words(text for line in lines for text in _texts(line))
-
-
-def runs_of(lines: Iterable[bytes]) -> set[str]:
-    """The runs of words in the texts of lines, each with single blanks."""
-    return {run for line in lines for text in _texts(line) for run in _runs(text)}
-
-
-def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
-    """The texts without a blank that have letters, digits and more, as passwords do."""
-    return _solid_texts(text for line in lines for text in _texts(line))
-
-
-def _solid_texts(some: Iterable[str]) -> set[str]:
-    return {one for text in some for one in _SOLID.findall(text.lower()) if _is_secret(one)}
-
-
-def secrets_of(lines: Iterable[bytes]) -> set[str]:
-    """Return the words and solid texts of lines that look like secrets. Ids that agents make do not."""
-    some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
-    long = {one for one in all_words(some) if len(one) >= SECRET}
-    return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
 
 
 def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
@@ -81,12 +36,15 @@ def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
     wanted = secrets_of(lines)
     if not wanted:
         return []
+    wanted = still_secret(raws(session.turns), wanted)
+    if not wanted:
+        return []
     places = zip(session.turns, numbered(session).numbers, strict=True)
     turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
-    wanted -= secrets_of(turn.raw for turn, _ in turns if turn.id not in others)
-    found = {turn.id: wanted & secrets_of([turn.raw]) for turn in rest} if wanted else {}
+    wanted -= still_secret(raws(turn for turn, _ in turns if turn.id not in others), wanted)
+    found = {turn.id: still_secret([raw], wanted) for turn, raw in zip(rest, raws(rest), strict=True) if wanted}
     return [
         CopyBehind(
             str(session.source_path),
@@ -96,12 +54,6 @@ def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
         for turn, words in found.items()
         if words
     ]
-
-
-def said_in(lines: Iterable[bytes]) -> set[str]:
-    """Words and runs of words: those have a blank."""
-    some = list(lines)
-    return words_of(some) | runs_of(some)
 
 
 def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
@@ -131,7 +83,8 @@ def says(one: Descendant, planned: Plan) -> bool:
     turns, edits = planned.session.turns, planned.edits
     changed = [turn.raw for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits]
     stays = [edits.get(at, turn.raw) for at, turn in enumerate(turns) if turn.id not in planned.gone]
-    look = _Look(planned.session, frozenset(said_in(changed) - said_in(stays)), frozenset())
+    wanted = said_in(changed)
+    look = _Look(planned.session, frozenset(wanted - still_said(stays, wanted)), frozenset())
     return bool(look.said_in(_lines(one)))
 
 
@@ -144,7 +97,7 @@ class _Look:
     def into(self, one: Descendant, descent: Descent) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
         copy = None if one.told else propagation.load_copy(self.session, one.path)
-        said = self.said_in(_lines(one) if copy is None else (turn.raw for turn in copy.own))
+        said = self.said_in(_lines(one) if copy is None else raws(copy.own))
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
@@ -166,7 +119,7 @@ class _Look:
 
     def said_in(self, lines: Iterable[bytes]) -> set[str]:
         """The words in the texts of a log, where these are not only words that our own messages have."""
-        said = self._gone & said_in(lines)
+        said = still_said(lines, self._gone)
         return all_words(said) if any(map(_is_telling, said)) else set()
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
@@ -249,17 +202,7 @@ def _is_telling(word: str) -> bool:
 @cache
 def _own_text() -> str:
     """All that our own messages say."""
-    return " ".join(_LETTERS.findall(own_source().lower()))
-
-
-def _is_secret(solid: str) -> bool:
-    has = any(map(str.isdigit, solid)) and any(map(str.isalpha, solid))
-    return has and _WORD.fullmatch(solid) is None and not _DAY.match(solid)
-
-
-def _runs(text: str) -> Iterator[str]:
-    words = _LETTERS.findall(text.lower())
-    return (" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
+    return " ".join(LETTERS.findall(own_source().lower()))
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:
@@ -277,8 +220,3 @@ def _read(path: Path) -> Iterator[bytes]:
             yield from file
     except OSError:
         return
-
-
-def _texts(line: bytes) -> Iterable[str]:
-    objects = [record for _, record in decode_line(line)[0]]
-    return chain.from_iterable(map(texts, objects)) if objects else (line.decode("utf-8", "replace"),)

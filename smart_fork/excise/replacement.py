@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import IO, Self
 
 from indexer.disk import DISK, Disk
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import cuttable, cutter, title_of
+from smart_fork.cuts.lines import raws
 from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import Usage
 
@@ -90,63 +89,31 @@ def written_path(session: Transcript) -> Path:
 
 
 def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
-    with _Source(session.source_path) as source:
-        for position, turn in enumerate(session.turns):
-            if position not in gone and turn.is_line:
-                yield edits[position] if position in edits else source.raw(turn)
-                yield b"\n"
+    staying = [(at, turn) for at, turn in enumerate(session.turns) if at not in gone and turn.is_line]
+    for (position, _), raw in zip(staying, raws(turn for _, turn in staying), strict=True):
+        yield edits.get(position, raw)
+        yield b"\n"
 
 
 def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
+    turns = [(at, turn) for at, turn in enumerate(session.turns) if not turn.inherited]
+    own = [(at, turn, turn.kept) for at, turn in turns if isinstance(turn.kept, Place)]
     end = 0
-    with _Source(session.source_path) as source:
-        for position, turn in enumerate(session.turns):
-            if turn.inherited or not isinstance(turn.kept, Place):
-                continue
-            _, start, after = turn.kept
-            yield _blank(start - end)
-            size = after - start
-            if position in gone:
-                yield b" " * size
-            elif position in edits:
-                if len(edits[position]) > size:
-                    owner = title_of(session.tool)
-                    raise Usage(
-                        f"Turn {turn.id} would become longer than it is: {owner}'s own records do not allow that"
-                    )
-                yield edits[position].ljust(size)
-            else:
-                yield source.raw(turn)
-            end = after
-        if session.stamp and session.stamp.size > end:
-            yield _blank(session.stamp.size - end)
+    for (position, turn, (_, start, after)), raw in zip(own, raws(turn for _, turn, _ in own), strict=True):
+        new = edits.get(position, raw)
+        if position in gone:
+            new = b""
+        elif len(new) > len(raw):
+            owner = title_of(session.tool)
+            raise Usage(f"Turn {turn.id} would become longer than it is: {owner}'s own records do not allow that")
+        yield _blank(start - end)
+        yield new.ljust(len(raw))
+        end = after
+    if session.stamp and session.stamp.size > end:
+        yield _blank(session.stamp.size - end)
 
 
 def _blank(size: int) -> bytes:
     """The end of a line, and where there is more room, one blank line."""
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
-
-
-class _Source:
-    """The transcript, opened once if lines are kept there."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if "_file" in vars(self):
-            self._file.close()
-
-    @cached_property
-    def _file(self) -> IO[bytes]:
-        return self._path.open("rb")
-
-    def raw(self, turn: TranscriptTurn) -> bytes:
-        if isinstance(turn.kept, bytes):
-            return turn.kept
-        self._file.seek(turn.kept.start)
-        return self._file.read(turn.kept.end - turn.kept.start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +15,14 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
+from smart_fork.cuts.lines import raws
 from smart_fork.cuts.model import CutWarning, Transcript
+from smart_fork.excise.line_words import all_words, runs_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import copies as copies_of
 from smart_fork.excise.propagation import descent_of, load_copy
-from smart_fork.excise.remnants import all_words, aside, behind, runs_of, solid_texts_of, words_of
+from smart_fork.excise.remnants import aside, behind
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, searched, traces
 from smart_fork.retrieval.index_access import opened
@@ -128,7 +129,7 @@ def cut_words(session: Transcript) -> set[str]:
 
 def cut_lines(session: Transcript) -> set[bytes]:
     """The lines of all cuts so far, as the snapshots have them."""
-    return _cut_lines(session, {turn.raw for turn in session.turns})
+    return _cut_lines(session, set(raws(session.turns)))
 
 
 class _Gone(NamedTuple):
@@ -148,18 +149,14 @@ def _gone(session: Transcript) -> _Gone:
 
     A word that is within a longer one that stays tells nothing.
     """
-    staying = {turn.raw for turn in session.turns}
+    staying = set(raws(session.turns))
     lines = _cut_lines(session, staying)
     if not lines:
         return _Gone(set(), set(), set(), set())
-    texts = "\n".join([*(line.decode("utf-8", "replace") for line in staying), *words_of(staying)]).lower()
-    words = words_of(lines)
-    runs = (runs_of(lines) | solid_texts_of(lines)) - runs_of(staying) - solid_texts_of(staying)
-    return _Gone(lines, _not_in(texts, words), runs, _not_in(texts, searched(words)))
-
-
-def _not_in(texts: str, words: Collection[str]) -> set[str]:
-    return {word for word in words if word not in texts}
+    words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
+    in_bytes = searched(words)
+    left = within(staying, words | in_bytes)
+    return _Gone(lines, words - left, (runs | solid) - still_said(staying, runs, solid), set(in_bytes - left))
 
 
 def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:

@@ -1,0 +1,169 @@
+"""The words, runs of words and secrets in the texts of lines, and which of some wanted ones lines have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from ahocorasick_rs import BytesAhoCorasick
+
+from indexer.transcripts.lines import decode_line
+from smart_fork.excise.strings import texts
+
+#: Words that a search could be made for.
+_WORD = re.compile(r"\w{3,64}")
+LETTERS = re.compile(r"[^\W\d_]+")
+#: No blank, no quote, nothing that a path or a list has.
+_SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+#: An id that an agent makes, as the whole value of a field.
+_ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: The shortest word with a digit that is taken for a secret.
+SECRET = 8
+#: So many words in a row tell a text, however ordinary each of them is.
+_RUN = 4
+#: After so many bytes, then twice as many each time, what was found is no longer searched for.
+_BYTES = 1 << 16
+#: An escape for a character that a word may have. Control characters end words, as their escapes do in a line.
+_ESCAPE = re.compile(rb"\\u(?!00[01])")
+#: Its lower case depends on what is behind it.
+_SIGMA = "Σ".encode()
+_NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalpha()))
+
+
+def all_words(some: Iterable[str]) -> set[str]:
+    """The words of texts."""
+    return {word.lower() for text in some for word in _WORD.findall(text)}
+
+
+def words_of(lines: Iterable[bytes]) -> set[str]:
+    """The words of the texts in lines of JSON; of other lines all."""
+    return all_words(text for line in lines for text in _texts(line))
+
+
+def runs_of(lines: Iterable[bytes]) -> set[str]:
+    """The runs of words in the texts of lines, each with single blanks."""
+    return {run for line in lines for text in _texts(line) for run in _runs(text)}
+
+
+def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
+    """The texts without a blank that have letters, digits and more, as passwords do."""
+    return _solid_texts(text for line in lines for text in _texts(line))
+
+
+def secrets_of(lines: Iterable[bytes]) -> set[str]:
+    """Return the words and solid texts of lines that look like secrets. Ids that agents make do not."""
+    some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
+    long = {one for one in all_words(some) if len(one) >= SECRET}
+    return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
+
+
+def said_in(lines: Collection[bytes]) -> set[str]:
+    """Words and runs of words: those have a blank."""
+    return words_of(lines) | runs_of(lines)
+
+
+def within(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
+    """Return those of some words that lines have, in a longer word as well."""
+    return _found(lines, _Search(words, _lower))
+
+
+def still_said(lines: Iterable[bytes], wanted: Iterable[str], solid: Iterable[str] = ()) -> set[str]:
+    """Return those of some words and runs of words, and of some `solid` texts, that are such ones in lines."""
+    some = list(wanted)
+    runs = [one for one in some if " " in one]
+    return _found(
+        lines,
+        _Search((one for one in some if " " not in one), _lower, words_of),
+        _Search(filter(str.isascii, runs), _ascii_letters, runs_of),
+        _Search((one for one in runs if not one.isascii()), _letters, runs_of),
+        _Search(solid, _lower, solid_texts_of),
+    )
+
+
+def still_secret(lines: Iterable[bytes], wanted: Iterable[str]) -> set[str]:
+    """Return those of some secrets that look like ones in lines."""
+    return _found(lines, _Search(wanted, _lower, secrets_of))
+
+
+def _found(lines: Iterable[bytes], *searches: _Search) -> set[str]:
+    for line in lines if any(one.left for one in searches) else ():
+        for one in searches:
+            one.look_at(line)
+    return set[str]().union(*(one.found for one in searches))
+
+
+class _Search:
+    """One search for all `wanted`, without blanks, in what a line is `spelled` like: most lines need no list of all
+    their words. With `exact`, only those count that it returns for the line.
+    """
+
+    def __init__(
+        self, wanted: Iterable[str], spelled: Callable[[bytes], bytes],
+        exact: Callable[[list[bytes]], AbstractSet[str]] | None = None,
+    ) -> None:  # fmt: skip
+        self.found: set[str] = set()
+        self.left = tuple(dict.fromkeys(wanted))
+        self._spelled, self._exact = spelled, exact
+        self._size, self._limit = 0, _BYTES
+        self._build()
+
+    def _build(self) -> None:
+        self._names = self.left
+        self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "surrogatepass") for one in self._names])
+
+    def look_at(self, line: bytes) -> None:
+        """Find what is in a line."""
+        if self._size > self._limit:
+            self.left = tuple(one for one in self._names if one not in self.found)
+            self._size, self._limit = 0, self._limit * 2
+            self._build()
+        if not self.left:
+            return
+        text = self._spelled(line)
+        self._size += len(text)
+        hits = {self._names[at] for at, _, _ in self._search.find_matches_as_indexes(text, overlapping=True)}
+        hits -= self.found
+        self.found |= hits & self._exact([line]) if hits and self._exact else hits
+
+
+def _lower(line: bytes) -> bytes:
+    """The line in lower case, and its texts where they may have words that are written otherwise in it."""
+    if line.isascii() and not (b"\\u" in line and _ESCAPE.search(line)):
+        return line.lower()
+    some = [line.decode("utf-8", "replace")]
+    if _ESCAPE.search(line) or _SIGMA in line:
+        read = list(_texts(line))
+        some += [*read, *all_words(read)]
+    return "\n".join(some).lower().encode("utf-8", "surrogatepass")
+
+
+def _ascii_letters(line: bytes) -> bytes:
+    return "\n".join(_texts(line)).lower().encode("ascii", "ignore").translate(None, _NO_LETTERS)
+
+
+def _letters(line: bytes) -> bytes:
+    if line.isascii() and not _ESCAPE.search(line):
+        return b""
+    return "".join(LETTERS.findall("\n".join(_texts(line)).lower())).encode("utf-8", "surrogatepass")
+
+
+def _is_secret(solid: str) -> bool:
+    has = any(map(str.isdigit, solid)) and any(map(str.isalpha, solid))
+    return has and _WORD.fullmatch(solid) is None and not _DAY.match(solid)
+
+
+def _solid_texts(some: Iterable[str]) -> set[str]:
+    return {one for text in some for one in _SOLID.findall(text.lower()) if _is_secret(one)}
+
+
+def _runs(text: str) -> Iterator[str]:
+    words = LETTERS.findall(text.lower())
+    return (" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
+
+
+def _texts(line: bytes) -> Iterable[str]:
+    objects = [record for _, record in decode_line(line)[0]]
+    return chain.from_iterable(map(texts, objects)) if objects else (line.decode("utf-8", "replace"),)
