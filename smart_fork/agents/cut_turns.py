@@ -29,7 +29,7 @@ def turn_of(
     return TranscriptTurn(
         id=identity,
         role=role,
-        preview=preview(said or note, [call.name for call in calls], outputs),
+        preview=preview(said or note, [call.name for call in calls], outputs, prompt=prompt),
         token_est=tokens(size, len(calls)) if counts else 0,
         tool_calls=calls,
         tool_results=tuple(Result(intern(result.id)) for result in item.results),

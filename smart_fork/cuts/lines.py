@@ -6,17 +6,19 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from indexer.masking import Masked, mask, shorten
+from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, decode_line, open_regular
 from smart_fork.cuts.model import Place, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
+_ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
 
 
 class SeenLine(NamedTuple):
@@ -149,8 +151,20 @@ def stamp_of(info: os.stat_result) -> Stamp:
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> Masked:
+@contextmanager
+def only_prompts_previewed() -> Iterator[None]:
+    """Load transcripts without the previews of other turns: to mask all tool output takes longer than to read it."""
+    before = _ALL_PREVIEWED.set(False)
+    try:
+        yield
+    finally:
+        _ALL_PREVIEWED.reset(before)
+
+
+def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
     """Return about 120 characters on one line, never half a character."""
+    if not prompt and not _ALL_PREVIEWED.get():
+        return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     return shorten(mask(" ".join(parts)), PREVIEW_CHARACTERS)
 

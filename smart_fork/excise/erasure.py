@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -35,9 +36,9 @@ from smart_fork.engines.configured import erased_by_engines
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.following import resume
-from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.replacement import written_path
-from smart_fork.excise.soundness import cut_words
+from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -90,7 +91,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_with_tool(tool, located(reference, tool))
+    session = load_for_cut(tool, located(reference, tool))
     changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
     for change in changes or [""]:
         owe(session, {session.session_id}, change)
@@ -98,22 +99,25 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     return settle() and (not index_db().exists() if index.erased is None else index.erased)
 
 
-def settle() -> bool:
-    """Erase whatever is owed, but by another process that is at it. Whether nothing is any more."""
+def settle(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
+    """Erase whatever is owed, but by another process that is at it. Whether nothing is any more.
+
+    `known` are the words that notes stand for, where the caller has just read its session.
+    """
     try:
         notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
     except OSError as error:
         log.warning("what is to be erased is not known: %s", error)
         return False
-    left = [note for note, pid, facts in notes if not _settled(note, pid, orjson.loads(facts))]
+    left = [note for note, pid, facts in notes if not _settled(note, pid, orjson.loads(facts), known.get(note))]
     return not notes or (erased_by_engines() and not left)
 
 
-def _settled(note: int, pid: int, facts: Mapping[str, Any]) -> bool:
+def _settled(note: int, pid: int, facts: Mapping[str, Any], words: Collection[str] | None) -> bool:
     if pid != os.getpid() and Processes().alive(pid):
         return True
     try:
-        done = _forgotten(*facts["forget"]) if "forget" in facts else _cut_erased(facts)
+        done = _forgotten(*facts["forget"]) if "forget" in facts else _cut_erased(facts, words)
     except (NotFound, Usage) as error:  # its log is gone
         log.warning("what is to be erased is not known any more: %s: %s", facts, error)
         done = True
@@ -125,8 +129,10 @@ def _settled(note: int, pid: int, facts: Mapping[str, Any]) -> bool:
     return done
 
 
-def _cut_erased(facts: Mapping[str, Any]) -> bool:
-    session = load_with_tool(facts["tool"], Path(facts["path"]))
+def _cut_erased(facts: Mapping[str, Any], words: Collection[str] | None) -> bool:
+    if words is not None and not facts["change"]:
+        return erase(agent_of(facts["tool"]), facts["session_ids"], words)
+    session = load_for_cut(facts["tool"], Path(facts["path"]))
     ids = set(facts["session_ids"])
     made, is_read = True, True
     if change := facts["change"]:
@@ -135,7 +141,7 @@ def _cut_erased(facts: Mapping[str, Any]) -> bool:
         index = propagation.refresh(session.tool, [session.source_path, *(Path(one.source_path) for one in noted)])
         made, is_read = not left, index.updated or not index_db().exists()
         ids |= {one.session_id for one in noted}
-    return erase(agent_of(session.tool), sorted(ids), cut_words(session)) and made and is_read
+    return erase(agent_of(session.tool), sorted(ids), gone_of(session).in_bytes) and made and is_read
 
 
 def _forgotten(agent: AgentName, session_id: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
+from smart_fork.cuts.lines import only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.text.advice import advice
@@ -50,6 +51,16 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
     if tool == AUTO and not _is_there(path):
         raise NotFound(f"No such transcript: {path}")
     return cutter(auto(path) if tool == AUTO else tool).load(path, composer)
+
+
+def load_for_cut(tool: str, path: Path, composer: str = "") -> Transcript:
+    """The same, with previews of prompts alone: no cut asks for others.
+
+    Raises:
+        NotFound, Usage: as `load_with_tool`.
+    """
+    with only_prompts_previewed():
+        return load_with_tool(tool, path, composer)
 
 
 def _is_there(path: Path) -> bool:

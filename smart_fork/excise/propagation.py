@@ -33,7 +33,7 @@ from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.loader import load_for_cut
 from smart_fork.excise.replacement import written_path
 from smart_fork.families.descent import Descendant, Descent, Known, descent
 from smart_fork.retrieval.index_access import opened
@@ -113,7 +113,7 @@ def heirs(tool: Tool, session_ids: Collection[str], first: int = 0) -> list[Path
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
     """The copy in `path`; nothing where it cannot be read."""
     try:
-        return load_with_tool(session.tool, path)
+        return load_for_cut(session.tool, path)
     except (SmartForkError, OSError) as error:
         log.info("not followed: %s: %s", path, error)
         return None

@@ -19,13 +19,13 @@ from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import beside_of, change_of, follow, write
-from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.remnants import says
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
-from smart_fork.excise.soundness import remaining
+from smart_fork.excise.soundness import gone_of, remaining
 from smart_fork.excise.traces import related, words_in
 from smart_fork.families.descent import Descendant
 from smart_fork.registry.workers import known_workers
@@ -69,7 +69,7 @@ def cut(
     path = located(request.reference, request.tool)
     if not request.dry_run:
         marks.keep()
-    session = numbered(load_with_tool(request.tool, path, request.composer))
+    session = numbered(load_for_cut(request.tool, path, request.composer))
     planned = _planned(session, request)
     outcome = report(planned, dry_run=request.dry_run)
     if request.dry_run:
@@ -98,9 +98,11 @@ def cut(
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
         erasure.owe_no_cut(note)
-    erased = indexed and erasure.settle() and index.erased is not False
+    now_there = load_for_cut(session.tool, session.source_path)
+    gone = gone_of(now_there)
+    erased = indexed and erasure.settle({note: gone.in_bytes}) and index.erased is not False
     known = {one.path for one in left}
-    left += [NotFollowed(one.path, one.reason) for one in remaining(session) if one.path not in known]
+    left += [NotFollowed(one.path, one.reason) for one in remaining(now_there, gone) if one.path not in known]
     outcome = replace(
         outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,

@@ -18,7 +18,7 @@ from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.lines import raws
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise.line_words import all_words, runs_of, solid_texts_of, still_said, within, words_of
-from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import copies as copies_of
 from smart_fork.excise.propagation import descent_of, load_copy
@@ -38,10 +38,10 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_with_tool(tool, located(reference, tool))
+    session = load_for_cut(tool, located(reference, tool))
     loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
-    gone = _gone(session)
+    gone = gone_of(session)
     words = words_found(session, gone.words)
     copies = [*behind(session, gone.words | gone.runs), *_aside(session, gone.lines)]
     remains = traces(agent_of(session.tool), {session.session_id}, gone.in_bytes)
@@ -63,11 +63,9 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     )
 
 
-def remaining(session: Transcript) -> list[CopyBehind]:
+def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, just after one."""
-    now = load_with_tool(session.tool, session.source_path)
-    gone = _gone(now)
-    return [*behind(now, gone.words | gone.runs), *_aside(now, gone.lines)]
+    return [*behind(session, gone.words | gone.runs), *_aside(session, gone.lines)]
 
 
 def _aside(session: Transcript, lines: set[bytes]) -> list[CopyBehind]:
@@ -122,17 +120,12 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     return sorted(found)
 
 
-def cut_words(session: Transcript) -> set[str]:
-    """Return the words of all cuts so far that can be looked for in bytes, and that no line which stays has."""
-    return _gone(session).in_bytes
-
-
 def cut_lines(session: Transcript) -> set[bytes]:
     """The lines of all cuts so far, as the snapshots have them."""
     return _cut_lines(session, set(raws(session.turns)))
 
 
-class _Gone(NamedTuple):
+class Gone(NamedTuple):
     """The lines of all cuts of a session, and what they had that no line which stays has.
 
     `runs` are runs of words and solid texts, `in_bytes` the words that can be looked for in bytes.
@@ -144,7 +137,7 @@ class _Gone(NamedTuple):
     in_bytes: set[str]
 
 
-def _gone(session: Transcript) -> _Gone:
+def gone_of(session: Transcript) -> Gone:
     """Return what the snapshots have of the cuts of a session; they are read once.
 
     A word that is within a longer one that stays tells nothing.
@@ -152,11 +145,11 @@ def _gone(session: Transcript) -> _Gone:
     staying = set(raws(session.turns))
     lines = _cut_lines(session, staying)
     if not lines:
-        return _Gone(set(), set(), set(), set())
+        return Gone(set(), set(), set(), set())
     words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
     in_bytes = searched(words)
     left = within(staying, words | in_bytes)
-    return _Gone(lines, words - left, (runs | solid) - still_said(staying, runs, solid), set(in_bytes - left))
+    return Gone(lines, words - left, (runs | solid) - still_said(staying, runs, solid), set(in_bytes - left))
 
 
 def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:

@@ -10,7 +10,7 @@ from shlex import quote
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.answer import Suggestion, Suggestions
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import closure
 from smart_fork.excise.ranges import numbered
 from smart_fork.excise.secrets import secrets_in
@@ -34,7 +34,7 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = numbered(load_with_tool(tool, located(reference, tool)))
+    session = numbered(load_for_cut(tool, located(reference, tool)))
     found = suggestions(session)
     return Suggestions(session.session_id, session.tool, str(session.source_path), session.tokens, tuple(found))
 

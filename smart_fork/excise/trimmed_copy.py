@@ -29,7 +29,7 @@ from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.following import beside_of
-from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.request import report
@@ -91,7 +91,7 @@ def branch(
         Refused: a warning or a problem, and it was not insisted on.
         ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
-    session = numbered(load_with_tool("auto", located(reference)))
+    session = numbered(load_for_cut("auto", located(reference)))
     if session.tool not in READERS.names:
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)

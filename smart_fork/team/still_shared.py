@@ -13,7 +13,7 @@ from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import propagation
-from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.loader import load_for_cut
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import cut_lines
 from smart_fork.system import permission
@@ -35,12 +35,12 @@ def still_shared(path: Path, tool: str) -> list[CopyBehind]:
 
 
 def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
-    session = load_with_tool(tool, path)
+    session = load_for_cut(tool, path)
     yield session
     for one in propagation.descent_of(session).below:
         if snapshots.logged(one.path):
             with suppress(SmartForkError, OSError):
-                yield load_with_tool(one.agent, one.path)
+                yield load_for_cut(one.agent, one.path)
 
 
 def _holding(session: Transcript, shared: list[pulled.Written]) -> Iterator[CopyBehind]:

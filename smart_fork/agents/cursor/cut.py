@@ -175,7 +175,7 @@ def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
         id=identity,
         role=role,
         timestamp=str(bubble.get("createdAt") or bubble.get("timestamp") or ""),
-        preview=preview(said, [call.name for call in calls], ["" for _ in results]),
+        preview=preview(said, [call.name for call in calls], ["" for _ in results], prompt=role == "user"),
         token_est=known or estimate_tokens(said, len(calls)),
         tool_calls=calls,
         tool_results=tuple(Result(one) for one in results),
