@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -133,9 +133,9 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
     try:
         with only_writer(PATIENCE), opened() as store:
             store.owe_erasing()
-            read = _read_again(store, tool, wanted)
+            read, known = _read_again(store, tool, wanted)
             erased = erase_owed(store)
-        return Refreshed(updated=True, read=read, erased=erased, note=_embed())
+        return Refreshed(updated=True, read=read, erased=erased, note=_embed(known))
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
         return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
@@ -178,10 +178,13 @@ def _keep_again(tool: Tool, path: Path) -> None:
         kept_logs.remove(file.agent, session_id)
 
 
-def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
+def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
+    """How many logs were read, and the vectors of passages whose texts were there before."""
     there = {path.resolve() for path in paths}
     seen = [location for location in store.seen() if Path(location).resolve() in there]
     rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
+    before = _texts(store, rows.values())
+    known = {before[chunk]: vector for chunk, vector in store.vectors(before).items()}
     store.forget_files(seen)
     files = [file for location in seen if (file := _log_file(tool, location)) is not None]
     report = Report()
@@ -190,7 +193,12 @@ def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
         row = rows.get(file.location)
         if row is not None and _unread(store, row):
             _empty(store, row, file)
-    return len(files)
+    texts = _texts(store, filter(None, (_row_of(store, tool, location) for location in rows))) if known else {}
+    return len(files), [(chunk, known[text]) for chunk, text in texts.items() if text in known]
+
+
+def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
+    return store.texts({place.chunk for row in rows for place in store.placements_of(row.row)})
 
 
 def _row_of(store: SqliteStore, tool: Tool, location: str) -> SessionRow | None:
@@ -232,14 +240,20 @@ def _log_file(tool: Tool, location: str) -> LogFile | None:
     return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-def _embed() -> str:
-    """Vectors for what has moved together, where there were vectors."""
+def _embed(known: Sequence[tuple[int, bytes]]) -> str:
+    """Add vectors to passages without one, if the index has vectors. Passages behind a cut have the text that they had,
+    and `known` are their vectors.
+    """
     from indexer.models import configured_embedder
 
     try:
         with only_writer(PATIENCE, "embedding"), opened() as store:
-            if store.meta("model"):
-                embed_waiting(store, configured_embedder(), Report(), deadline=time.monotonic() + EMBED_SECONDS)
+            if model := store.meta("model"):
+                embedder = configured_embedder()
+                if known and model == embedder.model:
+                    store.use_model(model, len(known[0][1]) // 4)
+                    store.add_vectors(known)
+                embed_waiting(store, embedder, Report(), deadline=time.monotonic() + EMBED_SECONDS)
     except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
         return f"the remaining passages are embedded later: {error}"
     return ""
