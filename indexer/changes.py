@@ -87,6 +87,13 @@ def _changed(
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
+def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
+    """Logs that are new, or not as they were when they were read: one `stat` each. It writes nothing."""
+    seen = store.seen()
+    files = (file for agent in adapters for file in agent.discover())
+    return [file for file in files if seen.get(file.location) != (*file.stamp, versions.VERSION)]
+
+
 def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
     """Those of these places of logs where none is any more. A log within a file is gone with that file, or when its
     agent says so: whoever cannot look into the file now has not seen that.

@@ -6,19 +6,22 @@ questions find that nothing has changed: what reads and embeds is imported where
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedder import Embedder
 from indexer.lost_logs import erase_owed, remember, sweep
-from indexer.pipeline import embed_waiting, read_logs
+from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs
 from indexer.project import Project
 from indexer.runs import recorded
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import Agents, LogFile
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 
+#: A log that takes longer than a piece of work has time for.
+LARGE_BYTES = 5 * LOG_BYTES
 #: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
 #: just changed.
 ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
@@ -30,10 +33,10 @@ def read_changes(
     project: Project | None,
     seconds: float,
     progress: Progress | None = None,
-) -> tuple[Report, int]:
+) -> tuple[Report, list[LogFile]]:
     """Read what has changed, the current project's logs and newer ones first, for at most about `seconds`.
 
-    Returns the report and how many changed logs are left for later.
+    Returns the report and the changed logs that are left for later: also each that alone would take longer.
 
     Raises:
         IndexBusyError: another process is indexing; the index can be searched as it is.
@@ -42,16 +45,20 @@ def read_changes(
     if (
         not changed_logs(store, adapters, report) and not store.owes_erasing()
     ):  # nobody waits for another process where there is nothing to write
-        return report, 0
+        return report, []
     report = Report()
-    return report, read_some(store, adapters, report, seconds, project=project, progress=progress)
+    return report, read_some(
+        store, adapters, report, seconds, project=project, progress=progress, largest=_largest(seconds)
+    )
 
 
 def read_some(
     store: Store, adapters: Agents, report: Report, seconds: float, *,
-    project: Project | None = None, progress: Progress | None = None,
-) -> int:  # fmt: skip
-    """Read what has changed for at most about `seconds`, into `report`; how many changed logs are left for later.
+    project: Project | None = None, progress: Progress | None = None, largest: float = math.inf,
+) -> list[LogFile]:  # fmt: skip
+    """Read what has changed for at most about `seconds`, into `report`; return the changed logs that are left.
+
+    No log of more than `largest` bytes is read.
 
     What could not be read before, as `report` says, is not tried again: a slow disk would never get beyond it.
 
@@ -62,11 +69,10 @@ def read_some(
         sweep(store)
         changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
         changed = _current_first(changed, adapters, project)
-        left = len(changed) - read_logs(
-            store, adapters, changed, report, progress=progress, deadline=time.monotonic() + seconds
-        )
+        fits = [file for file in changed if file.size <= largest]
+        done = read_logs(store, adapters, fits, report, progress=progress, deadline=time.monotonic() + seconds)
         report.erased = erase_owed(store, ASKED_SECONDS, progress)
-        return left
+        return [file for file in changed if file.location not in done]
 
 
 def read_named(
@@ -84,14 +90,20 @@ def read_named(
         report.erased = erase_owed(store, NAMED_SECONDS, progress)
 
 
-def read_changed(store: Store, adapters: Agents, paths: Collection[str], progress: Progress | None = None) -> None:
+def read_changed(
+    store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
+) -> list[LogFile]:
     """Read these logs where they have changed, as `read_named` does; nobody waits where they have not.
+
+    Returns those that are left, because each would take longer than `seconds`.
 
     Raises:
         IndexBusyError: another process is indexing; the index can be searched as it is.
     """
-    if named_logs(store, adapters, paths, Report()):
-        read_named(store, adapters, paths, Report(), progress)
+    changed = named_logs(store, adapters, paths, Report())
+    if fits := [file.location for file in changed if file.size <= _largest(seconds)]:
+        read_named(store, adapters, fits, Report(), progress)
+    return [file for file in changed if file.location not in fits]
 
 
 def read_rest(
@@ -156,12 +168,16 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Logs of the current project first, as far as their place tells."""
-    if project is None:
-        return files
-    here = {agent.name: agent.place_of(project.root) for agent in agents}
+    """Logs of the current project first, as far as their place tells; a large one keeps none waiting."""
+    here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
 
-    def is_elsewhere(file: LogFile) -> bool:
-        return not (here[file.agent] and file.location.startswith(here[file.agent]))
+    def place(file: LogFile) -> tuple[bool, bool]:
+        is_here = here[file.agent] != "" and file.location.startswith(here[file.agent])
+        return file.size > LARGE_BYTES, not is_here
 
-    return sorted(files, key=is_elsewhere)
+    return sorted(files, key=place)
+
+
+def _largest(seconds: float) -> float:
+    """The size of a log that is read within `seconds`; one that is read in no time at all is no large one."""
+    return max(seconds * LOG_BYTES, LOG_BYTES)

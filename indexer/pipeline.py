@@ -33,6 +33,8 @@ from indexer.unanswered import last_answered
 
 log = logging.getLogger(__name__)
 
+#: So much of a log is read and stored in a second, at least.
+LOG_BYTES = 8 << 20
 #: Chunks embedded between two commits: a crash loses at most this much work.
 EMBED_ROWS = 128
 #: Chunks embedded between two words about it: a second or two of a processor.
@@ -49,22 +51,22 @@ def read_logs(
     *,
     progress: Progress | None = None,
     deadline: float | None = None,
-) -> int:
+) -> set[str]:
     """Bring these logs into the index, words at once. A log that cannot be read is noted and does not stop the others.
 
-    Returns how many were read before `deadline` (of `time.monotonic`): at least one.
+    Returns the places of those that were read before `deadline` (of `time.monotonic`): at least one.
     """
     started = time.perf_counter()
-    done, gone = 0, forgotten()
+    done, gone = set[str](), forgotten()
     with (
         noting(bytes.fromhex(store.meta("key"))),
         closing(read_ahead(agents, files, partial(_checkpoint, store))) as ahead,
     ):
         for file, result in ahead:
-            if done and deadline is not None and time.monotonic() >= deadline:
+            if done and deadline is not None and time.monotonic() + file.size / LOG_BYTES >= deadline:
                 break
             if progress:
-                progress("reading", done, len(files))
+                progress("reading", len(done), len(files))
             try:
                 _read_log(store, agents, file, report, gone=gone, result=result)
             except OSError as error:
@@ -78,12 +80,12 @@ def read_logs(
                 report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
                 log.exception("cannot index %s", file.path)
                 store.save(Reading(file, versions.VERSION, UNREAD, skipped="could not be indexed"), None)
-            done += 1
+            done.add(file.location)
     forget_shown()
     if done:
         make_room(store)
     if progress and files:
-        progress("reading", done, len(files))
+        progress("reading", len(done), len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
     return done
 

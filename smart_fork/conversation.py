@@ -90,7 +90,7 @@ class Conversation(Value):
     """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
 
     `models` are those that have answered, `owner` is whose it is where the team shares it, `resolved` as what it was
-    found. `commits` are told with its first message.
+    found. `commits` are told with its first message. `left_out` says what of a very long session was not read.
     """
 
     session_id: str
@@ -106,6 +106,7 @@ class Conversation(Value):
     commits: CommitsMade | None = rare()
     noted: Noted | None = rare()
     messages: tuple[Message, ...]
+    left_out: str = rare("")
     read_on: Mapping[str, int | None] = spread(next_at=int | None)
 
 

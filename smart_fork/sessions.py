@@ -14,6 +14,7 @@ from indexer.failures import what_failed
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
+from indexer.transcripts.lines import is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import READERS, checkpoints
 from smart_fork.agents.facets import title_of
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MIN_PREFIX = 8
 #: What would pass for the heading of a message, where it was said in one.
 _HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
+#: A look at a session has given its answer after so many seconds of a processor: the rest of a long one is left out.
+ANSWER_SECONDS = 8.0
 #: Sessions named where a reference means several.
 MAX_LISTED = 5
 
@@ -190,17 +193,30 @@ def messages(
     if at is not None:
         middle = next((i for i, (number, _) in enumerate(said) if number >= at), None)
         if middle is None or at < 0:
-            raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {said[-1][0]}.")
+            hint = left_out(session) or f"The last one is {said[-1][0]}."
+            raise NotFound(f"No message {at} in {session.session_id}", hint)
         said = said[max(0, middle - before) : None if after is None else middle + after + 1]
     chosen: list[Message] = []
     used = 0
     for number, turn in said:
         one = message(number, turn, characters)
         used += len(one.text)
-        if chosen and characters is not None and used > characters:
+        if chosen and ((characters is not None and used > characters) or is_over(ANSWER_SECONDS)):
             return chosen, number
         chosen.append(one)
     return chosen, None
+
+
+def left_out(session: Session) -> str:
+    """Say how much of a large log was not read for a look at it; empty where all of it was."""
+    if not session.unread:
+        return ""
+    whole = session.source_path.stat().st_size
+    last = session.messages[-1][0] if session.messages else 0
+    return (
+        f"Only the first {whole - session.unread >> 20:,} of {whole >> 20:,} MB of this log were read: messages after "
+        f"{last} are left out, and they may have taken back some of these."
+    )
 
 
 def as_markdown(read: Conversation) -> str:
@@ -270,6 +286,12 @@ def told(
     chosen, next_at = messages(
         session, reading.at, before=reading.before, after=reading.after, characters=reading.characters
     )
+    left = left_out(session)
+    if next_at is not None and reading.characters is None:
+        rest = advice(
+            f"`smart-fork show {session.session_id} --at {next_at} -C 100` reads on.", tool=f"Read on at {next_at}."
+        )
+        left = joined(f"Messages from {next_at} on are not printed", rest, left)
     return Conversation(
         session_id=session.session_id,
         agent_type=session.agent,
@@ -282,6 +304,7 @@ def told(
         owner=owner,
         resolved=resolved,
         messages=tuple(chosen),
+        left_out=left,
         read_on={} if reading.characters is None else {"next_at": next_at},
     )
 

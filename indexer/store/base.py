@@ -74,9 +74,6 @@ class SeenFile(NamedTuple):
     inode: int
     version: str
 
-    def matches(self, file: LogFile, version: str) -> bool:
-        return self == (*file.stamp, version)
-
 
 class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.

@@ -8,7 +8,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
@@ -32,6 +34,8 @@ PROBE_BYTES = 4096
 #: Of logs shorter than this that nobody has written to for so long, nothing is kept to go on with: they hardly ever
 #: grow, reading one again takes a few hundredths of a second, and the states of all of them are a third of the index.
 RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
+#: A look at a session reads so much of a log, and what it has time for: seconds of a processor.
+LOOK_BYTES, LOOK_SECONDS = 16 << 20, 5.0
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
 #: And how much of its end, where agents write a title again.
@@ -85,12 +89,54 @@ class Line(NamedTuple):
         return self.source.rstrip(b"\r\n")
 
 
+class Bound:
+    """How long a log is read for a look at it. Whoever reads it again meanwhile stops at the same record."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._begun = clock, clock()
+        self._stops: dict[Path, int] = {}
+
+    def is_over(self, seconds: float) -> bool:
+        """Tell if so much time has passed."""
+        return self._clock() - self._begun >= seconds
+
+    def stops(self, path: Path, offset: int) -> bool:
+        """Tell if nothing is read from `offset` on. Some of each log is read in any case."""
+        stop = self._stops.get(path)
+        if stop is None and offset >= LOOK_BYTES and self.is_over(LOOK_SECONDS):
+            stop = self._stops[path] = offset
+        return stop is not None and offset >= stop
+
+
+_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
+
+
+@contextmanager
+def bounded(clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
+    """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's."""
+    token = _bound.set(_bound.get() or Bound(clock))
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+def is_bounded() -> bool:
+    """Tell if logs are only looked at."""
+    return _bound.get() is not None
+
+
+def is_over(seconds: float) -> bool:
+    """Tell if a look has taken so long."""
+    return (bound := _bound.get()) is not None and bound.is_over(seconds)
+
+
 class LineReader:
     """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
 
     After iteration `offset` and `lines` say where complete lines end, and `odd` why no record was found in what was
     read. Memory is bounded: long lines are abridged. With `most` it ends after the record in which so many bytes are
-    read.
+    read; `left` counts the bytes behind the end of a look (see `bounded`).
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -103,6 +149,8 @@ class LineReader:
         self.lines = lines
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
+        self.left = 0
+        self._bound = _bound.get()
         self._written = 0.0
 
     @property
@@ -116,7 +164,7 @@ class LineReader:
             self._written = os.fstat(file.fileno()).st_mtime
             number = self.lines if _stands_within_a_line(file, self.offset) else self.lines + 1
             found, gap = self.start > 0, 0
-            while raw := file.readline(MAX_LINE_BYTES):
+            while not self._stops(file) and (raw := file.readline(MAX_LINE_BYTES)):
                 size = len(raw)
                 ended = raw.endswith(b"\n")
                 long = not ended and size == MAX_LINE_BYTES
@@ -143,6 +191,12 @@ class LineReader:
                     self.odd = self.odd or ("" if found else _odd(raw, reason, self.bytes_read))
                 if gap > self._gap or (found and 0 < self._most < self.bytes_read):
                     return
+
+    def _stops(self, file: IO[bytes]) -> bool:
+        if self._bound is None or not self._bound.stops(self.path, self.offset):
+            return False
+        self.left = max(0, os.fstat(file.fileno()).st_size - self.offset)
+        return True
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:

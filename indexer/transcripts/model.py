@@ -143,6 +143,7 @@ class Session:
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
     the agent's commands tell. `begun_at` is that commit wherever the log records it, `remote` the repository's URL, and
     `commits` are the last ones that it made, as git shortens their names.
+    `unread` counts the bytes at its log's end that a look at a very large one has not read.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
     Times are ISO 8601 in UTC with ``Z``, or empty.
@@ -175,6 +176,7 @@ class Session:
     remote: str = ""
     commits: tuple[str, ...] = ()
     models: tuple[Masked, ...] = ()
+    unread: int = 0
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

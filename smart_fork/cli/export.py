@@ -28,6 +28,8 @@ def export(
     made = exported(session, "html" if as_html else "markdown", where, force=force)
     if printed_as_json(made):
         return
+    if made.left_out:
+        say(made.left_out)
     if made.file is not None:
         say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it.")
     else:

@@ -145,6 +145,8 @@ def lineage(session: SessionArgument) -> None:
         out.console.width = WIDE
     for tree in _trees(family.sessions, family.session_id):
         out.print(tree, soft_wrap=False)
+    if family.left_out:
+        say(family.left_out)
     if family.return_command:
         out.print(plain(f"To return to its parent: {family.return_command}"))
 

@@ -321,8 +321,9 @@ def _print_conversation(conversation: Conversation) -> None:
     from smart_fork.sessions import as_markdown
 
     out.print(plain(as_markdown(conversation)), end="")
-    if conversation.owner:
-        say(conversation.notice)
+    for sentence in (conversation.notice if conversation.owner else "", conversation.left_out):
+        if sentence:
+            say(sentence)
 
 
 def _exit_code(answer: Answer) -> int:

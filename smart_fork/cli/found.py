@@ -31,7 +31,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
             say(answer.team_error)
         _print_fallback(answer)
         return
-    print_hits(answer.results)
+    print_hits(answer.results, known=not answer.unread_notice)
     _print_fallback(answer)
     print_gone(answer.gone_prompts)
     _print_state(answer, min_score)
@@ -49,7 +49,9 @@ def _print_next(answer: Found) -> None:
     best = next((hit for hit in fitting if not hit.warning), None)
     if answer.code and not answer.results:
         return
-    if answer.results and not fitting:
+    if answer.unread_notice and not fitting:
+        say("Next: smart-fork index run, then ask again")
+    elif answer.results and not fitting:
         say('Next: smart-fork new "PROMPT": start a new session, no past one fits')
         if answer.project_path is not None:
             say("      or search everywhere: --all-projects")
@@ -63,22 +65,26 @@ def _print_next(answer: Found) -> None:
         say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
 
 
-def print_hits(hits: Sequence[Hit]) -> None:
-    """Print results for a person: two lines and a quotation each, then why some cannot be forked."""
+def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
+    """Print results for a person: two lines and a quotation each, then why some cannot be forked.
+
+    Their chances are printed where they are `known`.
+    """
     for hit in hits:
-        _print_hit(hit)
+        _print_hit(hit, known=known)
     for warning in dict.fromkeys(hit.warning for hit in hits if hit.warning):
         ranks = ", ".join(str(hit.rank) for hit in hits if hit.warning == warning)
         out.row(plain(f"Cannot be forked ({ranks}): {warning}", "yellow"))
 
 
-def _print_hit(hit: Hit) -> None:
+def _print_hit(hit: Hit, *, known: bool) -> None:
     from smart_fork.retrieval.chances import chance, percent
     from smart_fork.retrieval.results import passage_place, spoken
 
     of_lines = hit.wrote is not None and hit.score == hit.wrote.share
-    score = plain(f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}", "bold green")
-    out.row(plain(f"{hit.rank:>2}."), score, plain(hit.title, "bold"))
+    score = f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}"
+    score = score if known or of_lines else f"{'chance unknown':<18}"
+    out.row(plain(f"{hit.rank:>2}."), plain(score, "bold green"), plain(hit.title, "bold"))
     out.row(plain(f"{INDENT}{' · '.join(_about(hit))}", "cyan"))
     if wrote := hit.wrote:
         what = f"wrote {wrote.lines} of {wrote.of} lines, most of them in exchange {wrote.exchange}"
@@ -169,14 +175,15 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
     elif code is None and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
-        say(f"None of these is a sure match: the best score is {percent(best)}.")
+        if not answer.unread_notice:
+            say(f"None of these is a sure match: the best score is {percent(best)}.")
         if not answer.also:
             say("Add other phrasings: --also TEXT, once for each.")
     if answer.search_error:
         say(f"Searched by {answer.search_mode} only: {answer.search_error}")
     for notice in (
-        answer.project_notice, answer.early_notice, answer.order_notice, answer.language_notice, answer.team_error,
-        *answer.unread,
+        answer.project_notice, answer.unread_notice, answer.early_notice, answer.order_notice, answer.language_notice,
+        answer.team_error, *answer.unread,
     ):  # fmt: skip
         if notice:
             say(notice)

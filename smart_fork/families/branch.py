@@ -19,7 +19,7 @@ from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir, state_home
 from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
-from indexer.transcripts.lines import decode_line, open_regular
+from indexer.transcripts.lines import bounded, decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers, sessions
 from smart_fork.agents import READERS
@@ -91,7 +91,16 @@ def branch(
     """
     clock = clock or SystemClock()
     with ExitStack() as held:
+        held.enter_context(bounded())
         session = _source(reference.strip(), caller_session_id or "", clock, held)
+        if session.unread and at is None and through is None:
+            raise ForkRefused(
+                f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
+                advice(
+                    "Give a message, --at N. Or fork all of it: smart-fork fork, its agent reads it itself.",
+                    tool="Give a message (at), or fork all of it: its agent reads it itself.",
+                ),
+            )
         agent = session.agent if as_agent is None else named(as_agent)
         moment = clock.now() if now is None else now
         target = _target(session, cwd)
@@ -121,7 +130,7 @@ def branch(
                 written = replace(written, source_session_id=session.session_id)
                 warnings += _notes(told.handed, agent, budget)
             _remember(written, session, end)
-        warnings += written.warnings
+        warnings += [*filter(None, [sessions.left_out(session)]), *written.warnings]
         report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
         if within is not None:
             kept = within.selection

@@ -14,6 +14,7 @@ from indexer.project import Project, project_of, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents import READERS
@@ -58,8 +59,9 @@ def lineage(reference: str) -> Family:
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
-    asked = sessions.read(sessions.locate(reference))
-    family = _lineage(asked)
+    with bounded():
+        asked = sessions.read(sessions.locate(reference))
+        family = replace(_lineage(asked), left_out=sessions.left_out(asked))
     made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
     return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
 

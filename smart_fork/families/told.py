@@ -90,11 +90,12 @@ class Relative(Value):
 
 @record
 class Family(Value):
-    """The answer of ``session_lineage``."""
+    """The answer of ``session_lineage``. `left_out` says what of a very long log was not read."""
 
     session_id: str
     agent_type: AgentName
     notice: str
     count: int
     return_command: str | None
+    left_out: str = rare("")
     sessions: tuple[Relative, ...]

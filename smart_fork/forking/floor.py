@@ -48,7 +48,8 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
     if not able:
         raise none_can_be_forked(results)
     if not fit:
-        raise _none_fits(max((hit for _, hit in able), key=attrgetter("score")), results, floor)
+        best = max((hit for _, hit in able), key=attrgetter("score"))
+        raise _none_fits(best, results, floor, answer.unread_notice)
     return Fitting(fit, len(able[:most]) - len(fit))
 
 
@@ -95,13 +96,16 @@ def _missing(agent: AgentName) -> str:
     return ""
 
 
-def _none_fits(best: Hit, results: Sequence[Hit], floor: float) -> NotFound:
+def _none_fits(best: Hit, results: Sequence[Hit], floor: float, unread: str) -> NotFound:
     barred = next((hit for hit in results if hit.score >= floor and not hit.can_fork), None)
     why = f" {barred.session_id} fits but cannot be forked: {barred.warning}." if barred else ""
     otherwise = _missing(barred.agent_type) if barred else ""
     return NotFound(
-        f"Nothing was forked: the best score of a session that can be forked is {in_words(best.score)}, below "
-        f"{floor:.2f}.{why}",
+        joined(
+            f"Nothing was forked: the best score of a session that can be forked is {in_words(best.score)}, below "
+            f"{floor:.2f}.{why}",
+            unread,
+        ),
         otherwise
         or advice(
             'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another limit, 0 none.',

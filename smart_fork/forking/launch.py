@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.project import project_of, recorded
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.checkpoints import in_clone
@@ -45,7 +46,7 @@ def fork_session(request: ForkRequest) -> Forked:
     """
     budget, dry_run = request.budget, request.dry_run
     found = sessions.locate(request.session)
-    with brought_back(found, dry_run=dry_run) as located:
+    with brought_back(found, dry_run=dry_run) as located, bounded():
         session = in_clone(sessions.read(located), str(found.path))
         check_forkable(session, request.cwd)
         matched = request.through is not None
@@ -61,7 +62,7 @@ def fork_session(request: ForkRequest) -> Forked:
             cwd=Path(request.cwd) if request.cwd else None,
             caller_session_id=request.caller_session_id,
         )
-        notes = [note] if note else []
+        notes = [*filter(None, (note, sessions.left_out(session)))]
         kept = None
         if budget is not None:
             from smart_fork.forking.spending import within

@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 from indexer.files import replace_file, write_new
 from indexer.masking import NOTHING
 from indexer.shapes import dataclass
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
 from smart_fork import sessions
@@ -99,6 +100,7 @@ class SessionFile(Value):
     format: str
     file: str | None
     characters: int
+    left_out: str = rare("")
     text: str = rare("")
 
 
@@ -127,7 +129,8 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     if not located.readable:
         session, name, markdown = None, located.session_id, sessions.exported(located)
     else:
-        session = sessions.look_into(located, keep_raw=True)
+        with bounded():
+            session = sessions.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
     work = AGENTS[located.agent].codec
     read = reading(session, work=work, whole=True) if session else None
@@ -151,6 +154,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         format=form,
         file=None if file is None else str(file),
         characters=len(text),
+        left_out=sessions.left_out(session) if session else "",
         text=text if file is None else "",
     )
 

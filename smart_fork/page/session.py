@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from indexer.masking import Masked, knowing
 from indexer.shapes import dataclass
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import notes, sessions
 from smart_fork.agents import AGENTS
@@ -86,6 +87,7 @@ class SessionPage(PageValues):
     mark: str = ""
     since: Since | None = None
     noted: Noted = Noted()
+    left_out: str = ""
 
 
 def located(place: Mapping[str, str]) -> Located:
@@ -110,11 +112,13 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), Noted())
     if not there.readable:
         return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
-    session = sessions.look_into(there, keep_raw=True)
+    with bounded():
+        session = sessions.look_into(there, keep_raw=True)
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
     read, shown = read_of(session, asked, begun)
     return SessionPage(
+        left_out=sessions.left_out(session),
         **shown,
         one=one,
         title=title(session.title) or there.session_id,

@@ -349,6 +349,7 @@ class Found(Value):
     project_notice: str = rare("")
     background_notice: str = rare("")
     early_notice: str = rare("")
+    unread_notice: str = rare("")
     language_notice: str = rare("")
     count: int
     engine: str

@@ -12,6 +12,7 @@ from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.settings import INDEXING
 from indexer.store.base import SessionRow, Store
+from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
@@ -77,7 +78,8 @@ def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> No
     if INDEXING.is_off():
         return
     try:
-        read_changed(store, READERS, [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)])
+        paths = [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)]
+        read_changed(store, READERS, paths, LOOK_SECONDS)
     except (IndexBusyError, OSError) as error:
         log.info("the index is used as it is: %s", error)
 

@@ -34,6 +34,16 @@ def doubt(shares: Covered) -> float:
     return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
+def unread_notice(new: int, sessions: int) -> str:
+    """Say that logs were never read, and what follows; empty if all were."""
+    if not new:
+        return ""
+    return (
+        f"{new:,} of {new + sessions:,} logs here are not read yet, so no chance is known: the session you mean may be "
+        "among them. Scores are lower until they are read."
+    )
+
+
 def early_notice(shares: Covered) -> str:
     """Say that an answer is early; empty if it is not."""
     if shares.first_passages >= EARLY:

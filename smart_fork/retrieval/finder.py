@@ -31,7 +31,7 @@ from smart_fork.repository.past import branch_at
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
 from smart_fork.retrieval.by_code import all_in_scope, by_code, with_files
-from smart_fork.retrieval.covered import covered, doubt, early_notice
+from smart_fork.retrieval.covered import covered, doubt, early_notice, unread_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.gone import gone_prompts
@@ -122,6 +122,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     query = Query(
         asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
         relatives(store, caller) if caller else (), doubt(shares) if lacking else 0.0,
+        counts.sessions / (counts.sessions + state.new) if state.new else 1.0,
         branch_at(resolve(request.project_path or Path.cwd())) if asked.project else "",
     )  # fmt: skip
     if asked.intent and asked.outside is None and counts.sessions > 1:
@@ -161,6 +162,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
         project_notice=project_notice(asked.project, found=bool(shown)),
         background_notice=state.background,
         early_notice=early_notice(shares) if lacking else "",
+        unread_notice=unread_notice(state.new, counts.sessions) if asked.outside is None and not request.code else "",
         language_notice=_language_notice(asked, candidates, engine.embedder),
         count=len(shown),
         engine=found.engine,

@@ -24,6 +24,7 @@ class Query:
 
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
+    `read` is the share of sessions that were read: the one that is meant may be among the rest.
     `branch` is what is checked out where it is asked, `in_play` the files that are worked on there, `given`
     by the caller or found changed.
     """
@@ -38,6 +39,7 @@ class Query:
     also: tuple[str, ...] = ()
     relatives: tuple[SessionRow, ...] = ()
     doubt: float = 0.0
+    read: float = 1.0
     branch: str = ""
     in_play: tuple[str, ...] = ()
     given: bool = False

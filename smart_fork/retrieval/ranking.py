@@ -156,9 +156,13 @@ class Score(NamedTuple):
     worth: Parts
     shares: Parts
 
-    def doubted(self, doubt: float) -> Score:
-        """The same with so many points more against it."""
-        return self._replace(against=self.against + doubt)
+    def doubted(self, doubt: float, read: float = 1.0) -> Score:
+        """The same with so many points more against it, and as much less likely as logs are not `read`, a share."""
+        doubted = self._replace(against=self.against + doubt)
+        if read >= 1:
+            return doubted
+        chance = max(read * doubted.chance, 1e-12)
+        return doubted._replace(against=sum(self.points) + math.log(1 / chance - 1))
 
     @property
     def chance(self) -> float:

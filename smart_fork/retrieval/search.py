@@ -49,7 +49,7 @@ def _search(
     family = found.families
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
-    score = {row: one.doubted(query.doubt) for row, one in share(weighed, family, among).items()}
+    score = {row: one.doubted(query.doubt, query.read) for row, one in share(weighed, family, among).items()}
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from indexer.freshener import Freshener
+    from indexer.transcripts.base import LogFile
 
 #: A model that could not be loaded is tried again after so long: somebody may have repaired it.
 AGAIN_SECONDS = 60.0
@@ -100,8 +101,8 @@ class Shared:
                 parts.append(self._embedder.embed(texts[first : first + TURN]))
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
-    def left(self, look: Callable[[], int]) -> int:
-        """Return how many changed logs `look` leaves unread: 0 without a look where one has just left none.
+    def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
+        """Return the changed logs that `look` leaves unread: none, without a look, where one has just left none.
 
         Raises:
             IndexBusyError: another question is looking, and takes long.
@@ -111,7 +112,7 @@ class Shared:
         try:
             now = self._clock()
             if now - self._looked_at < HOLDS_SECONDS:
-                return 0
+                return []
             self._looked_at = -math.inf
             left = look()
             self._looked_at = -math.inf if left else now

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import orjson
 
+from indexer.changes import unread_logs
 from indexer.last_run import FailedLog, LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter
-from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd
 from smart_fork.retrieval.covered import covered
@@ -30,7 +30,7 @@ def index_status() -> IndexStatus:
     """
     with opened() as store:
         counts = store.counts()
-        unread = _unread(store)
+        unread = len(unread_logs(store, READERS))
         return IndexStatus(
             index=str(index_db()),
             exports=str(index_root()),
@@ -68,17 +68,6 @@ def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
     return tuple(
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows
-    )
-
-
-def _unread(store: Store) -> int:
-    """Logs that are new, or not as they were when they were read: one `stat` each."""
-    seen = store.seen()
-    return sum(
-        1
-        for agent in READERS
-        for file in agent.discover()
-        if (known := seen.get(str(file.path))) is None or not known.matches(file, VERSION)
     )
 
 

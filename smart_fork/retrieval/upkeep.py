@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import absent_model
-from indexer.changes import Progress
+from indexer.changes import Progress, unread_logs
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step, what_failed
 from indexer.freshness import embed_first, read_changed, read_changes
@@ -19,6 +19,7 @@ from indexer.settings import INDEXING
 from indexer.shapes import dataclass
 from indexer.store.base import Scope, Store
 from indexer.store.extension import VectorsUnavailableError
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents import READERS
@@ -88,43 +89,50 @@ class CheckedRequest(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile."""
+    """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile.
+
+    `new` counts the logs that were never read and may be of what is asked about.
+    """
 
     left: int | None
     problem: str = ""
     absent: str = ""
     background: str = ""
+    new: int = 0
 
 
 def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     """Brings the index up to date as far as time allows; for a question about one session, that one's log."""
     absent = absent_model.remembered(engine.embedder.model)
+
+    def as_it_is(problem: str) -> Upkeep:
+        return Upkeep(None, problem, absent, new=_new(store, asked, unread_logs(store, READERS)))
+
     if INDEXING.is_off(engine.environment):
         log.warning(_SWITCHED_OFF)
-        return Upkeep(None, _SWITCHED_OFF, absent)
+        return as_it_is(_SWITCHED_OFF)
     indexer = engine.indexer
     if indexer is not None and indexer.doing.startswith("reading") and store.counts().sessions:
         _put_first(store, asked, indexer)
-        return Upkeep(None, _BEING_READ, absent)
+        return as_it_is(_BEING_READ)
     seconds = engine.read_seconds if indexer is None else min(engine.read_seconds, SOON_SECONDS)
 
-    def look() -> int:
+    def look() -> list[LogFile]:
         return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
 
     try:
         if asked.session_id is not None:
-            left = _look_at_one(store, asked, asked.session_id, _telling(engine))
+            left = _look_at_one(store, asked, asked.session_id, seconds, _telling(engine))
         else:
             left = engine.embedder.left(look) if isinstance(engine.embedder, Shared) else look()
     except IndexBusyError:
-        return Upkeep(None, "Another process is indexing just now.", absent)
+        return as_it_is("Another process is indexing just now.")
     except Exception as error:
         if is_damage(error):
             raise
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error, indexing=True)
-        why = f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}"
-        return Upkeep(None, why, absent)
+        return as_it_is(f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}")
     lacks = indexer is None and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
     if indexer is not None:
@@ -132,15 +140,24 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
-    return Upkeep(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
+    said = background_notice(store, len(left), rate) if goes_on else ""
+    return Upkeep(len(left), absent=absent, background=said, new=_new(store, asked, left))
 
 
-def _look_at_one(store: Store, asked: CheckedRequest, session_id: str, progress: Progress) -> int:
+def _look_at_one(
+    store: Store, asked: CheckedRequest, session_id: str, seconds: float, progress: Progress
+) -> list[LogFile]:
     """Read the log of the one session that is asked about, where it has changed: the others answer nothing."""
-    read_changed(
-        store, READERS, [str(path) for name in asked.agents for path in READERS[name].locate(session_id)], progress
-    )
-    return 0
+    paths = [str(path) for name in asked.agents for path in READERS[name].locate(session_id)]
+    return read_changed(store, READERS, paths, seconds, progress)
+
+
+def _new(store: Store, asked: CheckedRequest, left: Sequence[LogFile]) -> int:
+    """How many of these logs were never read and may be of the project and the agents that are asked about."""
+    root = asked.project.root if asked.project else ""
+    here = {name: READERS[name].place_of(root) if root else "" for name in asked.agents}
+    mine = [one.location for one in left if one.agent in here and one.location.startswith(here[one.agent])]
+    return len(mine) - len(store.seen(mine))
 
 
 def _telling(engine: Engine) -> Progress:

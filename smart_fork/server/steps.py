@@ -27,7 +27,7 @@ def after_search(answer: Answer) -> str:
     from smart_fork.forking.floor import in_words
     from smart_fork.retrieval.ranking import FITS, LIKELY
 
-    early = " ".join(filter(None, (answer.early_notice, answer.background_notice)))
+    early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""
     narrow = answer.agent_type not in (ALL, word_for(readable())) and not answer.agents_notice
     other = f" Search all agents: agent_type '{ALL}'." if narrow else ""
@@ -35,9 +35,12 @@ def after_search(answer: Answer) -> str:
     if not answer.index.sessions and not answer.results:
         return f"This project has no past session.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
-        return f"{answer.early_notice} {_cheaper(answer.results[0])}".strip() if answer.results else ""
+        early = " ".join(filter(None, (answer.unread_notice, answer.early_notice)))
+        return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         return f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
+    if answer.unread_notice and best < LIKELY:
+        return f"{early} Ask again then, or read the best one before you rely on it."
     if best < FITS:
         return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again or other}"
     return f"The best score is {in_words(best)}: read it before you rely on it, or work without.{again}"

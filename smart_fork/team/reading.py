@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer.masking import beginning
+from indexer.transcripts.lines import bounded
 from smart_fork import sessions
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.references import here
@@ -43,8 +44,9 @@ def conversation(
 
     author = author_of(str(located.path or ""))
     notice = written_by([author], notice or UNTRUSTED) if author else notice
-    session = sessions.look_into(located)
-    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
+    with bounded():
+        session = sessions.look_into(located)
+        told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
     if reading.at is not None:
         return told
     made = commits_made([(session.agent, session.session_id)], session.cwd)
