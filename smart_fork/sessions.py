@@ -37,7 +37,7 @@ MIN_PREFIX = 8
 #: What would pass for the heading of a message, where it was said in one.
 _HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
 #: A look at a session has given its answer after so many seconds of a processor: the rest of a long one is left out.
-ANSWER_SECONDS = 8.0
+ANSWER_SECONDS = 6.0
 #: Sessions named where a reference means several.
 MAX_LISTED = 5
 
@@ -215,7 +215,8 @@ def left_out(session: Session) -> str:
     last = session.messages[-1][0] if session.messages else 0
     return (
         f"Only the first {whole - session.unread >> 20:,} of {whole >> 20:,} MB of this log were read: messages after "
-        f"{last} are left out, and they may have taken back some of these."
+        f"{last} are left out, and they may have taken back some of these. `smart-fork index run` writes all of it to "
+        f"{export_path(session.agent, session.session_id)}."
     )
 
 

@@ -35,7 +35,7 @@ PROBE_BYTES = 4096
 #: grow, reading one again takes a few hundredths of a second, and the states of all of them are a third of the index.
 RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
 #: A look at a session reads so much of a log, and what it has time for: seconds of a processor.
-LOOK_BYTES, LOOK_SECONDS = 16 << 20, 5.0
+LOOK_BYTES, LOOK_SECONDS = 16 << 20, 4.0
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
 #: And how much of its end, where agents write a title again.
@@ -241,13 +241,13 @@ def changed_at(path: Path) -> str:
     return utc(datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat())
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path | str) -> IO[bytes]:
     """Open `path` read-only; a FIFO, socket or directory is an `OSError` at once instead of a wait without end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")
-    return os.fdopen(descriptor, "rb", buffering=1 << 18)
+    return os.fdopen(descriptor, "rb", buffering=1 << 16)
 
 
 def probe(path: Path, offset: int) -> str:

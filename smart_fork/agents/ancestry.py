@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -77,23 +78,19 @@ class Heads(ABC):
         `forks` are other known forks, each with its parent. If an agent's folders do not tell the project, the
         beginnings of all logs are read, and then the rest of the family's.
         """
-        family = connected(session_id, self.kin(self.reader.discover()), forks)
-        self.read_all(family)
-        return family
+        return self.read_all(connected(session_id, self.kin(self.reader.discover()), forks))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
-        for file in files:
-            kin = Kin(self.reader.name, self.reader.id_of(file.path), file.path, file.mtime_ns)
-            with suppress(OSError):
-                if self.begins(kin):
-                    yield kin
+        return filter(None, map(partial(_kin_of, self), files))
 
-    def read_all(self, family: Iterable[Kin]) -> None:
-        """Read the messages of those logs that still exist."""
-        for kin in family:
+    def read_all(self, family: Iterable[Kin]) -> list[Kin]:
+        """Return those with the messages of the logs that still exist."""
+        known = [replace(kin) for kin in family]
+        for kin in known:
             with suppress(OSError):
-                kin.messages += self.messages(kin)
+                kin.messages = [*self.messages(kin)]
+        return known
 
     @abstractmethod
     def begins(self, kin: Kin) -> bool:
@@ -118,6 +115,16 @@ class Heads(ABC):
         """
         there = {message.id for message in kin.messages}
         return max((number + 1 for number, turn in enumerate(above.turns) if turn.id in there), default=0)
+
+
+@lru_cache(maxsize=1 << 17)
+def _kin_of(heads: Heads, file: LogFile) -> Kin | None:
+    """Read the beginning of a log; `None` if it tells nothing. A command asks several times, of very many logs."""
+    path = file.path
+    kin = Kin(file.agent, heads.reader.id_of(path), path, file.mtime_ns)
+    with suppress(OSError):
+        return kin if heads.begins(kin) else None
+    return None
 
 
 def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -> list[Kin]:
@@ -165,8 +172,10 @@ class TreeHeads(Heads):
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         for file in self.reader.discover():
-            in_folder[self.project(file.path)].append(file)
-            folders_of[file.path.stem].add(self.project(file.path))
+            path = file.path
+            folder = self.project(path)
+            in_folder[folder].append(file)
+            folders_of[path.stem].add(folder)
         here = self.reader.slug(root) if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []
@@ -180,8 +189,7 @@ class TreeHeads(Heads):
             known = {kin.session_id for kin in family} | {kin.recorded for kin in family}
             known |= {one for pair in forks.items() if known & set(pair) for one in pair}
             folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
-        self.read_all(family)
-        return family
+        return self.read_all(family)
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         shared = set(_left_after(kin, parent))

@@ -15,7 +15,7 @@ from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption, UnmaskedOption
 from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
-from smart_fork.cli.output import out, plain, printed_as_json, say_notes
+from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
 

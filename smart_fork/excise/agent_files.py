@@ -102,14 +102,14 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
     """
     reader, cutter = READERS[agent], find_cutter(agent)
     yield from filter(Path.is_file, cutter.apart() if cutter else ())
-    others = {reader.id_of(file.path) for file in reader.discover()} - set(session_ids)
+    logs = {file.location: reader.id_of(file.path) for file in reader.discover()}
+    others = {*logs.values()} - set(session_ids)
     for folder, folders, names in os.walk(reader.home()):
         folders[:] = sorted(name for name in folders if name not in others and name not in _PROGRAMS)
         if "HEAD" in names and "objects" in folders:
             folders.remove("objects")
             yield Path(folder, "objects")
-        for name in sorted(names):
-            path = Path(folder, name)
+        for path in (Path(one) for name in sorted(names) if (one := f"{folder}/{name}") not in logs):
             if path.is_file() and not path.is_symlink() and next(iter(reader.logs_of(str(path))), None) is None:
                 yield path
 

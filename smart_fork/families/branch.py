@@ -313,7 +313,7 @@ def titles_like_ours(agents: Agents, project: Project) -> set[str]:
 
 def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[str]:
     try:
-        ends = _both_ends(file.path)
+        ends = _both_ends(file)
         if not _BRANCHED.search(ends):
             return
         session = adapter.glance(file.path)
@@ -324,11 +324,12 @@ def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[
         yield from _given(ends)
 
 
-def _both_ends(path: Path) -> bytes:
-    with open_regular(path) as file:
+def _both_ends(log: LogFile) -> bytes:
+    with open_regular(log.location) as file:
         head = file.read(_ENDS)
-        size = file.seek(0, 2)
-        file.seek(max(len(head), size - _ENDS))
+        if log.size <= _ENDS:
+            return head
+        file.seek(max(len(head), log.size - _ENDS))
         return head + b"\n" + file.read(_ENDS)
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from indexer.shapes import dataclass
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, OWN, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
+from smart_fork.cuts.cutter import Cutter
 from smart_fork.families.crossing import Crossings, crossings, parents, reached, relatives
 from smart_fork.registry.workers import known_workers
 
@@ -196,7 +199,13 @@ def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collect
     cutter = find_cutter(agent)
     if cutter is None or not keys:
         return
+    wanted, related = frozenset(keys), {str(path) for path in family}
     for file in OWN[agent].discover():
-        path = file.path
-        if path.resolve() != own and (path in family or cutter.may_have_others(path)) and cutter.holds(path, keys):
-            yield Descendant(agent, READERS[agent].id_of(path), path)
+        if _holds(cutter, file, wanted, is_kin=file.location in related) and file.path.resolve() != own:
+            yield Descendant(agent, READERS[agent].id_of(file.path), file.path)
+
+
+@lru_cache(maxsize=1 << 17)
+def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
+    """Tell if a log has one of these records. A command asks several times, of very many logs."""
+    return (is_kin or cutter.may_have_others(file.path)) and cutter.holds(file.path, keys)

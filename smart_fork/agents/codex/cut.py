@@ -6,12 +6,14 @@ import fcntl
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
 
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.items import Item
 from indexer.transcripts.lines import decode_line, first_lines
@@ -261,8 +263,7 @@ class CodexCutter(Cutter):
     def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
         for file in CodexAdapter().discover():
-            payload = first_record(file.path).get("payload")
-            if isinstance(payload, dict) and (base := base_of(payload)):
+            if base := _base_in(file):
                 bases.setdefault(base.session_id, []).append((file.path, count(base.end)))
         found: list[Path] = []
         waiting = list(session_ids)
@@ -306,3 +307,10 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
         if new != raw:
             found[position] = new
     return found
+
+
+@lru_cache(maxsize=1 << 17)
+def _base_in(file: LogFile) -> ForkBase | None:
+    """Where the records of a fork begin that reads from its parent's log; a cut asks several times, of all logs."""
+    payload = first_record(file.path).get("payload")
+    return base_of(payload) if isinstance(payload, dict) else None

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
+from indexer.transcripts.base import LogFile
 from indexer.writer import IndexBusyError
 from smart_fork.retrieval import shared as shared_module
 from smart_fork.retrieval import upkeep
@@ -16,6 +17,9 @@ from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import HOLDS_SECONDS, Shared
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import WordsModel
+
+
+LEFT = LogFile("claude", "/home/logs/one.jsonl", 1, 1, 1)
 
 
 class Indexer:
@@ -44,7 +48,7 @@ def test_a_look_that_leaves_nothing_holds_for_a_moment():
     clock, looks = Clock(), []
     shared = Shared(WordsModel(), 60, clock=clock)
     for clock.now in (0.0, HOLDS_SECONDS / 2, HOLDS_SECONDS, HOLDS_SECONDS * 1.5):
-        assert 0 == shared.left(lambda: looks.append(clock.now) or 0)
+        assert [] == shared.left(lambda: looks.append(clock.now) or [])
 
     assert [0.0, HOLDS_SECONDS] == looks
 
@@ -56,17 +60,17 @@ def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
         looks.append("failed")
         raise OSError
 
-    assert 3 == shared.left(lambda: looks.append("left 3") or 3)
+    assert [LEFT] == shared.left(lambda: looks.append("left 1") or [LEFT])
     with pytest.raises(OSError):
         shared.left(fail)
-    assert 0 == shared.left(lambda: looks.append("all") or 0)
-    assert ["left 3", "failed", "all"] == looks
+    assert [] == shared.left(lambda: looks.append("all") or [])
+    assert ["left 1", "failed", "all"] == looks
 
 
 def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
     monkeypatch.setattr(shared_module, "LOCK_SECONDS", 0.01)
     shared, looking, done = Shared(WordsModel(), 60), threading.Event(), threading.Event()
-    other = threading.Thread(target=shared.left, args=(lambda: looking.set() or (done.wait() and 0),))
+    other = threading.Thread(target=shared.left, args=(lambda: looking.set() or (done.wait() and []),))
     other.start()
     looking.wait()
     with pytest.raises(IndexBusyError):
