@@ -13,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from indexer import freshness
 from indexer.changes import Report
 from indexer.freshener import Freshener
-from indexer.freshness import complete, embed_first, read_changes, read_some
+from indexer.freshness import complete, embed_first, read_changed, read_changes, read_some
 from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
@@ -330,3 +330,62 @@ def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that
     assert 2 == store.counts().sessions
     complete(store, READERS, None, patience=0.0)
     assert 6 == store.counts().sessions
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """A reader of ten bytes a second."""
+    for name in ("indexer.pipeline", "indexer.freshness"):
+        monkeypatch.setattr(f"{name}.LOG_BYTES", 10)
+
+
+def long_log(bytes_more: int = 5_000) -> str:
+    """The newest log, and a long one."""
+    path = claude_log("99999999-1111-4111-8111-000000000001", "/work/a", "a long one")
+    with path.open("a") as file:
+        file.write(" " * bytes_more + "\n")
+    os.utime(path, (2e9, 2e9))
+    return str(path)
+
+
+def test_a_log_that_takes_longer_than_a_question_waits_is_left_and_keeps_no_other_waiting(store, slow):
+    logs(3)
+    long = long_log()
+
+    report, left = read_changes(store, READERS, None, 300)
+
+    assert (3, [long]) == (report.sessions, [file.location for file in left])
+    assert [long] == [file.location for file in read_changes(store, READERS, None, 300)[1]]
+    assert 1 == complete(store, READERS, None, patience=0).sessions
+
+
+def test_a_question_about_one_session_waits_no_longer_for_its_log_either(store, slow):
+    long = long_log()
+
+    assert [long] == [file.location for file in read_changed(store, READERS, [long], 300)]
+    assert 0 == store.counts().sessions
+    assert [] == read_changed(store, READERS, [long], 3_000)
+    assert 1 == store.counts().sessions
+
+
+def test_whoever_reads_everything_reads_a_long_log_last(store, monkeypatch):
+    logs(2)
+    long = long_log()
+    monkeypatch.setattr(freshness, "LARGE_BYTES", 5_000)
+    read = []
+    real = READERS["claude"].read
+    monkeypatch.setattr(
+        type(READERS["claude"]), "read", lambda _, path, *more: read.append(str(path)) or real(path, *more)
+    )
+
+    complete(store, READERS, None, patience=0)
+
+    assert (3, long) == (len(read), read[-1])
+
+
+def test_a_log_is_not_begun_where_less_time_is_left_than_it_takes(store, slow, monkeypatch):
+    """The first one is read in any case: whoever reads in pieces comes to an end."""
+    logs(2)
+    size = max(file.size for file in READERS["claude"].discover())
+
+    assert [1, 0] == [len(read_some(store, READERS, Report(), size / 10 - 1)) for _ in range(2)]

@@ -302,3 +302,36 @@ def test_folders_that_cannot_be_listed_are_passed_over(tmp_path):
 
     assert [] == list(regular_files(tmp_path / "missing", "claude"))
     assert [] == list(regular_files(tmp_path / "file", "claude"))
+
+
+class Ticking:
+    """A clock that goes on by one with each look at it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def test_a_look_at_a_long_log_ends_when_its_time_is_over_and_ends_there_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LOOK_BYTES", 30)
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"".join(b'{"number": %3d}\n' % number for number in range(100)))
+    with lines.bounded(Ticking()):
+        first, again = LineReader(path), LineReader(path)
+        numbers = [line.record["number"] for line in first]
+        assert numbers == [line.record["number"] for line in again]
+
+    assert [*range(len(numbers))] == numbers
+    assert 2 < len(numbers) < 20
+    assert path.stat().st_size == first.offset + first.left == again.offset + again.left
+    assert 100 == sum(1 for _ in LineReader(path))
+
+
+def test_some_of_a_log_is_read_however_late_it_is(tmp_path):
+    path = tmp_path / "short.jsonl"
+    path.write_bytes(b'{"number": 1}\n' * 5)
+    with lines.bounded(iter(range(0, 10_000, 100)).__next__):
+        reader = LineReader(path)
+        assert (5, 0) == (sum(1 for _ in reader), reader.left)

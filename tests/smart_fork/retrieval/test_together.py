@@ -18,7 +18,6 @@ from smart_fork.retrieval.shared import HOLDS_SECONDS, Shared
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import WordsModel
 
-
 LEFT = LogFile("claude", "/home/logs/one.jsonl", 1, 1, 1)
 
 

@@ -1,0 +1,104 @@
+"""While logs are unread no chance is known: the session that is meant may be among them."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.freshness import complete
+from smart_fork.agents import READERS
+from smart_fork.forking.request import ForkChoice
+from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
+from smart_fork.server.steps import after_search
+
+ASKED = "Add retry with exponential backoff to the uploader"
+OTHERS = 19
+
+
+@pytest.fixture
+def partly(world, shop):
+    """One of many sessions is read, and it is not the newest."""
+    world.claude(shop, ASKED, "The uploader retries five times.")
+    world.ids(ASKED, shop)
+    for number in range(OTHERS):
+        world.claude(shop, f"Draw logo {number} of the shop", "It is drawn.")
+    return shop
+
+
+def ask(world, shop, **how):
+    return find(
+        FindRequest(ASKED, project_path=str(shop), **how), Engine(world.model, read_seconds=-1, embed_seconds=0)
+    )
+
+
+def test_a_session_is_as_much_less_likely_as_logs_are_unread(world, partly):
+    early = ask(world, partly)
+    with opened() as store:
+        complete(store, READERS, world.model, patience=0)
+    late = ask(world, partly)
+
+    assert early.index.unread_logs == OTHERS - 1
+    assert f"{OTHERS - 1} of {OTHERS + 1} logs here are not read yet" in early.unread_notice
+    assert early.results[0].score <= 2 / (OTHERS + 1) < 0.3 < late.results[0].score
+    assert "" == late.unread_notice
+    assert "unread_notice" not in late.as_json()
+
+
+def test_a_project_with_nothing_unread_has_its_chances_whatever_others_have(world, partly, tmp_path):
+    with opened() as store:
+        complete(store, READERS, world.model, patience=0)
+    for number in range(5):
+        world.claude(tmp_path / "elsewhere", f"Something else {number}", "done")
+
+    answer = ask(world, partly)
+
+    assert (4, "") == (answer.index.unread_logs, answer.unread_notice)
+    assert answer.results[0].score > 0.3
+
+
+def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
+    from smart_fork.cli.found import print_found
+
+    print_found(ask(world, partly))
+    said = capsys.readouterr()
+
+    assert "chance unknown" in said.out
+    assert "%" not in said.out
+    assert "smart-fork index run, then ask again" in said.err
+    assert "sure match" not in said.err
+
+
+def test_a_model_is_told_to_ask_again(world, partly):
+    step = after_search(ask(world, partly, also=("backoff for uploads",)))
+
+    assert "are not read yet" in step
+    assert "Ask again then" in step
+    assert "None fits" not in step
+
+
+def test_nothing_is_forked_by_itself_and_the_answer_says_why(world, partly):
+    engine = Engine(world.model, read_seconds=-1, embed_seconds=0)
+    request = FindRequest(ASKED, project_path=str(partly))
+
+    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True))
+
+    assert answer.forked_session is None
+    assert "Nothing was forked" in answer.error
+    assert "are not read yet" in answer.error
+
+
+def test_while_another_process_reads_what_is_unread_is_counted_too(world, partly, monkeypatch):
+    from indexer.writer import IndexBusyError
+
+    def busy(*_, **__):
+        raise IndexBusyError("another process is indexing")
+
+    monkeypatch.setattr("smart_fork.retrieval.upkeep.read_changes", busy)
+
+    answer = ask(world, partly)
+
+    assert f"{OTHERS} of {OTHERS + 1} logs here are not read yet" in answer.unread_notice
+    assert answer.results[0].score < 0.3
