@@ -169,3 +169,33 @@ def test_a_stranger_is_nobody_s_descendant(world, shop):
     world.codex(shop, *SAID, session_id=str(uuid.uuid4()))
 
     assert Descent() == found(world, first)
+
+
+def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world, shop, monkeypatch):
+    """A cut asks some ten times, in a home of very many logs."""
+    from smart_fork.agents.claude.cut import ClaudeCutter
+    from smart_fork.agents.claude.head import ClaudeHeads
+
+    asked = world.claude(shop, *SAID)
+    others = [world.claude(shop, f"other {number}", "done") for number in range(20)]
+    begun, searched = [], []
+    begins, holds = ClaudeHeads.begins, ClaudeCutter.holds
+    monkeypatch.setattr(ClaudeHeads, "begins", lambda heads, kin: begun.append(kin.path) or begins(heads, kin))
+    monkeypatch.setattr(
+        ClaudeCutter, "holds", lambda cutter, path, keys: searched.append(path) or holds(cutter, path, keys)
+    )
+    for _ in range(4):
+        assert not found(world, asked).below
+
+    assert len(others) + 1 == len(begun) == len(searched)
+
+
+def test_a_log_that_has_changed_is_read_again(world, shop):
+    asked = world.claude(shop, *SAID)
+    assert not found(world, asked).below
+
+    made = branch(asked)["session_id"]
+
+    assert {made} == ids(found(world, asked).below)
+    shutil.copy(world.log_of(asked), world.log_of(made))
+    assert {made} == ids(found(world, asked).unclear) | ids(found(world, asked).below)

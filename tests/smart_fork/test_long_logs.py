@@ -1,0 +1,86 @@
+"""A very long log: what is asked for is answered from its first part, and the answer says what it has not read."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.transcripts import lines
+from smart_fork import public, sessions
+from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.families.branch import branch
+from smart_fork.families.lineage import lineage
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.request import ForkRequest
+from smart_fork.page.export import exported
+from tests.cases import mostly_first
+from tests.smart_fork.world import World
+
+PROMPTS = 60
+
+
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
+def long(request, world: World, shop, monkeypatch) -> str:
+    """A session whose log is longer than a look has time for."""
+    said = [text for number in range(PROMPTS) for text in (f"prompt {number}", f"answer {number}")]
+    session = getattr(world, request.param)(shop, *said)
+    monkeypatch.setattr(lines, "LOOK_BYTES", world.log_of(session).stat().st_size // 3)
+    monkeypatch.setattr(lines, "LOOK_SECONDS", 0.0)
+    return session
+
+
+def test_what_is_asked_for_is_shown_and_what_was_not_read_is_said(long):
+    read = public.read(long, at=2, context=1)
+
+    assert "prompt 1" in [one.text for one in read.messages]
+    assert "of this log were read" in read.left_out
+    assert "smart-fork index run" in read.left_out
+
+
+def test_a_message_behind_what_is_read_is_not_there_and_the_error_says_why(long):
+    with pytest.raises(NotFound) as refused:
+        public.read(long, at=5_000)
+
+    assert "of this log were read" in refused.value.hint
+
+
+def test_a_branch_up_to_a_message_has_what_is_up_to_it(world, long):
+    made = branch(long, at=3)
+
+    copy = sessions.read(sessions.locate(made.session_id))
+    said = [turn.text for turn in copy.turns if turn.text]
+    assert ("prompt 0", "prompt") == (said[0], said[-2].rsplit(" ", 1)[0])
+    assert len(said) <= 6
+    assert any("of this log were read" in one for one in made.warnings)
+
+
+def test_no_part_of_a_session_passes_for_a_branch_of_all_of_it(world, long, shop):
+    before = sorted(shop.parent.rglob("*"))
+    with pytest.raises(ForkRefused) as refused:
+        branch(long)
+
+    assert "too long to be copied whole" in refused.value.message
+    assert before == sorted(shop.parent.rglob("*"))
+
+
+def test_a_fork_and_a_family_say_what_was_not_read(world, long):
+    forked = fork_session(ForkRequest(long, dry_run=True))
+
+    assert any("of this log were read" in one for one in forked.warnings)
+    assert "of this log were read" in lineage(long).left_out
+    assert "of this log were read" in exported(long, "markdown").left_out
+
+
+def test_what_a_look_has_no_time_to_print_is_read_on_from_where_it_ended(world, shop, monkeypatch):
+    session = world.claude(shop, *[text for number in range(9) for text in (f"prompt {number}", f"answer {number}")])
+    monkeypatch.setattr(sessions, "ANSWER_SECONDS", 0.0)
+
+    read = public.read(session)
+
+    assert 1 == len(read.messages)
+    assert f"--at {read.messages[0].number + 1} " in read.left_out
+
+
+def test_a_log_that_is_read_whole_says_nothing(world, shop):
+    session = world.claude(shop, "prompt", "answer")
+
+    assert "left_out" not in public.read(session).as_json()
