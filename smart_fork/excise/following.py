@@ -81,6 +81,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
                 orphaned=sorted(planned.orphaned),
                 keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
                 below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
+                unclear=sorted({one.session_id for one in descent.unclear if not one.told}),
             )  # fmt: skip
             changed = _changed_beside(planned, change) if change.follows else {}
             beside = [_noted(session, path, change, len(new)) for path, new in changed.items()]

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
-from operator import attrgetter
 from pathlib import Path
 
 from indexer import kept_logs
@@ -29,13 +28,12 @@ from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
 from smart_fork.agents.logs import staged_paths
-from smart_fork.cuts import snapshots, titles
+from smart_fork.cuts import titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_for_cut
-from smart_fork.excise.replacement import written_path
-from smart_fork.families.descent import Descendant, Descent, Known, descent
+from smart_fork.families.descent import Descendant, Descent, descent
 from smart_fork.retrieval.index_access import opened
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
@@ -43,7 +41,6 @@ from smart_fork.whereabouts import permits
 
 log = logging.getLogger(__name__)
 
-_BELOW, _ABOVE = attrgetter("below"), attrgetter("above")
 #: How long the index is waited for, and vectors are made; what is left over is made by the next run.
 PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
@@ -53,11 +50,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
-    cuts = snapshots.cuts(written_path(session)) if find_cutter(agent) else []
-    before = (
-        Known(*(frozenset(one for cut in cuts for one in some(cut)) for some in (_BELOW, _ABOVE))) if cuts else None
-    )
-    found = descent(agent, session.session_id, session.source_path, keys, before)
+    found = descent(agent, session.session_id, session.source_path, keys)
     known = {one.path.resolve() for one in found.below}
     copied = [
         path

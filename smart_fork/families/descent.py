@@ -1,12 +1,14 @@
 """Finds every log that was made of a session: copies, branches, forks, forks of these, and sessions told of it.
 
-The logs themselves say it, and beside them the register of workers and the notes on hand-overs. No index is needed.
+The logs themselves say it, and beside them the register of workers and the notes on hand-overs and on cuts. No index is
+needed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, OWN, READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
+from smart_fork.cuts import snapshots
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.families.crossing import Crossings, crossings, parents, reached, relatives
 from smart_fork.registry.workers import known_workers
@@ -51,25 +54,34 @@ class Descent:
     lost: tuple[tuple[AgentName, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What was known of a session before something was cut out of it: by its beginning it may look younger since."""
+@dataclass(slots=True)
+class _Noted:
+    """What was known of a session before cuts: these take the records by which sessions are known to be of a family."""
 
-    below: frozenset[str]
-    above: frozenset[str]
+    agent: AgentName
+    below: set[str] = field(default_factory=set)
+    above: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
 
 
-def descent(
-    agent: AgentName, session_id: str, path: Path, keys: Collection[str] = (), known: Known | None = None
-) -> Descent:
-    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for.
+def _notes() -> dict[str, _Noted]:
+    """What was noted with the cuts of each session."""
+    found: dict[str, _Noted] = {}
+    for one in snapshots.logged():
+        if one.tool in AGENTS:
+            noted = found.setdefault(one.session_id, _Noted(one.tool))
+            noted.below |= {*one.below}
+            noted.above |= {*one.above}
+            noted.unclear |= {*one.unclear}
+    return found
 
-    Of a session that was cut, `known` is what was known before.
-    """
+
+def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
+    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for."""
     if not AGENTS[agent].heads:
         return Descent()
-    asked = Session(agent, session_id, path, ())
-    found = crossings(asked, known_workers())
+    asked, notes = Session(agent, session_id, path, ()), _notes()
+    found, known = crossings(asked, known_workers()), notes.get(session_id)
     for child in known.below if known else ():
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
@@ -77,17 +89,19 @@ def descent(
     for one in holders:
         if one.session_id not in {kin.session_id for kin in family}:
             family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
+    family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
     guessed = parents(family, found.forks)
     links = _links(family, guessed, found, session_id if known else "")
-    if known:
-        links[session_id] |= known.above
-        for child in known.below:
-            links[child].add(session_id)
+    for cut, noted in notes.items():
+        links[cut] |= noted.above
+        for child in noted.below:
+            links[child].add(cut)
     made = _inverted(links)
     agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
     _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
     below, above = reached({session_id}, made), reached({session_id}, links) - {session_id}
-    tied = (reached({session_id}, _uncertain(guessed, links)) - below - above) | (below & above)
+    uncertain = _uncertain(guessed, links, notes)
+    tied = (reached({session_id}, uncertain) - below - above) | (below & above)
     below -= tied
     beside = reached({session_id, *above}, made) - below - reached(tied, made)
     strangers = {one.session_id for one in holders} - below - beside - tied
@@ -156,11 +170,28 @@ def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, 
     return links
 
 
-def _uncertain(guessed: Mapping[str, str], links: Links) -> Links:
+def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: Crossings) -> Iterator[Kin]:
+    """The logs of the sessions that were of the family of these before cuts."""
+    ties: dict[str, set[str]] = defaultdict(set)
+    agents: dict[str, AgentName] = {}
+    for one, noted in notes.items():
+        for other in (*noted.below, *noted.above, *noted.unclear):
+            ties[one].add(other)
+            ties[other].add(one)
+            agents |= {other: noted.agent, one: noted.agent}
+    for other in sorted(reached(there, ties) - there):
+        for path in READERS[agents[other]].locate(other)[:1] if other not in there else ():
+            more = relatives(Session(agents[other], other, path, ()), "", found)
+            yield from (kin for kin in more if kin.session_id not in there)
+            there |= {kin.session_id for kin in more}
+
+
+def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
     """Sessions one of which was made of the other, where nothing says which: in both directions."""
     tied: dict[str, set[str]] = defaultdict(set)
-    for child, parent in guessed.items():
-        if parent not in links.get(child, ()):
+    noted = ((one, other) for one, known in notes.items() for other in known.unclear)
+    for child, parent in (*guessed.items(), *noted):
+        if parent not in links.get(child, ()) and child not in links.get(parent, ()):
             tied[child].add(parent)
             tied[parent].add(child)
     return tied
