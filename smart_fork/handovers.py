@@ -60,17 +60,3 @@ def all_known() -> list[HandedOver]:
             first = first if nth else source
             found.append(HandedOver(one, agent, source, of, through, nth > 0, agent == first == source))
     return found
-
-
-def told_of(session_id: str) -> list[HandedOver]:
-    """The sessions that have something of this one, and those that have something of these."""
-    known = all_known()
-    found: list[HandedOver] = []
-    reached, waiting = {session_id}, [session_id]
-    while waiting:
-        source = waiting.pop()
-        new = [one for one in known if one.source_session_id == source and one.session_id not in reached]
-        found += new
-        reached |= {one.session_id for one in new}
-        waiting += [one.session_id for one in new]
-    return found

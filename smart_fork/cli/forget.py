@@ -37,6 +37,8 @@ def forget(
     out.print(plain(f"{what} is forgotten."))
     if not done.erased:
         err.print(plain(NOT_ERASED))
+    for one in done.left or ():
+        err.print(plain(f"It is still in {one.path}: {one.reason}"))
     if done.jsonl_path:
         err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
         if shared := shared_copy(Path(done.jsonl_path), done.agent_type):

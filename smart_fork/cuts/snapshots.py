@@ -53,8 +53,8 @@ class Noted:
     """One noted change of one file (see `note`). Fields that the note lacks are empty.
 
     `keys` are the keys of removed records, `masked` of records whose secrets were masked. `below` are sessions made
-    from this one, `above` the sessions that it was made from. `unclear` have the same records, and nothing says which was
-    first. With `beside`, the file is not a transcript but a removed file beside one.
+    from this one, `above` the sessions that it was made from. `unclear` have the same records, which
+    of the two was first is not known. With `beside`, the file is not a transcript but a removed file beside one.
     """
 
     ts: str = ""

@@ -121,7 +121,7 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
     for log in (Path(one.source_path) for one in together if not one.beside):
         for path, new in cutter(session.tool).revised(log, keys | masks).items():
             _bring(path, new)
-    return follow(session, change, propagation.copies(session, keys | masks))
+    return follow(session, change, propagation.descent_of(session, keys | masks).copies)
 
 
 def beside_of(planned: Plan) -> list[Path]:

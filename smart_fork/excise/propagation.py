@@ -1,4 +1,6 @@
-"""What else holds what is cut: copies and branches of the session, and the index (exports, words, vectors)."""
+"""Everything that came of a session: the one list that a cut, `verify`, a withdrawal and `forget` go by. And the index,
+exports and kept copies, which follow.
+"""
 
 from __future__ import annotations
 
@@ -60,16 +62,6 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
     below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
     return Descent(below, unclear, beside, found.above, found.lost)
-
-
-def copies(session: Transcript, keys: Collection[str] = ()) -> list[Path]:
-    """The logs with records of a session that were made of it, to any depth."""
-    return [one.path for one in descent_of(session, keys).below if not one.told]
-
-
-def ids_of(session: Transcript, paths: Iterable[Path]) -> set[str]:
-    """The ids of the sessions in these logs of the same agent."""
-    return {READERS[session.tool].id_of(path) for path in paths}
 
 
 def _is_permitted(one: Descendant) -> bool:
@@ -148,6 +140,12 @@ def remove(agent: AgentName, session_id: str) -> None:
     with only_writer(PATIENCE), opened() as store:
         store.forget_session(agent, session_id)
         erase_owed(store)
+
+
+def held(agent: AgentName, session_id: str) -> list[Path]:
+    """The export and the kept copy of a session, as far as there are any."""
+    kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
+    return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
 def _export_again(tool: Tool, path: Path) -> None:

@@ -10,7 +10,11 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.markdown import export_path
+from indexer.paths import index_db
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import open_regular
+from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts import snapshots
@@ -25,8 +29,12 @@ from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import own_source, own_words, searched
 from smart_fork.families.descent import Descendant, Descent
+from smart_fork.retrieval.index_access import opened
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
+
+#: What becomes of our own files of another session.
+_GO = "It loses the text when that session does."
 
 
 def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
@@ -68,14 +76,12 @@ def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
         return []
     descent = propagation.descent_of(session, keys)
     look = _Look(session, frozenset(gone), cut)
-    found = [*look.beside(session.source_path), *_kept(look, descent, keys)]
-    for one in (*descent.below, *descent.unclear):
+    found = [*look.beside(session.source_path)]
+    for one in descent.logs:
         found += look.into(one, descent)
-    found += _exports(look, descent)
+    found += _archived(look, descent, keys)
     named = {one.path for one in found}
-    return found + [
-        one for one in beside_logs(session, gone, (*descent.below, *descent.unclear)) if one.path not in named
-    ]
+    return found + [one for one in beside_logs(session, gone, descent.logs) if one.path not in named]
 
 
 def says(one: Descendant, planned: Plan) -> bool:
@@ -84,15 +90,14 @@ def says(one: Descendant, planned: Plan) -> bool:
     changed = [turn.raw for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits]
     stays = [edits.get(at, turn.raw) for at, turn in enumerate(turns) if turn.id not in planned.gone]
     wanted = said_in(changed)
-    look = _Look(planned.session, frozenset(wanted - still_said(stays, wanted)), frozenset())
-    return bool(look.said_in(_lines(one)))
+    return bool(telling(_lines(one), wanted - still_said(stays, wanted)))
 
 
 class _Look:
     """What is looked for: words, and records by their keys."""
 
     def __init__(self, session: Transcript, gone: frozenset[str], cut: frozenset[str]) -> None:
-        self.session, self._gone, self._cut = session, gone, cut
+        self.session, self.gone, self._cut = session, gone, cut
 
     def into(self, one: Descendant, descent: Descent) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
@@ -104,6 +109,9 @@ class _Look:
             else:
                 reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
             yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
+            yield from ours_with(
+                one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_GO}"
+            )
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
@@ -119,8 +127,7 @@ class _Look:
 
     def said_in(self, lines: Iterable[bytes]) -> set[str]:
         """The words in the texts of a log, where these are not only words that our own messages have."""
-        said = still_said(lines, self._gone)
-        return all_words(said) if any(map(_is_telling, said)) else set()
+        return telling(lines, self.gone)
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
         there = _cut_it(str(copy.source_path), copy.session_id)
@@ -134,20 +141,72 @@ class _Look:
         return f"Its own turns contain the cut text. {there}"
 
 
-def _kept(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
-    """Compressed copies of logs that are gone."""
+def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
+    """The words of `gone` in lines, where these are not only words that our own messages have."""
+    said = still_said(lines, gone)
+    return all_words(said) if any(map(_is_telling, said)) else set()
+
+
+def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
+    """Our own files of relatives whose logs are gone."""
     session = look.session
-    cutter = find_cutter(session.tool)
-    for kept in kept_logs.copies() if not permission.limited() else ():
-        if READERS[kept.agent].locate(kept.session_id):
+    cutter, lost = find_cutter(session.tool), set(descent.lost)
+    if permission.limited() or cutter is None:
+        return
+    for kept in kept_logs.copies():
+        if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):
             continue
         with suppress(OSError), kept_logs.opened(kept) as path:
-            is_copy = kept.agent == session.tool and cutter is not None and cutter.holds(path, keys)
-            if not is_copy and (kept.agent, kept.session_id) not in descent.lost:
-                continue
-            said = look.said_in(_read(path))
-            if said or look.has_records(propagation.load_copy(session, path) if is_copy else None):
-                yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
+            if cutter.holds(path, keys):
+                lost.add((kept.agent, kept.session_id))
+                if look.has_records(propagation.load_copy(session, path)):
+                    said = look.said_in(_read(path))
+                    yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
+    for agent, session_id in sorted(lost):
+        yield from ours_with(agent, session_id, look.gone, _forget(session_id))
+
+
+def ours(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
+    """Our own files of a session that have some of these words: its export, its kept copy, the index.
+
+    Raises:
+        IndexUnavailable: the index cannot be looked into.
+    """
+    words = {word for word in gone if " " not in word}
+    export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
+    if found := still_said(_read(export), words):
+        yield export, found
+    if kept is not None:
+        with kept_logs.opened(kept) as path:
+            if found := still_said(_read(path), words):
+                yield kept.folder, found
+    if index_db().exists():
+        with opened() as store:
+            row = store.session(agent, session_id)
+            found = _indexed(store, row, words) if row is not None else set()
+        if found:
+            yield index_db(), found
+
+
+def ours_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
+    """Our own files of a session that have some of these words, unless these are ordinary words alone."""
+    for path, said in ours(agent, session_id, gone):
+        if any(map(_is_telling, said)):
+            yield CopyBehind(str(path), tuple(sorted(said)), reason)
+
+
+def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
+    chunks = {placement.chunk for placement in store.placements_of(row.row)}
+    there = all_words([row.title, *store.texts(chunks).values()])
+    found = words & there
+    terms = {f'"{word}"': word for word in words - found if not _is_form(word, there)}
+    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
+
+
+def _is_form(word: str, others: set[str]) -> bool:
+    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
+    stem = word[: max(3, len(word) - 3)]
+    return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 
 
 def _forget(session_id: str) -> str:
@@ -155,14 +214,6 @@ def _forget(session_id: str) -> str:
         f"Its log is gone, a copy is kept: smart-fork forget {session_id} removes it.",
         tool=f"The log of session {session_id} is gone: the user can delete the kept copy.",
     )
-
-
-def _exports(look: _Look, descent: Descent) -> Iterator[CopyBehind]:
-    """The exports of relatives that have no log any more."""
-    for agent, session_id in descent.lost if not permission.limited() else ():
-        export = export_path(agent, session_id)
-        if said := look.said_in(_read(export)):
-            yield CopyBehind(str(export), tuple(sorted(said)), _forget(session_id))
 
 
 def _told(one: Descendant) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from smart_fork import handovers
 from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
@@ -27,7 +26,7 @@ from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import gone_of, remaining
 from smart_fork.excise.traces import related, words_in
-from smart_fork.families.descent import Descendant
+from smart_fork.families.descent import Descendant, Descent
 from smart_fork.registry.workers import known_workers
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
@@ -87,12 +86,12 @@ def cut(
     descent = propagation.descent_of(session, change.keys | change.masked)
     if not request.follow:
         written = write(planned, change, descent=descent)
-        return _told(replace(outcome, snapshot=written.snapshot), planned, {session.session_id})
-    ids = {session.session_id, *(one.session_id for one in (*descent.below, *descent.unclear))}
+        return _told(replace(outcome, snapshot=written.snapshot), planned, {session.session_id}, descent)
+    ids = {session.session_id, *(one.session_id for one in descent.logs)}
     others = [one for one in descent.beside if not one.told or says(one, planned)]
     note = erasure.owe(session, ids, change.id)
     written = write(planned, change, descent=descent)
-    followed, left = follow(session, change, (one.path for one in descent.below if not one.told))
+    followed, left = follow(session, change, descent.copies)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
     index = propagation.refresh(session.tool, logs)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
@@ -107,14 +106,16 @@ def cut(
         outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,
     )  # fmt: skip
-    return _told(outcome, planned, ids, others)
+    return _told(outcome, planned, ids, descent, others)
 
 
-def _told(outcome: Excised, planned: Plan, ids: Collection[str], others: Iterable[Descendant] = ()) -> Excised:
+def _told(
+    outcome: Excised, planned: Plan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
+) -> Excised:
     """What a person should know of what was written."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
-    return replace(outcome, remains=tuple(remains(planned, others)), snapshots=kept, discard=discard)
+    return replace(outcome, remains=tuple(_remains(planned, descent, others)), snapshots=kept, discard=discard)
 
 
 def report(planned: Plan, *, dry_run: bool) -> Excised:
@@ -140,7 +141,7 @@ def report(planned: Plan, *, dry_run: bool) -> Excised:
     )
 
 
-def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
+def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
     """Where what was cut can still be, that is not ours to change."""
     session = planned.session
     found = list(map(str, beside_of(planned)))
@@ -156,11 +157,10 @@ def remains(planned: Plan, others: Iterable[Descendant] = ()) -> list[str]:
     after = session.turns[min(changed) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of the turns before it" for one in compacted]
-    told = handovers.told_of(session.session_id)
     found += [
         f"session {one.session_id} of {title_of(one.agent)}, a hand-over of this one"
-        for one in told
-        if not one.copied  # else it is followed
+        for one in descent.below
+        if one.told  # else it is followed
     ]
     found += [
         f"session {one.session_id} of {title_of(one.agent)}, which has the same turns and was not made of this one"

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
-from indexer import kept_logs
-from indexer.markdown import export_path
-from indexer.paths import index_db
-from indexer.store.base import SessionRow
-from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.lines import raws
 from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.excise.line_words import all_words, runs_of, solid_texts_of, still_said, within, words_of
+from smart_fork.excise.line_words import runs_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
-from smart_fork.excise.propagation import copies as copies_of
 from smart_fork.excise.propagation import descent_of, load_copy
-from smart_fork.excise.remnants import aside, behind
+from smart_fork.excise.remnants import aside, behind, ours
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, searched, traces
-from smart_fork.retrieval.index_access import opened
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
@@ -69,7 +60,8 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
 
 
 def _aside(session: Transcript, lines: set[bytes]) -> list[CopyBehind]:
-    logs = [session, *filter(None, (load_copy(session, path) for path in copies_of(session)))] if lines else []
+    copies = descent_of(session).copies if lines else ()
+    logs = [session, *filter(None, (load_copy(session, path) for path in copies))] if lines else []
     return [one for log in logs for one in aside(log, lines)]
 
 
@@ -110,14 +102,8 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     """
     if not gone or session.tool not in READERS.names:
         return []
-    agent = session.tool
-    found = gone & all_words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
-    if index_db().exists():
-        with opened() as store:
-            row = store.session(agent, READERS[agent].id_of(session.source_path))
-            if row is not None:
-                found |= _indexed(store, row, gone)
-    return sorted(found)
+    own = ours(session.tool, READERS[session.tool].id_of(session.source_path), gone)
+    return sorted(set[str]().union(*(words for _, words in own)))
 
 
 def cut_lines(session: Transcript) -> set[bytes]:
@@ -161,32 +147,3 @@ def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
             pieces = (piece for line in whole.split(b"\n") for piece in cutter(session.tool).pieces(line))
             lines.update(piece for piece in pieces if piece.strip() and piece not in staying)
     return lines
-
-
-def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
-    chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    there = all_words([row.title, *store.texts(chunks).values()])
-    found = words & there
-    terms = {f'"{word}"': word for word in words - found if not _is_form(word, there)}
-    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
-
-
-def _is_form(word: str, others: set[str]) -> bool:
-    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
-    stem = word[: max(3, len(word) - 3)]
-    return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
-
-
-def _kept(agent: AgentName, session_id: str) -> list[str]:
-    copy = kept_logs.find(agent, session_id)
-    if copy is None:
-        return []
-    with kept_logs.opened(copy) as path:
-        return [_text_of(path)]
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

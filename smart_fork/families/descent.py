@@ -53,6 +53,16 @@ class Descent:
     above: frozenset[str] = frozenset()
     lost: tuple[tuple[AgentName, str], ...] = ()
 
+    @property
+    def logs(self) -> tuple[Descendant, ...]:
+        """All that have something of it which was, or may have been, made of it."""
+        return (*self.below, *self.unclear)
+
+    @property
+    def copies(self) -> list[Path]:
+        """The logs with its records that were made of it, to any depth: what is cut out of it is cut there."""
+        return [one.path for one in self.below if not one.told]
+
 
 @dataclass(slots=True)
 class _Noted:
@@ -92,10 +102,10 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
     guessed = parents(family, found.forks)
     links = _links(family, guessed, found, session_id if known else "")
-    for cut, noted in notes.items():
-        links[cut] |= noted.above
+    for parent, noted in notes.items():
+        links[parent] |= noted.above
         for child in noted.below:
-            links[child].add(cut)
+            links[child].add(parent)
     made = _inverted(links)
     agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
     _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from indexer.forgotten import Forgotten, add, forgotten, strike
 from indexer.lost_logs import erase_owed, sweep, sweep_files
@@ -18,10 +20,15 @@ from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.references import parsed
+from smart_fork.cuts.answer import NotFollowed
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
+from smart_fork.excise.propagation import descent_of, held
 from smart_fork.retrieval.index_access import opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
+from smart_fork.system import permission
+from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 
 #: How long to wait for another process that is indexing.
@@ -32,7 +39,8 @@ PATIENCE = 60.0
 class Removal(Value):
     """A session that is forgotten, or no longer. `jsonl_path` is the agent's own log, which is as it was.
 
-    `erased` says whether nothing of it is left in files of ours; `None` where it was not to be erased.
+    `erased` says whether nothing of it is left in files of ours; `None` where it was not to be erased. `left` are logs
+    of what came of it, and where such a log is gone, our files of it: these still have its text.
     """
 
     session_id: str
@@ -40,6 +48,7 @@ class Removal(Value):
     forgotten: bool
     jsonl_path: str | None
     erased: bool | None = rare()
+    left: tuple[NotFollowed, ...] | None = rare()
 
 
 def forget(reference: str) -> Removal:
@@ -61,7 +70,8 @@ def forget(reference: str) -> Removal:
                 erased = erase_owed(store)
     finally:
         settled = erasure.settle()
-    return _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
+    done = _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
+    return replace(done, left=tuple(_left(located)) or None)
 
 
 def undo(reference: str) -> Removal:
@@ -77,6 +87,17 @@ def undo(reference: str) -> Removal:
             store.read_forgotten()
         strike(agent, session_id)
     return _answer(agent, session_id, forgotten=False)
+
+
+def _left(one: Located) -> Iterator[NotFollowed]:
+    descent = descent_of(Transcript(one.agent, one.path or Path(), one.session_id, ()))
+    logs = [(other.agent, other.session_id, other.path) for other in descent.logs]
+    lost = () if permission.limited() else descent.lost
+    logs += [(*other, path) for other in lost for path in held(*other)]
+    for agent, session_id, path in logs:
+        if (agent, session_id) not in forgotten() and session_id != one.session_id:
+            again = advice(f"smart-fork forget {session_id}", tool=f"the user can forget session {session_id}")
+            yield NotFollowed(str(path), f"It came of this session, and has its text: {again}.")
 
 
 def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool | None = None) -> Removal:

@@ -7,10 +7,11 @@ first; a log that an agent has open is put off until it is not, and is neither p
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,13 +23,14 @@ from indexer.transcripts.model import AgentName
 from smart_fork import notes
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import files_of, forms_of
+from smart_fork.agents.facets import files_of, forms_of, title_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.remnants import ours_with
 from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import words_in
@@ -38,13 +40,14 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team import away, crossed, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
-from smart_fork.team.crossed import Planner
+from smart_fork.team.crossed import Lost, Planner
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking
+from smart_fork.team.uncut import Keys
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,6 @@ EVERY = timedelta(minutes=10)
 _PAGES = 1_000
 #: The shortest beginning of a text that is taken for a name made of it.
 _NAME = 8
-#: What a record is known by in a log -> the record that takes its place, or nothing.
-Keys = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def settle(*, remove: bool = False) -> Taken:
     for one in pulled.owing():
         edits = one.owed()
         try:
-            gone = _settled(one, edits, remove=remove)
+            gone = _settled(one, edits, changed, put_off, remove=remove)
         except (SmartForkError, OSError) as error:
             put_off[one.path] = str(error)
         else:
@@ -145,8 +146,12 @@ def _has_of_others(one: Written, edits: Edits) -> bool:
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
 
-def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
-    """Take something out of a log, and let all that is known of it follow. Whether the log is gone."""
+def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
+    """Take something out of a log and all that came of it, and let all that is known of it follow. Whether it is gone.
+
+    Raises:
+        ForkRefused: an agent has it open, or something that came of it and is `put_off`.
+    """
     if not files_of(one.agent).has(one.path):
         if one.agent != pulled.AS_FILE:
             propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
@@ -162,13 +167,10 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
             "smart-fork team sync --remove."
         )
     before = one.counted(lambda: _count(one))
-    planners = (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ()))
-    gone = uncut.is_uncut(one.agent) and uncut.settle(one, keys, is_crossed=is_crossed, remove=remove)
-    for planner in () if uncut.is_uncut(one.agent) else planners:
-        transcript = load_with_tool(one.agent, one.path)
-        for other in [path for path in propagation.copies(transcript) if propagation.load_copy(transcript, path)]:
-            _cut(one, other, planner, remove=False)
-        gone = gone or _cut(one, one.path, planner, remove=remove)
+    gone = False
+    for way in _ways(one, keys, is_crossed=is_crossed, remove=remove):
+        _follow(one, way, changed, put_off, edits)
+        gone = way.cut(one.path, remove=remove)
         if gone:
             break
     _track(one, edits, before, gone=gone)
@@ -195,13 +197,76 @@ def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
     return False
 
 
-def _cut(one: Written, path: Path, planned_of: Planner, *, remove: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to take something out: what goes, and what cuts a log."""
+
+    lost: Lost
+    cut: Callable[..., bool]
+
+
+def _ways(one: Written, keys: Keys, *, is_crossed: bool, remove: bool) -> Iterator[_Way]:
+    """Yield the ways, each when the one before is gone.
+
+    Raises:
+        ForkRefused: the copy tells another agent's session, cannot be cut, and is not to be removed.
+    """
+    if uncut.is_uncut(one.agent):
+        if is_crossed and not remove:
+            again = "smart-fork team sync --remove removes this copy."
+            raise ForkRefused(f"Copies for {title_of(one.agent)} are not cut. {again}")
+        yield _Way(uncut.lost(one, keys), partial(uncut.rewrite, one, keys))
+        return
+    for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
+        session = load_with_tool(one.agent, one.path)
+        planned, edits = planner(session, ())
+        turns = list(enumerate(session.turns))
+        before = [(turn.timestamp, turn.raw) for _, turn in turns]
+        after = [(turn.timestamp, edits.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
+        cut = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in edits)
+        yield _Way(Lost.of(before, after, cut), partial(_cut, one.agent, planner))
+
+
+def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
+    """Take it out of everything that came of a log.
+
+    Raises:
+        ForkRefused: some of that cannot be cut now, and is `put_off`.
+    """
+    whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
+    descent = propagation.descent_of(whole, way.lost.keys)
+    behind: dict[Path, str] = {}
+    others = () if _is_author(edits) else (*descent.unclear, *(other for other in descent.beside if not other.told))
+    for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
+        try:
+            if other.told:
+                before = files_of(other.agent).stamp(other.path)
+                _cut(other.agent, way.lost.planned, other.path)
+                changed += [other.path] if files_of(other.agent).stamp(other.path) != before else []
+            elif uncut.is_uncut(one.agent) or propagation.load_copy(whole, other.path):
+                way.cut(other.path)
+        except (SmartForkError, OSError) as error:
+            behind[other.path] = str(error)
+    for agent, session_id in descent.lost:
+        if any(ours_with(agent, session_id, way.lost.words, "")):
+            propagation.remove(agent, session_id)
+    if behind:
+        put_off |= behind
+        raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")
+
+
+def _is_author(edits: Edits) -> bool:
+    """Whether some of that was pushed from here: a log that has the same records may be the original."""
+    return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
+
+
+def _cut(agent: AgentName, planned_of: Planner, path: Path, *, remove: bool = False) -> bool:
     """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
 
     Raises:
         ForkRefused: an agent has it open.
     """
-    session = load_with_tool(one.agent, path)
+    session = load_with_tool(agent, path)
     planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
     if named := _named_after(planned):
         planned, edits = planned_of(session, named)
@@ -209,21 +274,21 @@ def _cut(one: Written, path: Path, planned_of: Planner, *, remove: bool) -> bool
         return False
     lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
     empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
-    ids = {session.session_id, *propagation.ids_of(session, [path])}
+    ids = {session.session_id, READERS[agent].id_of(path)}
     with nobody_writing(session):
         if empty:
             for name in ids:
-                propagation.remove(one.agent, name)
-                notes.forget(one.agent, name)
-            files_of(one.agent).remove(path)
+                propagation.remove(agent, name)
+                notes.forget(agent, name)
+            files_of(agent).remove(path)
         else:
             write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
     if not empty:
         propagation.refresh(session.tool, [path])
     for name in ids:
         snapshots.forget(name)
-    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(one.agent, path).turns]))
-    erasure.erase(one.agent, sorted(ids), lost - left)
+    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(agent, path).turns]))
+    erasure.erase(agent, sorted(ids), lost - left)
     return empty
 
 

@@ -1,4 +1,4 @@
-"""Shared sessions that still have records which were cut out of a log of this machine."""
+"""Shared sessions that still have what was cut out of a log of this machine, and logs that have what was withdrawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
@@ -24,14 +24,26 @@ from smart_fork.text.advice import advice
 
 
 def still_shared(path: Path, tool: str) -> list[CopyBehind]:
-    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it."""
+    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it.
+
+    Also the transcript, if something was withdrawn that is still in it.
+    """
     if permission.limited():
         return []
     shared = [one for one in pulled.all_written() if one.server]
-    found: dict[str, CopyBehind] = {}
+    found = {one.path: one for one in _owing(path.resolve())}
     for cut in _cut_logs(path, tool) if shared else ():
         found |= {one.path: one for one in _holding(cut, shared)}
     return list(found.values())
+
+
+def _owing(path: Path) -> Iterator[CopyBehind]:
+    """The log, where it still has something that was withdrawn, or came of one that has."""
+    for one in pulled.owing():
+        whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
+        if path in {one.path, *(other.path for other in propagation.descent_of(whole).logs)}:
+            again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
+            yield CopyBehind(str(path), (), f"Withdrawn text is still in it. {again}")
 
 
 def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 
 from indexer.files import replace_file
+from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import find_cutter, forms_of, title_of
@@ -24,8 +25,12 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.forking.occupation import process_in
 from smart_fork.forking.world import world_of
 from smart_fork.sharing.canonical import decode
+from smart_fork.team.crossed import Lost
 from smart_fork.team.local import place_of
 from smart_fork.team.pulled import Written, key_of
+
+#: What a record is known by in a log -> the record that takes its place, or nothing.
+Keys = Mapping[str, bytes | None]
 
 
 def is_uncut(agent: str) -> bool:
@@ -47,28 +52,28 @@ def refuse(agent: str, session_id: str) -> None:
         )
 
 
-def settle(one: Written, keys: Mapping[str, bytes | None], *, is_crossed: bool, remove: bool) -> bool:
-    """Take records out of a copy, and out of what was made of it here. Whether the copy is gone.
+def lost(one: Written, keys: Keys) -> Lost:
+    """What a copy loses when these records go.
 
     Raises:
-        ForkRefused: an agent has it open, or it tells another agent's session, and is not to be removed.
+        NotFound: there is no conversation in it.
     """
-    if is_crossed and not remove:
-        raise ForkRefused(
-            f"Copies for {title_of(one.agent)} are not cut. smart-fork team sync --remove removes this copy."
-        )
-    whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-    for other in propagation.copies(whole):
-        _rewrite(one, other, keys, remove=False)
-    return _rewrite(one, one.path, keys, remove=remove)
+    before = _records(one, one.path)
+    was, left = ([(str(record.get("timestamp") or ""), orjson.dumps(record)) for record in some] for some in (
+        before, _left(one, before, keys)
+    ))  # fmt: skip
+    return Lost.of(was, left, ())
 
 
-def _rewrite(one: Written, path: Path, keys: Mapping[str, bytes | None], *, remove: bool) -> bool:
-    session = READERS[one.agent].read(path).session
-    if session is None:
-        raise NotFound(f"No conversation in {path}")
+def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bool:
+    """Take records out of a copy, or of what was made of it here. Whether the log is gone.
+
+    Raises:
+        NotFound: there is no conversation in it.
+        ForkRefused: an agent has it open.
+    """
+    session, before = _session(one, path), _records(one, path)
     forms, place = forms_of(one.agent), place_of(one.root)
-    before = [forms.outgoing(record, place) for record in forms.records_of(session)]
     left = list(_left(one, before, keys))
     if left == before and not remove:
         return False
@@ -90,7 +95,19 @@ def _rewrite(one: Written, path: Path, keys: Mapping[str, bytes | None], *, remo
     return gone
 
 
-def _left(one: Written, records: Iterable[Record], keys: Mapping[str, bytes | None]) -> Iterator[Record]:
+def _session(one: Written, path: Path) -> Session:
+    session = READERS[one.agent].read(path).session
+    if session is None:
+        raise NotFound(f"No conversation in {path}")
+    return session
+
+
+def _records(one: Written, path: Path) -> list[Record]:
+    forms, place = forms_of(one.agent), place_of(one.root)
+    return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
+
+
+def _left(one: Written, records: Iterable[Record], keys: Keys) -> Iterator[Record]:
     forms = forms_of(one.agent)
     for record in records:
         key = key_of(record)

@@ -15,7 +15,7 @@ import pytest
 from indexer import kept_logs, state
 from indexer.freshness import complete
 from indexer.markdown import export_path
-from indexer.paths import state_home
+from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
@@ -417,7 +417,7 @@ def test_a_copy_that_is_kept_of_a_branch_whose_log_is_gone_is_named(world, shop,
     done = cut_secret(first)
 
     kept = kept_logs.find("claude", gone["session_id"])
-    assert [str(kept.folder)] == [one["path"] for one in done["left"]]
+    assert {str(kept.folder), str(index_db())} == {one["path"] for one in done["left"]}
     assert f"smart-fork forget {gone['session_id']}" in done["left"][0]["reason"]
     assert not check(first)["ok"]
 
@@ -434,7 +434,7 @@ def test_exports_of_lost_parents_are_named_at_any_depth_until_they_are_forgotten
     done = cut_secret(last[0])
     next_run()
 
-    exports = {str(export_path(agent, one)) for agent, (one, _) in zip(agents, above, strict=False)}
+    exports = {str(export_path(agent, one)) for agent, (one, _) in zip(agents, above, strict=False)} | {str(index_db())}
     found = check(last[0])
     named = {one["path"] for one in found["copies"]}
     assert exports <= named == {one["path"] for one in done["left"]}
@@ -451,7 +451,7 @@ def test_the_export_of_a_lost_session_beside_it_is_named(world, shop):
     world.log_of(other).unlink()
     done = cut_secret(told["session_id"])
 
-    assert [str(export_path("claude", other))] == [one["path"] for one in done["left"]]
+    assert {str(export_path("claude", other)), str(index_db())} == {one["path"] for one in done["left"]}
     assert any(f"session {first} of Claude Code, which has the same turns" in one for one in done["remains"])
 
 
