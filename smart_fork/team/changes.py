@@ -20,19 +20,20 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
+from indexer.transcripts.state import utc
 from smart_fork import notes
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import files_of, forms_of, title_of
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.remnants import ours_with
+from smart_fork.excise.remnants import ours_with, said_in, telling
 from smart_fork.excise.replacement import write_lines
-from smart_fork.excise.strings import texts
+from smart_fork.excise.strings import mapped, texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
 from smart_fork.foreign_sessions import refuse_owing
@@ -40,7 +41,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team import away, crossed, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
-from smart_fork.team.crossed import Lost, Planner
+from smart_fork.team.crossed import Line, Lost, Planner
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
 from smart_fork.team.project import Project
@@ -152,12 +153,13 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
     Raises:
         ForkRefused: an agent has it open, or something that came of it and is `put_off`.
     """
+    keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not files_of(one.agent).has(one.path):
         if one.agent != pulled.AS_FILE:
+            _follow(one, _way_of_lost_log(one, keys, edits), changed, put_off, edits)
             propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
-    keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if one.agent == pulled.AS_FILE:
         return _settled_file(one, keys, remove=remove)
     is_crossed = bool(one.crossed) and any(digest in edits for digest in one.crossed_from)
@@ -168,7 +170,7 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
         )
     before = one.counted(lambda: _count(one))
     gone = False
-    for way in _ways(one, keys, is_crossed=is_crossed, remove=remove):
+    for way in _ways(one, keys, edits, is_crossed=is_crossed, remove=remove):
         _follow(one, way, changed, put_off, edits)
         gone = way.cut(one.path, remove=remove)
         if gone:
@@ -205,7 +207,7 @@ class _Way:
     cut: Callable[..., bool]
 
 
-def _ways(one: Written, keys: Keys, *, is_crossed: bool, remove: bool) -> Iterator[_Way]:
+def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool, remove: bool) -> Iterator[_Way]:
     """Yield the ways, each when the one before is gone.
 
     Raises:
@@ -215,16 +217,41 @@ def _ways(one: Written, keys: Keys, *, is_crossed: bool, remove: bool) -> Iterat
         if is_crossed and not remove:
             again = "smart-fork team sync --remove removes this copy."
             raise ForkRefused(f"Copies for {title_of(one.agent)} are not cut. {again}")
-        yield _Way(uncut.lost(one, keys), partial(uncut.rewrite, one, keys))
+        yield _Way(_lost(one, edits, *uncut.lines(one, keys)), partial(uncut.rewrite, one, keys))
         return
     for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
         session = load_with_tool(one.agent, one.path)
-        planned, edits = planner(session, ())
-        turns = list(enumerate(session.turns))
+        planned, new = planner(session, ())
+        turns = [(at, turn) for at, turn in enumerate(session.turns) if not _is_name(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
-        after = [(turn.timestamp, edits.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
-        cut = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in edits)
-        yield _Way(Lost.of(before, after, cut), partial(_cut, one.agent, planner))
+        after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
+        cut = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, cut)
+        yield _Way(lost, partial(_cut, one.agent, planner, lost.words))
+
+
+def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
+    """How it is taken out of what came of a log that is gone."""
+    lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
+    if uncut.is_uncut(one.agent):
+        return _Way(lost, partial(uncut.rewrite, one, keys))
+    return _Way(lost, partial(_cut, one.agent, _of_records(one, keys), lost.words))
+
+
+def _kept_lines(one: Written, keys: Keys) -> list[Line]:
+    """These records as snapshots have them: they may have been cut out here."""
+    forms, place = forms_of(one.agent), place_of(one.root)
+    kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
+    lines = (line for snapshot in kept for line in b"".join(snapshots.content(snapshot)).split(b"\n"))
+    records = ((line, record) for line in lines if (record := _record(line)) is not None)
+    return [(pulled.time_of(one), line) for line, one in records if pulled.key_of(forms.outgoing(one, place)) in keys]
+
+
+def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str] = ()) -> Lost:
+    """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
+    there = {utc(time) for time, _ in before}
+    gone = {time for old, new in edits.items() if (time := one.time(old)) and (new is None or time not in there)}
+    return Lost.of(before, after, keys, gone - {one.time(digest) for digest in one.digests if digest not in edits})
 
 
 def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
@@ -241,12 +268,16 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         try:
             if other.told:
                 before = files_of(other.agent).stamp(other.path)
-                _cut(other.agent, way.lost.planned, other.path)
+                _cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if files_of(other.agent).stamp(other.path) != before else []
             elif uncut.is_uncut(one.agent) or propagation.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
+    for session_id in {whole.session_id, *(other.session_id for other in (*descent.below, *others))}:
+        for kept in snapshots.snapshots(session_id):
+            if telling(b"".join(snapshots.content(kept)).split(b"\n"), way.lost.words):
+                kept.path.unlink(missing_ok=True)
     for agent, session_id in descent.lost:
         if any(ours_with(agent, session_id, way.lost.words, "")):
             propagation.remove(agent, session_id)
@@ -260,7 +291,7 @@ def _is_author(edits: Edits) -> bool:
     return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
 
 
-def _cut(agent: AgentName, planned_of: Planner, path: Path, *, remove: bool = False) -> bool:
+def _cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
     """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
 
     Raises:
@@ -268,8 +299,10 @@ def _cut(agent: AgentName, planned_of: Planner, path: Path, *, remove: bool = Fa
     """
     session = load_with_tool(agent, path)
     planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
-    if named := _named_after(planned):
+    words |= _gone(planned, edits)
+    if named := _named_after(planned, words):
         planned, edits = planned_of(session, named)
+    edits |= _unnamed(planned, words)
     if not planned.gone and not edits and not remove:
         return False
     lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
@@ -292,16 +325,37 @@ def _cut(agent: AgentName, planned_of: Planner, path: Path, *, remove: bool = Fa
     return empty
 
 
-def _named_after(planned: Plan) -> set[str]:
-    """Lines that are no record of the conversation and call it what somebody said in what goes."""
+def _named_after(planned: Plan, words: Collection[str]) -> set[str]:
+    """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
     for turn in planned.survivors:
-        if not turn.inherited and not turn.key and turn.role == "system" and "needed" not in turn.meta:
-            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)]
-            if any(len(name) >= _NAME and one.startswith(name) for name in names for one in said):
+        if _is_name(turn) and "needed" not in turn.meta:
+            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)] if not turn.key else ()
+            quotes = any(len(name) >= _NAME and one.startswith(name) for name in names for one in said)
+            if quotes or telling([turn.raw], words):
                 found.add(turn.id)
     return found
+
+
+def _unnamed(planned: Plan, words: Collection[str]) -> dict[int, bytes]:
+    """Lines that are needed, without the names in them that have these words."""
+    return {
+        at: orjson.dumps(mapped(record, lambda text: "" if telling([text.encode()], words) else text))
+        for at, turn in enumerate(planned.session.turns)
+        if _is_name(turn) and "needed" in turn.meta and telling([turn.raw], words) and (record := _record(turn.raw))
+    }
+
+
+def _is_name(turn: TranscriptTurn) -> bool:
+    return turn.role == "system" and not turn.inherited
+
+
+def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
+    """Words of what goes that no message says any more."""
+    turns = list(enumerate(planned.session.turns))
+    stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not _is_name(turn))
+    return said_in(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - said_in(stays)
 
 
 def _of_records(one: Written, keys: Keys) -> Planner:

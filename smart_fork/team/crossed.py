@@ -35,6 +35,8 @@ from smart_fork.team.materialise import arrived, crossing
 from smart_fork.team.pulled import Said, Written, key_of
 
 Change = Callable[[str], str]
+#: A line, and when it was said.
+Line = tuple[str, bytes]
 #: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
 Planner = Callable[[Transcript, Collection[str]], tuple[Plan, dict[int, bytes]]]
 
@@ -57,11 +59,12 @@ class Lost:
     keys: frozenset[str]
 
     @classmethod
-    def of(cls, before: Sequence[tuple[str, bytes]], after: Sequence[tuple[str, bytes]], keys: Collection[str]) -> Lost:
-        """What goes between these lines, each with its time."""
+    def of(cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str] = ()) -> Lost:
+        """What goes between these lines, and `only` what was said at these times."""
         was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
         words = said_in(line for _, line in before) - said_in(line for _, line in after)
-        return cls(frozenset(was - now), frozenset(was), frozenset(words), frozenset(keys))
+        only = {*only} - now | (was - now)
+        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys))
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         """Plan to take it out of a session that was told of it. What was said there since stays."""

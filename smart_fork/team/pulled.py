@@ -7,7 +7,7 @@ pushed from here are known by nothing: what this machine's own agent wrote is ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from pydantic import TypeAdapter
 
 from indexer import state
 from indexer.transcripts.model import AgentName
+from indexer.transcripts.state import utc
+from indexer.unchecked import dict_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
@@ -38,7 +40,8 @@ class Written:
 
     `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
     has the same records is not taken out of it. Where they are not known, all is. Where it was written for another
-    agent, `crossed_from` are the digests of the shared records, and `crossed` what it has of them is known by here.
+    agent, `crossed_from` are the digests of the shared records, and `crossed` what it has of them is known by here. The
+    `times` are those of the records, by the beginnings of their digests. What was handed over of them has them as well.
     """
 
     path: Path
@@ -50,6 +53,7 @@ class Written:
     sessions: tuple[str, ...] = ()
     crossed_from: tuple[str, ...] = ()
     crossed: frozenset[str] = frozenset()
+    times: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def digests(self) -> Iterator[str]:
@@ -87,7 +91,12 @@ class Written:
                 left.append((digest, key))
         digests = ((digest, edits.get(digest, b"")) for digest in self.crossed_from)
         crossed = tuple(sha256(new).hexdigest() if new else digest for digest, new in digests if new is not None)
-        return replace(self, records=tuple(left), crossed_from=crossed)
+        anew = {_short(sha256(new).hexdigest()): self.time(old) for old, new in edits.items() if new}
+        return replace(self, records=tuple(left), crossed_from=crossed, times={**self.times, **anew})
+
+    def time(self, digest: str) -> str:
+        """When the record was said; empty where that is not known."""
+        return self.times.get(_short(digest), "")
 
     def count_after(self, count: int, edits: Edits) -> int:
         """How many of the first `count` records stay."""
@@ -147,6 +156,19 @@ def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
+def _short(digest: str) -> str:
+    return digest[:16]
+
+
+def _times(records: Iterable[bytes]) -> dict[str, str]:
+    return {_short(sha256(one).hexdigest()): time for one in records if (time := time_of(decode(one)))}
+
+
+def time_of(record: Record) -> str:
+    """When a record was said."""
+    return utc(record.get("timestamp") or dict_in(dict_in(record.get("info")).get("time")).get("created"))
+
+
 def key_of(record: Record) -> str:
     """What a record in the form that is shared is known by in every copy: its own id, or what it says."""
     if identity := identity_of(record):
@@ -161,15 +183,17 @@ def identity_of(record: Record) -> str:
     return str(identity) if plain else ""
 
 
-def remember(of: Written, records: Iterable[bytes], *, others: bool) -> None:
+def remember(of: Written, records: Sequence[bytes], *, others: bool) -> None:
     """Keep what is written of these records that came from a server."""
     forms = forms_of(of.agent)
-    replace(of, records=tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)).save()
+    there = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
+    replace(of, records=there, times=_times(records)).save()
 
 
-def remember_crossed(of: Written, records: Iterable[bytes], keys: Iterable[str]) -> None:
+def remember_crossed(of: Written, records: Sequence[bytes], keys: Iterable[str]) -> None:
     """The same of a copy for another agent, in which they are not known by themselves any more."""
-    replace(of, crossed_from=tuple(sha256(one).hexdigest() for one in records), crossed=frozenset(keys)).save()
+    there = tuple(sha256(one).hexdigest() for one in records)
+    replace(of, crossed_from=there, crossed=frozenset(keys), times=_times(records)).save()
 
 
 def remember_file(of: Written, records: Iterable[bytes]) -> None:
@@ -190,7 +214,7 @@ def pushed(
             own = tuple((digest, keys.get(digest, "")) for digest in digests)
             it = known or of
             sessions = tuple(dict.fromkeys((*it.sessions, *of.sessions)))
-            came = replace(of, sessions=sessions, crossed_from=it.crossed_from, crossed=it.crossed)
+            came = replace(of, sessions=sessions, crossed_from=it.crossed_from, crossed=it.crossed, times=it.times)
             replace(came, records=(*there, *own)).save()
             return
 

@@ -25,9 +25,9 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.forking.occupation import process_in
 from smart_fork.forking.world import world_of
 from smart_fork.sharing.canonical import decode
-from smart_fork.team.crossed import Lost
+from smart_fork.team.crossed import Line
 from smart_fork.team.local import place_of
-from smart_fork.team.pulled import Written, key_of
+from smart_fork.team.pulled import Written, key_of, time_of
 
 #: What a record is known by in a log -> the record that takes its place, or nothing.
 Keys = Mapping[str, bytes | None]
@@ -52,17 +52,17 @@ def refuse(agent: str, session_id: str) -> None:
         )
 
 
-def lost(one: Written, keys: Keys) -> Lost:
-    """What a copy loses when these records go.
+def lines(one: Written, keys: Keys) -> tuple[list[Line], list[Line]]:
+    """The records of a copy, and what stays of them, each with its time.
 
     Raises:
         NotFound: there is no conversation in it.
     """
     before = _records(one, one.path)
-    was, left = ([(str(record.get("timestamp") or ""), orjson.dumps(record)) for record in some] for some in (
-        before, _left(one, before, keys)
+    was, left = ([(time_of(record), orjson.dumps(record)) for record in some] for some in (
+        before, list(_left(one, before, keys))
     ))  # fmt: skip
-    return Lost.of(was, left, ())
+    return was, left
 
 
 def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bool:

@@ -21,6 +21,7 @@ from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, numbered, pieces
+from smart_fork.excise.remnants import said_in, telling
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
@@ -222,9 +223,10 @@ def _title(info: wire.SessionInfo, made: Plan) -> str | None:
     """What the session is called then, if its title says something of what goes."""
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(without_suffix(info.title).split())[:30].strip("… ")
-    if beginning and any(
-        beginning in " ".join(" ".join(texts(dict_in(json_in(turn.raw)))).split()) for turn in made.removed
-    ):
+    removed = [turn.raw for turn in made.removed]
+    gone = said_in(removed) - said_in(turn.raw for turn in made.survivors if turn.role != "system")
+    said = (" ".join(" ".join(texts(dict_in(json_in(line)))).split()) for line in removed)
+    if telling([info.title.encode()], gone) or (beginning and any(beginning in one for one in said)):
         title = ""
     return title if title != info.title else None
 
