@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -83,7 +83,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
                 below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
                 unclear=sorted({one.session_id for one in descent.unclear if not one.told}),
             )  # fmt: skip
-            changed = _changed_beside(planned, change) if change.follows else {}
+            changed = changed_beside(planned, change.keys | change.masked) if change.follows else {}
             beside = [_noted(session, path, change, len(new)) for path, new in changed.items()]
             agent.forget(session)
             write_lines(session, gone, planned.edits, disk=disk)
@@ -93,7 +93,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
                 note(snapshots.FAILED, size_after=now.size if now else 0)
             raise
         for path, new in changed.items():
-            _bring(path, new)
+            bring(path, new)
     with suppress(OSError):
         snapshots.prune(change.now)
     return Written(snapshot.id if snapshot else None, tuple(beside))
@@ -117,10 +117,10 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
     together = [one for one in snapshots.logged() if one.change == change_id]
     for one in together:
         if one.beside and not one.size_after:
-            _bring(Path(one.source_path), b"")
+            bring(Path(one.source_path), b"")
     for log in (Path(one.source_path) for one in together if not one.beside):
         for path, new in cutter(session.tool).revised(log, keys | masks).items():
-            _bring(path, new)
+            bring(path, new)
     return follow(session, change, propagation.descent_of(session, keys | masks).copies)
 
 
@@ -147,14 +147,14 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     return [Followed(other.session_id, str(copy), len(planned.removed), written.snapshot), *written.beside]
 
 
-def _changed_beside(planned: Plan, change: Change) -> dict[Path, bytes]:
+def changed_beside(planned: Plan, keys: Collection[str]) -> dict[Path, bytes]:
     """Return the new content of each file beside a transcript that changes; of a file that goes, nothing."""
     session = planned.session
-    revised = cutter(session.tool).revised(session.source_path, change.keys | change.masked)
+    revised = cutter(session.tool).revised(session.source_path, keys)
     return {**dict.fromkeys(beside_of(planned), b""), **revised}
 
 
-def _bring(path: Path, new: bytes) -> None:
+def bring(path: Path, new: bytes) -> None:
     """Give a file beside a log its new content; delete it if that is empty."""
     if new:
         replace_file(path, [new], like_before=True)

@@ -21,27 +21,20 @@ from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
-from smart_fork import notes
 from smart_fork.agents import READERS
-from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import files_of, forms_of, title_of
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
-from smart_fork.excise import erasure, propagation
+from smart_fork.excise import propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.remnants import ours_with, said_in, telling
-from smart_fork.excise.replacement import write_lines
-from smart_fork.excise.strings import mapped, texts
-from smart_fork.excise.traces import words_in
-from smart_fork.excise.writers import nobody_writing
+from smart_fork.excise.remnants import ours_with, telling
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
-from smart_fork.sharing.canonical import decode, encode
+from smart_fork.sharing.canonical import decode
 from smart_fork.team import away, crossed, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
-from smart_fork.team.crossed import Line, Lost, Planner
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
 from smart_fork.team.project import Project
@@ -49,14 +42,13 @@ from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.team.uncut import Keys
+from smart_fork.team.withdrawn import Line, Lost, Planner, cut, is_name, record_in
 
 log = logging.getLogger(__name__)
 
 #: A server is asked once in so long.
 EVERY = timedelta(minutes=10)
 _PAGES = 1_000
-#: The shortest beginning of a text that is taken for a name made of it.
-_NAME = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +214,12 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool, remove: b
     for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
         session = load_with_tool(one.agent, one.path)
         planned, new = planner(session, ())
-        turns = [(at, turn) for at, turn in enumerate(session.turns) if not _is_name(turn)]
+        turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
-        cut = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
-        lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, cut)
-        yield _Way(lost, partial(_cut, one.agent, planner, lost.words))
+        known = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
+        yield _Way(lost, partial(cut, one.agent, planner, lost.words))
 
 
 def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
@@ -235,7 +227,7 @@ def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
     lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if uncut.is_uncut(one.agent):
         return _Way(lost, partial(uncut.rewrite, one, keys))
-    return _Way(lost, partial(_cut, one.agent, _of_records(one, keys), lost.words))
+    return _Way(lost, partial(cut, one.agent, _of_records(one, keys), lost.words))
 
 
 def _kept_lines(one: Written, keys: Keys) -> list[Line]:
@@ -243,7 +235,7 @@ def _kept_lines(one: Written, keys: Keys) -> list[Line]:
     forms, place = forms_of(one.agent), place_of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in b"".join(snapshots.content(snapshot)).split(b"\n"))
-    records = ((line, record) for line in lines if (record := _record(line)) is not None)
+    records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [(pulled.time_of(one), line) for line, one in records if pulled.key_of(forms.outgoing(one, place)) in keys]
 
 
@@ -268,7 +260,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         try:
             if other.told:
                 before = files_of(other.agent).stamp(other.path)
-                _cut(other.agent, way.lost.planned, way.lost.words, other.path)
+                cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if files_of(other.agent).stamp(other.path) != before else []
             elif uncut.is_uncut(one.agent) or propagation.load_copy(whole, other.path):
                 way.cut(other.path)
@@ -291,73 +283,6 @@ def _is_author(edits: Edits) -> bool:
     return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
 
 
-def _cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
-
-    Raises:
-        ForkRefused: an agent has it open.
-    """
-    session = load_with_tool(agent, path)
-    planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
-    words |= _gone(planned, edits)
-    if named := _named_after(planned, words):
-        planned, edits = planned_of(session, named)
-    edits |= _unnamed(planned, words)
-    if not planned.gone and not edits and not remove:
-        return False
-    lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
-    empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
-    ids = {session.session_id, READERS[agent].id_of(path)}
-    with nobody_writing(session):
-        if empty:
-            for name in ids:
-                propagation.remove(agent, name)
-                notes.forget(agent, name)
-            files_of(agent).remove(path)
-        else:
-            write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
-    if not empty:
-        propagation.refresh(session.tool, [path])
-    for name in ids:
-        snapshots.forget(name)
-    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(agent, path).turns]))
-    erasure.erase(agent, sorted(ids), lost - left)
-    return empty
-
-
-def _named_after(planned: Plan, words: Collection[str]) -> set[str]:
-    """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
-    said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
-    found = set()
-    for turn in planned.survivors:
-        if _is_name(turn) and "needed" not in turn.meta:
-            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)] if not turn.key else ()
-            quotes = any(len(name) >= _NAME and one.startswith(name) for name in names for one in said)
-            if quotes or telling([turn.raw], words):
-                found.add(turn.id)
-    return found
-
-
-def _unnamed(planned: Plan, words: Collection[str]) -> dict[int, bytes]:
-    """Lines that are needed, without the names in them that have these words."""
-    return {
-        at: orjson.dumps(mapped(record, lambda text: "" if telling([text.encode()], words) else text))
-        for at, turn in enumerate(planned.session.turns)
-        if _is_name(turn) and "needed" in turn.meta and telling([turn.raw], words) and (record := _record(turn.raw))
-    }
-
-
-def _is_name(turn: TranscriptTurn) -> bool:
-    return turn.role == "system" and not turn.inherited
-
-
-def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
-    """Words of what goes that no message says any more."""
-    turns = list(enumerate(planned.session.turns))
-    stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not _is_name(turn))
-    return said_in(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - said_in(stays)
-
-
 def _of_records(one: Written, keys: Keys) -> Planner:
     """The turns that go, and the lines that are rewritten, by the records that they are."""
     forms, place = forms_of(one.agent), place_of(one.root)
@@ -365,7 +290,7 @@ def _of_records(one: Written, keys: Keys) -> Planner:
     def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
-            record = None if turn.inherited else _record(turn.raw)
+            record = None if turn.inherited else record_in(turn.raw)
             if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
@@ -375,7 +300,7 @@ def _of_records(one: Written, keys: Keys) -> Planner:
             new = keys[key]
             if new is None or session.turns[position].id in planned.gone:
                 continue
-            was = _record(edits.get(position, session.turns[position].raw)) or {}
+            was = record_in(edits.get(position, session.turns[position].raw)) or {}
             arrived = forms.arrived(decode(new), others=False)
             if arrived is not None:
                 edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
@@ -467,20 +392,3 @@ def _replacing(client: Client, found: Sequence[wire.Change], wanted: Collection[
             taken = download(client, client.session(project, session_id)).records
             records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
     return records
-
-
-def _record(line: bytes) -> Record | None:
-    try:
-        record = orjson.loads(line)
-        return record if isinstance(record, dict) and encode(record) else None
-    except (ValueError, SmartForkError):
-        return None
-
-
-def _text(lines: Iterable[bytes]) -> str:
-    return "\n".join(text for line in lines for text in _texts(line))
-
-
-def _texts(line: bytes) -> list[str]:
-    record = _record(line)
-    return list(texts(record)) if record else []

@@ -1,9 +1,8 @@
 """Copies that were written for another agent, whose records are others: what is withdrawn is taken out of these by what
 they say.
 
-What was handed over on this machine has the times of the records that it was told of. Of what was written from the
-server, the rest is told once more as that agent would be told: where a message of the copy is not in that any more, it
-goes, and where it says something else, that takes its place. What was said in the copy since stays.
+What is left of the shared session is told once more as that agent would be told; where a message of the copy is not in
+that any more, it goes, and where it says something else, that takes its place. What was said in the copy since stays.
 """
 
 from __future__ import annotations
@@ -16,16 +15,13 @@ from operator import methodcaller
 
 import orjson
 
-from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
-from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Unshareable
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.propagation import matching
 from smart_fork.excise.ranges import chosen, numbered
-from smart_fork.excise.remnants import said_in, telling
 from smart_fork.excise.strings import mapped
 from smart_fork.sharing.canonical import decode
 from smart_fork.team.client import Client
@@ -33,12 +29,9 @@ from smart_fork.team.download import download
 from smart_fork.team.local import Local, place_of
 from smart_fork.team.materialise import arrived, crossing
 from smart_fork.team.pulled import Said, Written, key_of
+from smart_fork.team.withdrawn import Planner
 
 Change = Callable[[str], str]
-#: A line, and when it was said.
-Line = tuple[str, bytes]
-#: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
-Planner = Callable[[Transcript, Collection[str]], tuple[Plan, dict[int, bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +40,6 @@ class _Message:
 
     said: tuple[str, str]
     turns: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """What a session loses: the times at which nothing stays, all its times, words, and keys of records."""
-
-    only: frozenset[str]
-    times: frozenset[str]
-    words: frozenset[str]
-    keys: frozenset[str]
-
-    @classmethod
-    def of(cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str] = ()) -> Lost:
-        """What goes between these lines, and `only` what was said at these times."""
-        was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
-        words = said_in(line for _, line in before) - said_in(line for _, line in after)
-        only = {*only} - now | (was - now)
-        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys))
-
-    def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
-        """Plan to take it out of a session that was told of it. What was said there since stays."""
-        gone = {turn.id for turn in session.own if self._has(turn)}
-        made = plan(session, {*gone, *matching(session, self.keys), *more})
-        return made, dict(made.edits)
-
-    def _has(self, turn: TranscriptTurn) -> bool:
-        time = utc(turn.timestamp)
-        return time in self.only or (time in self.times and bool(telling([turn.raw], self.words)))
 
 
 def keys_of(made: Local) -> tuple[str, ...]:

@@ -14,20 +14,23 @@ from indexer.files import replace_file
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import find_cutter, forms_of, title_of
+from smart_fork.agents.facets import cutter, find_cutter, forms_of, title_of
 from smart_fork.agents.forms import Becomes
-from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.excise import erasure, propagation
+from smart_fork.excise.following import bring
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.plan import plan
+from smart_fork.excise.remnants import said_in
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
 from smart_fork.forking.occupation import process_in
 from smart_fork.forking.world import world_of
 from smart_fork.sharing.canonical import decode
-from smart_fork.team.crossed import Line
 from smart_fork.team.local import place_of
 from smart_fork.team.pulled import Written, key_of, time_of
+from smart_fork.team.withdrawn import Line, renamed_beside
 
 #: What a record is known by in a log -> the record that takes its place, or nothing.
 Keys = Mapping[str, bytes | None]
@@ -81,17 +84,21 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
     if number := process_in(session.session_id, world_of(one.agent)):
         raise ForkRefused(f"The session is running: {session.session_id} (process {number})", "End it first.")
-    with nobody_writing(Transcript(one.agent, path, session.session_id, ())):
+    whole = load_with_tool(one.agent, path)
+    words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
+    beside = dict.fromkeys(cutter(one.agent).files_of(path), b"") if gone else renamed_beside(plan(whole, ()), words)
+    with nobody_writing(whole):
         if gone:
             propagation.remove(one.agent, session.session_id)
             path.unlink()
         else:
             becomes = Becomes(session.session_id, place, session.parent_id or "")
             replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
+        for file, new in beside.items():
+            bring(file, new)
     if not gone:
         propagation.refresh(one.agent, [path])
-    words = _words(before) - (set() if gone else _words(left))
-    erasure.erase(one.agent, [session.session_id], words)
+    erasure.erase(one.agent, [session.session_id], _words(before) - (set() if gone else _words(left)))
     return gone
 
 

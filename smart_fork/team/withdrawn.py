@@ -1,0 +1,166 @@
+"""Takes what was withdrawn out of a log, with the names that were made of it, and all else of ours that has it.
+
+What was handed over of a session on this machine is known by its times: they are those of the records that it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from indexer.transcripts.model import AgentName
+from indexer.transcripts.state import utc
+from smart_fork import notes
+from smart_fork.agents import READERS
+from smart_fork.agents.codec import Record
+from smart_fork.agents.facets import cutter, files_of
+from smart_fork.cuts import snapshots, titles
+from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.errors import SmartForkError
+from smart_fork.excise import erasure, propagation
+from smart_fork.excise.following import bring, changed_beside
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.remnants import said_in, telling
+from smart_fork.excise.replacement import write_lines
+from smart_fork.excise.strings import mapped, texts
+from smart_fork.excise.traces import words_in
+from smart_fork.excise.writers import nobody_writing
+from smart_fork.sharing.canonical import encode
+
+#: A line, and when it was said.
+Line = tuple[str, bytes]
+#: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
+Planner = Callable[[Transcript, Collection[str]], tuple[Plan, dict[int, bytes]]]
+#: The shortest beginning of a text that is taken for a name made of it.
+_NAME = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What a session loses: the times at which nothing stays, all its times, words, and keys of records."""
+
+    only: frozenset[str]
+    times: frozenset[str]
+    words: frozenset[str]
+    keys: frozenset[str]
+
+    @classmethod
+    def of(cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str] = ()) -> Lost:
+        """What goes between these lines, and `only` what was said at these times."""
+        was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
+        words = said_in(line for _, line in before) - said_in(line for _, line in after)
+        only = {*only} - now | (was - now)
+        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys))
+
+    def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
+        """Plan to take it out of a session that was told of it. What was said there since stays."""
+        gone = {turn.id for turn in session.own if self._has(turn)}
+        made = plan(session, {*gone, *propagation.matching(session, self.keys), *more})
+        return made, dict(made.edits)
+
+    def _has(self, turn: TranscriptTurn) -> bool:
+        time = utc(turn.timestamp)
+        return time in self.only or (time in self.times and bool(telling([turn.raw], self.words)))
+
+
+def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
+    """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
+
+    Raises:
+        ForkRefused: an agent has it open.
+    """
+    session = load_with_tool(agent, path)
+    planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
+    words |= _gone(planned, edits)
+    if named := _named_after(planned, words):
+        planned, edits = planned_of(session, named)
+    edits |= _unnamed(planned, words)
+    beside = renamed_beside(planned, words)
+    if not (planned.gone or edits or beside or remove):
+        return False
+    lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
+    empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
+    ids = {session.session_id, READERS[agent].id_of(path)}
+    with nobody_writing(session):
+        if empty:
+            for name in ids:
+                propagation.remove(agent, name)
+                notes.forget(agent, name)
+            beside = dict.fromkeys(cutter(agent).files_of(path), b"")
+            files_of(agent).remove(path)
+        else:
+            write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
+        for file, new in beside.items():
+            bring(file, new)
+    if not empty:
+        propagation.refresh(session.tool, [path])
+    for name in ids:
+        snapshots.forget(name)
+    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(agent, path).turns]))
+    erasure.erase(agent, sorted(ids), lost - left)
+    return empty
+
+
+def renamed_beside(planned: Plan, words: Collection[str]) -> dict[Path, bytes]:
+    """The new content of files beside a log that have what goes, or a name of the session with these words."""
+    session = planned.session
+    read = READERS[session.tool].read(session.source_path).session
+    name = read.title if read is not None else ""
+    marks = titles.quoting(name) if telling([name.encode()], words) else ()
+    return changed_beside(planned, {*propagation.keys_of(planned.removed), *marks})
+
+
+def _named_after(planned: Plan, words: Collection[str]) -> set[str]:
+    """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
+    said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
+    found = set()
+    for turn in planned.survivors:
+        if is_name(turn) and "needed" not in turn.meta:
+            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)] if not turn.key else ()
+            quotes = any(len(name) >= _NAME and one.startswith(name) for name in names for one in said)
+            if quotes or telling([turn.raw], words):
+                found.add(turn.id)
+    return found
+
+
+def _unnamed(planned: Plan, words: Collection[str]) -> dict[int, bytes]:
+    """Lines that are needed, without the names in them that have these words."""
+    return {
+        at: orjson.dumps(mapped(record, lambda text: "" if telling([text.encode()], words) else text))
+        for at, turn in enumerate(planned.session.turns)
+        if is_name(turn) and "needed" in turn.meta and telling([turn.raw], words) and (record := record_in(turn.raw))
+    }
+
+
+def is_name(turn: TranscriptTurn) -> bool:
+    """Return whether a line is no message: it may name the session."""
+    return turn.role == "system" and not turn.inherited
+
+
+def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
+    """Words of what goes that no message says any more."""
+    turns = list(enumerate(planned.session.turns))
+    stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_name(turn))
+    return said_in(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - said_in(stays)
+
+
+def record_in(line: bytes) -> Record | None:
+    """Return the record on a line; `None` where it is none that can be shared."""
+    try:
+        record = orjson.loads(line)
+        return record if isinstance(record, dict) and encode(record) else None
+    except (ValueError, SmartForkError):
+        return None
+
+
+def _text(lines: Iterable[bytes]) -> str:
+    return "\n".join(text for line in lines for text in _texts(line))
+
+
+def _texts(line: bytes) -> list[str]:
+    record = record_in(line)
+    return list(texts(record)) if record else []
