@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
@@ -60,9 +60,10 @@ def secrets_of(lines: Iterable[bytes]) -> set[str]:
     return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
 
 
-def said_in(lines: Collection[bytes]) -> set[str]:
+def said_in(lines: Iterable[bytes]) -> set[str]:
     """Words and runs of words: those have a blank."""
-    return words_of(lines) | runs_of(lines)
+    some = list(lines)
+    return words_of(some) | runs_of(some)
 
 
 def within(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:

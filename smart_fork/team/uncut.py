@@ -19,9 +19,9 @@ from smart_fork.agents.forms import Becomes
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import bring
+from smart_fork.excise.line_words import said_in
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import plan
-from smart_fork.excise.remnants import said_in
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing

@@ -18,10 +18,11 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
+from smart_fork.excise.line_words import said_in
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen, numbered, pieces
-from smart_fork.excise.remnants import said_in, telling
+from smart_fork.excise.remnants import telling
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire

@@ -22,9 +22,10 @@ from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import bring, changed_beside
+from smart_fork.excise.line_words import said_in
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.remnants import said_in, telling
+from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.strings import mapped, texts
 from smart_fork.excise.traces import words_in
