@@ -119,6 +119,7 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
         with only_writer(PATIENCE), opened() as store:
             store.owe_erasing()
             read, known = _read_again(store, tool, wanted)
+            kept_logs.sweep_unused()
             erased = erase_owed(store)
         return Refreshed(updated=True, read=read, erased=erased, note=_embed(known))
     except (IndexBusyError, IndexUnavailable, OSError) as error:
@@ -162,6 +163,8 @@ def _keep_again(tool: Tool, path: Path) -> None:
     session_id = READERS[file.agent].id_of(path)
     if kept_logs.find(file.agent, session_id) is None:
         return
+    if file.within:  # it may have been changed within the same moment
+        kept_logs.remove(file.agent, session_id)
     try:
         kept_logs.keep(file, session_id, READERS[file.agent])
     except OSError as error:

@@ -29,7 +29,7 @@ from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound,
 from smart_fork.excise import propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.remnants import ours_with, telling
+from smart_fork.excise.remnants import ours_with
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
@@ -267,9 +267,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
     for session_id in {whole.session_id, *(other.session_id for other in (*descent.below, *others))}:
-        for kept in snapshots.snapshots(session_id):
-            if telling(b"".join(snapshots.content(kept)).split(b"\n"), way.lost.words):
-                kept.path.unlink(missing_ok=True)
+        way.lost.forget_snapshots(session_id)
     for agent, session_id in descent.lost:
         if any(ours_with(agent, session_id, way.lost.words, "")):
             propagation.remove(agent, session_id)

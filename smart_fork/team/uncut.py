@@ -79,6 +79,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     forms, place = forms_of(one.agent), place_of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
+        propagation.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)

@@ -31,6 +31,7 @@ from smart_fork.excise.strings import mapped, texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
 from smart_fork.sharing.canonical import encode
+from smart_fork.team.pulled import time_of
 
 #: A line, and when it was said.
 Line = tuple[str, bytes]
@@ -67,6 +68,14 @@ class Lost:
         time = utc(turn.timestamp)
         return time in self.only or (time in self.times and bool(telling([turn.raw], self.words)))
 
+    def forget_snapshots(self, session_id: str) -> None:
+        """Delete the snapshots of a session that have it."""
+        for kept in snapshots.snapshots(session_id):
+            lines = b"".join(snapshots.content(kept)).split(b"\n")
+            records = filter(None, map(record_in, lines))
+            if telling(lines, self.words) or not self.only.isdisjoint(map(time_of, records)):
+                kept.path.unlink(missing_ok=True)
+
 
 def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
     """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
@@ -82,11 +91,19 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     edits |= _unnamed(planned, words)
     beside = renamed_beside(planned, words)
     if not (planned.gone or edits or beside or remove):
+        propagation.refresh(agent, [path])  # whoever was killed may have come no further than the log
         return False
-    lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
     empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
+    left = (
+        []
+        if empty
+        else [edits.get(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
+    )
     ids = {session.session_id, READERS[agent].id_of(path)}
     with nobody_writing(session):
+        erasure.erase(agent, sorted(ids), words_in(_text(turn.raw for turn in session.turns)) - words_in(_text(left)))
+        for name in ids:
+            snapshots.forget(name)
         if empty:
             for name in ids:
                 propagation.remove(agent, name)
@@ -99,10 +116,6 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
             bring(file, new)
     if not empty:
         propagation.refresh(session.tool, [path])
-    for name in ids:
-        snapshots.forget(name)
-    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(agent, path).turns]))
-    erasure.erase(agent, sorted(ids), lost - left)
     return empty
 
 
