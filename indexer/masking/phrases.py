@@ -16,7 +16,7 @@ _CHARACTER = "[A-Za-z0-9_-]"
 #: diffs and indents put before the next.
 _BREAK = (
     r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4}|[ \t]{1,3}[│┃┆║|][ \t]{0,3})\r?\n[ \t>+|#│┃┆║▌▏▎-]{0,12}[\"']?|"
-    r"[\"'][ \t]{0,2}[+.&]?[ \t]{0,2}[\"']|%0[aA])"
+    r"\\{1,2}n|[\"'][ \t]{0,2}[+.&]?[ \t]{0,2}[\"']|%0[aA])"
 )
 #: Of a longer token one half is long enough to be found by itself.
 _LONG, _LEAST_BEGINNING, _LEAST = 40, 3, 20

@@ -15,7 +15,7 @@ from functools import cache
 
 from indexer.masking.rules import Rule, compiled, literals, rules_in
 from indexer.masking.spans import NEAR, SHAPE, Span, changes, lines_at, monotone
-from indexer.masking.values import is_number, is_thrown_together
+from indexer.masking.values import is_number, is_tangled, is_thrown_together
 from indexer.masking.vendors import VENDORS, Vendor
 
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
@@ -213,7 +213,7 @@ def is_wallet_key(text: str) -> bool:
 
 def _random(follows: str, *, certain: bool) -> bool:
     """Return whether this is no name that happens to begin like a token."""
-    return not monotone(follows) and (certain or changes(follows[:200]) >= 2)
+    return not monotone(follows) and (certain or changes(follows[:200]) >= 2 or is_tangled(follows))
 
 
 # --- shapes that need more than that ----------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 #: string to which another is added, or at the edge of a page or a terminal.
 _GOES_ON = late(
     rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}(?:\r?\n|(?=\\?[\"']))|"
-    rb"%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_.-]{4,}))"
+    rb"%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)"
+    rb"[ \t>|+#?-]{0,12}+(?:\\?[\"'])?(?=([A-Za-z0-9+/=_.-]{4,}))"
 )
 #: The same, seen from where it goes on.
 _LINE_END = late(
@@ -66,10 +67,10 @@ _LINE_END = late(
     rb"%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}(?:\\?[\"'])?((?:[A-Za-z0-9_-]{1,30}[.~])?)\Z"
 )
 _LINE_ENDS_AS = late(rb"\n|\\n|%0")
-_LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,59}\Z")
+_LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,399}\Z")
 _DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
 #: No word, no name: what a token may end with.
-_THROWN = late(rb"(?=[^.]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*")
+_THROWN = late(rb"(?=[^.\s]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*+(?=[\r\n]|\Z)")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
@@ -177,20 +178,18 @@ def joined(
     for token in tokens:
         if token > position and (cut := _begun(plain, token)) and cut[0] >= position:
             start, end, again, sure = cut
-            if (sure and _DIGIT.search(plain, start, end)) or begins(text, start, end, False):  # noqa: FBT003
+            if (sure and _DIGIT.search(plain, start, end)) or begins(text, start, end, _is_rest(plain, again)):
                 join(start, end, again)
         while token >= position and (found := _going_on(plain, token)):
             line = plain.rfind(b"\n", max(position, token - 400), found.start(1)) + 1 or max(position, token - 400)
             before = _JOINED_BEFORE.search(plain, max(0, token - 60), token)
-            alone = plain[found.end(2) : found.end(2) + 1] in (b"", b"\n", b"\r")
-            rest = alone and _THROWN.fullmatch(found[2]) is not None
             if plain.startswith((b":", b"("), found.end(2)) or not (
                 (
                     len(found[2]) >= _REST
                     and _DIGIT.search(found[2], 0, 60)
                     and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found))
                 )
-                or begins(text, before.start() if before else token, found.start(1), rest)
+                or begins(text, before.start() if before else token, found.start(1), _is_rest(plain, found.end()))
             ):
                 break
             join(token, found.start(1), found.end())
@@ -208,10 +207,16 @@ def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
     """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
+    token += plain[token - 1 : token + 1] == b"\\n"
     before = max(0, token - 60)
     found = _LINE_END.search(plain, before, token) if _LINE_ENDS_AS.search(plain, before, token) else None
-    word = _LAST_WORD.search(plain, max(0, found.start() - 60), found.start()) if found else None
+    word = _LAST_WORD.search(plain, max(0, found.start() - 400), found.start()) if found else None
     return (word.start(), word.end(), found.start(2), found[1].strip(b"\r\n") != b"") if found and word else None
+
+
+def _is_rest(plain: bytes, start: int) -> bool:
+    """Whether a line has the rest of a token from there on, and nothing else."""
+    return _THROWN.match(plain, start) is not None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:

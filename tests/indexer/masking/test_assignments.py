@@ -56,7 +56,7 @@ def test_a_value_is_secret_if_a_field_beside_it_says_so(beside):
 
 
 #: Values, from what only might be a password to what is one wherever it is assigned.
-VALUES = ("harbor-light", "harborlight", "Passw0rd", "hunter22x")
+VALUES = ("harbor-light", "harborlight", "Passkey5", "hunter22x")
 #: From which of these values on one is masked in these texts.
 PLACES = {
     "harbor-light": (
@@ -68,7 +68,7 @@ PLACES = {
         'PASSWORD = "{}"', 'password = "{}"', 'password := "{}"', 'password => "{}"', 'f(password="{}")',
         'user: "x", password: "{}"', 'host = "x", password: "{}"', "<password>{}</password>", "DB_PASSWORD: {}",
     ),
-    "Passw0rd": (
+    "Passkey5": (
         'password: "{}"', "password: {}\n", "  password: {}", '{{"password": "{}"}}', '"DB_PASSWORD": "{}"',
         "('DB_PASSWORD', '{}')", "password:\n  value: {}\n", '<add key="Password" value="{}" />', "| password | {} |",
     ),
@@ -77,6 +77,34 @@ PLACES = {
         'password "{}"', "set password {}", "user: x, password: {}", "password -> {}",
     ),
 }  # fmt: skip
+
+
+@each(
+    "value",
+    [
+        *("changeme-Kx83hd", "ChangeMe!2031", "changeme_7dq2", "k4example9021", "Example-Zk3mP0q", "YourHarbor846"),
+        *("mysecret8945!", "SuperSecret77", "Passw0rd", "p4ssw0rd-x9", "S3cr3t-harbor1"),
+    ],
+)
+def test_a_password_in_which_a_placeholder_or_a_name_is_only_a_part_is_masked_in_each_form(value):
+    for text in (
+        *("password={}\n", "DB_PASSWORD={}", 'password: "{}"', "smtp_password = {}\n", '{{"password": "{}"}}'),
+        *("<password>{}</password>", "--password={}", "mysql -u root -p{} shop", "redis://:{}@cache:6379/0"),
+        *("the password is {}", "Das Passwort lautet {}", "le mot de passe est {}", "la contraseña es {}"),
+    ):
+        assert value not in mask(text.format(value)), text
+
+
+@each(
+    "value",
+    [
+        *("changeme", "CHANGE_ME", "example", "example-password", "your-256-bit-secret", "replace-with-a-long-string"),
+        *("<changeme>", "${EXAMPLE}", "{{ example }}", "xxxxxxxx", "********", "YOUR_PASSWORD_HERE", "dummy-token"),
+    ],
+)
+def test_a_placeholder_that_is_the_whole_value_stays(value):
+    for text in ("password={}\n", 'password: "{}"', "DB_PASSWORD={}", "the password is {}"):
+        assert text.format(value) == mask(text.format(value))
 
 
 @each("least, text", [(least, text) for least, texts in PLACES.items() for text in texts])

@@ -29,7 +29,7 @@ def test_a_secret_is_known_by_its_name_in_many_languages(kind, word):
 
 def test_what_is_made_up_is_masked_behind_its_name_also_without_a_digit():
     for name in ("Kennwort ist", "la contrasena es"):
-        assert f"{name} [REDACTED:secret] now" == mask(f"{name} R^kOEvS_b^y!q now")
+        assert f"{name} [REDACTED:password] now" == mask(f"{name} R^kOEvS_b^y!q now")
 
 
 @each("text", ["das Kennwort steht in MainActivity", "la clave es Monkey-Island", "wifi is at Coffee-House there"])
