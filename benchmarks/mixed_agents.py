@@ -125,8 +125,7 @@ def tell(store: Any, count: int, chance: random.Random) -> Iterator[Pair]:
     from smart_fork.agents.copier import NewSession
     from smart_fork.agents.facets import starter_of, teller_of
     from smart_fork.errors import SmartForkError
-    from smart_fork.forking.handover import handover
-    from smart_fork.forking.told import write_told
+    from smart_fork.forking.handover import handover, write_told
     from smart_fork.system.processes import Machine, Processes
 
     machine = Machine(Processes(), os.environ)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from indexer import state
 from smart_fork import sessions
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
-from smart_fork.cli.team.shared_copy import shared_copy
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.removal import sessions as session_removal
 from smart_fork.retrieval.results import title
 
@@ -41,7 +41,7 @@ def forget(
         err.print(plain(f"It is still in {one.path}: {one.reason}"))
     if done.jsonl_path:
         err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
-        if shared := shared_copy(Path(done.jsonl_path), done.agent_type):
+        if shared := _shared(Path(done.jsonl_path), done.agent_type):
             err.print(plain(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere"))
 
 
@@ -60,3 +60,18 @@ def _ask(reference: str) -> None:
         about = ""
     err.print(plain(f"{located.agent} {located.session_id}{about}"))
     typer.confirm("Forget it for good?", abort=True, err=True)
+
+
+def _shared(path: Path, agent: str) -> str | None:
+    """The shared session that a log is tracked as; nothing where nobody here shares any."""
+    if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
+        return None
+    from smart_fork.agents import READERS
+    from smart_fork.team.pulled import pushed_as
+
+    if agent not in READERS.names:
+        return None
+    try:
+        return pushed_as(path, agent)
+    except SmartForkError:
+        return None

@@ -114,7 +114,7 @@ def branch(
         excerpt = within.excerpt if within is not None else None
         told = None
         if agent != session.agent:
-            from smart_fork.forking.handover import handover
+            from smart_fork.forking.handover import handover, write_told
 
             told = handover(session, end, agent, excerpt, unmasked=unmasked)
         with new_title(told.title if told else session.title, target, moment, name=title) as final:
@@ -124,8 +124,6 @@ def branch(
             if told is None:
                 written = write_copy(session, end, becomes, excerpt=excerpt)
             else:
-                from smart_fork.forking.told import write_told
-
                 written = write_told(READERS[agent], told, session, becomes, Machine(Processes(), os.environ))
                 written = replace(written, source_session_id=session.session_id)
                 warnings += _notes(told.handed, agent, budget)

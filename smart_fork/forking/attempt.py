@@ -106,7 +106,7 @@ class Attempt:
 
     def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
         """Another agent's session as one of its own; where it is from is kept beside it."""
-        from smart_fork.forking.told import write_told
+        from smart_fork.forking.handover import write_told
 
         becomes = self._becomes(plan, new_session_id)
         source, machine = spec.source.session if spec.source else None, Machine(self.world.processes, self.world.env)

@@ -7,28 +7,34 @@ how many; no model is asked for that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.masking import mask
 from indexer.project import recorded
 from indexer.shapes import dataclass
+from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
 from indexer.unchecked import seconds_in
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import Excerpt
+from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.facets import teller_of, title_of
-from smart_fork.agents.forms import Utterance
+from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.budget.units import marker, plain
 from smart_fork.budget.wanted import MATCH, Wanted
-from smart_fork.copies.told import DATA, SAID_CHARACTERS, lost_of, utterances, whence
-from smart_fork.foreign_sessions import is_taken
+from smart_fork.copies.session_copy import Branch, write_branch
+from smart_fork.copies.told import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
+from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Handed
 from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
 from smart_fork.sharing.neutral import SECRETS, Message, read
+from smart_fork.system.processes import Machine
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quotation
 
@@ -215,7 +221,7 @@ def _stood(session: Session, end: int) -> str:
     """Where the repository was at the cut, and which files had been edited and not committed, as far as that shows."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
-    found = _checked_out(session, until) if not is_taken(session.session_id) else None
+    found = _checked_out(session, until) if not foreign_sessions.is_taken(session.session_id) else None
     said = []
     if found is not None:
         branch = f" on branch {quotation(found.branch, SAID_CHARACTERS)}" if found.branch else ""
@@ -262,3 +268,47 @@ def _uncommitted(session: Session, end: int) -> list[str]:
                 files[path] = None
     below = f"{session.cwd.rstrip('/')}/" if session.cwd else "\0"
     return [quotation(path.removeprefix(below), SAID_CHARACTERS) for path in files if mask(path) == path]
+
+
+# Writes it as a session of that agent: what a fork and a branch begin with.
+
+
+def write_told(
+    adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
+) -> Branch:
+    """Write what the agent of `adapter` is told as a session of its own; `source` is what was read of the other one.
+
+    Where that is somebody else's, this one is, too: taking it away again forgets that.
+
+    Raises:
+        ForkRefused: the agent would not load it.
+        ProgramFailed: its own program does not take it.
+        OSError: it cannot be written.
+    """
+    handed, cwd = handover.handed, becomes.cwd or Path.cwd()
+    place = HomePlace(str(cwd), str(Path.home()))
+    with as_session(adapter.name, handover.said, place, source_id=handed.session_id) as session:
+        written = write_branch(
+            adapter,
+            session.source_path,
+            replace(becomes, cwd=cwd, title=becomes.title or handover.title),
+            session=session,
+            at=None,
+            machine=machine,
+        )
+    if not is_others(handed.session_id, source):
+        return written
+    written = replace(written, forget=partial(_forget, becomes.id, written.forget))
+    try:
+        said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
+        foreign_sessions.remember(becomes.id, said)
+    except BaseException:
+        written.undo()
+        raise
+    return written
+
+
+def _forget(session_id: str, also: Callable[[], object] | None) -> None:
+    foreign_sessions.forget(session_id)
+    if also:
+        also()

@@ -136,16 +136,11 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
 
 def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
 
-    prompt, at, worktree, place, budget, brief, agent, unmasked = (form.get(name, "").strip() for name in _SAID)
+    prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
-    options = Options(
-        prompt=prompt,
-        worktree=worktree == "yes" or None,
-        place=place or None,
-        brief=brief == "yes",
-        unmasked=unmasked == "yes",
-    )
+    own, told = worktree == "yes" or None, brief == "yes"
+    options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
     asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
     if at != MATCH:
         asked = replace(asked, at=number(at))

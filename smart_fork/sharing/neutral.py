@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -100,19 +101,12 @@ def read(
     made = Made({one.id: one.given for one in used}, {one.id: one.patch for one in gave if one.patch})
     numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
     turns, starting = [session.turns[number] for number in numbers], work.starting if work else ()
-    if unmasked:
-        found, title = neutral(turns, items, made, starting), session.title
-    else:
-        given = (_dumped(one) for one in made.given.values())
-        texts = (
-            *(turn.text for turn in session.turns),
-            *(_printed(one) for item in items for one in item.results),
-            *given,
-        )
-        change = _Masking(texts, learned(map(orjson.dumps, records), work))
-        with knowing(change.known):
-            found, title = neutral(turns, items, made, starting, change), mask_cut(mask(session.title))
-    return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost, title)
+    printed = (_printed(one) for item in items for one in item.results)
+    texts = chain((turn.text for turn in session.turns), printed, map(_dumped, made.given.values()))
+    change = str if unmasked else _Masking(texts, learned(map(orjson.dumps, records), work))
+    found = neutral(turns, items, made, starting, change)
+    messages = tuple(replace(one, turn=numbers[one.turn]) for one in found.messages)
+    return Neutral(messages, found.lost, mask_cut(change(session.title)))
 
 
 class _Masking:
@@ -121,17 +115,16 @@ class _Masking:
     def __init__(self, texts: Iterable[str], more: Iterable[str]) -> None:
         found, self._clean = set(more), set[str]()
         for text in texts:
-            if spans := spans_of(text):
-                found.update(known_from(text, spans))
-            else:
-                self._clean.add(text)
-        self.known = sorted(found, key=len, reverse=True)
+            found.update(known_from(text, spans := spans_of(text)))
+            self._clean.update([] if spans else [text])
+        self._known = sorted(found, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """Mask a text, while what is known is known to `mask`."""
-        if text in self._clean and not any(secret in text for secret in self.known):
+        """Mask a text."""
+        if text in self._clean and not any(secret in text for secret in self._known):
             return text
-        return mask(text)
+        with knowing(self._known):
+            return mask(text)
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:
@@ -145,13 +138,10 @@ def _records(session: Session, end: int | None) -> Iterator[Record]:
         yield from (record for one in raw if (record := dict_in(json_in(one))))
 
 
-def neutral(
-    turns: Iterable[Turn],
-    items: Iterable[Item] = (),
-    made: Made = NOTHING_MADE,
-    starting: Collection[str] = (),
+def neutral(  # noqa: PLR0917 - what it is made of
+    turns: Iterable[Turn], items: Iterable[Item] = (), made: Made = NOTHING_MADE, starting: Collection[str] = (),
     change: Change = str,
-) -> Neutral:
+) -> Neutral:  # fmt: skip
     """Return these turns in neutral form, with the other parts of their records, and each text changed.
 
     `starting` are the tools that start sub-agents.
