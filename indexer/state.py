@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from indexer.paths import private_dir, state_home
+from indexer.unchecked import dict_in, dicts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,8 +212,8 @@ def _take_over(db: apsw.Connection) -> None:
             db.execute("INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?)", (str(agent), str(session_id), str(at)))
     for file in handovers.iterdir() if handovers.is_dir() else ():
         with suppress(ValueError, TypeError, KeyError, OSError):
-            said = orjson.loads(file.read_bytes())
-            for nth, one in enumerate((said, *said.get("others", ()))):
+            said = dict_in(orjson.loads(file.read_bytes()))
+            for nth, one in enumerate((said, *dicts_in(said.get("others")))):
                 source = (one["source_agent"], one["source_session_id"], one.get("through", ""))
                 db.execute(
                     "INSERT OR IGNORE INTO handovers VALUES (?, ?, ?, ?, ?, ?)",

@@ -209,11 +209,11 @@ def test_whoever_opens_the_index_while_it_is_set_aside_waits_and_gets_the_new_on
 
     late = threading.Thread(target=ask)
 
-    def rename(path):
+    def rename(path, why):
         late.start()
         late.join(0.3)  # one who does not wait comes to the old one here
         assert [] == opened
-        return real(path)
+        return real(path, why)
 
     real = damage._rename
     monkeypatch.setattr(damage, "_rename", rename)

@@ -154,7 +154,7 @@ def test_a_home_that_may_only_be_read_can_be_asked(home, monkeypatch):
         state_home().chmod(0o700)
 
 
-def test_a_database_of_another_version_is_refused_in_a_sentence_and_left(home):
+def test_a_database_of_a_newer_version_is_refused_in_a_sentence_and_left(home):
     state.keep("answer", 1)
     with apsw.Connection(str(state.path())) as db:
         db.execute("PRAGMA user_version = 99")
@@ -163,8 +163,8 @@ def test_a_database_of_another_version_is_refused_in_a_sentence_and_left(home):
     for work in (lambda: state.fact("answer"), lambda: state.keep("answer", 2)):
         with pytest.raises(state.StateUnavailable) as caught:
             work()
-        assert f"{state.path()}: another version of smart-fork has written it" == what_failed(caught.value)
-        assert "Use that version" in next_step(caught.value)
+        assert f"{state.path()}: a newer version of smart-fork has written it" == what_failed(caught.value)
+        assert "update it" in next_step(caught.value)
     assert before == state.path().read_bytes()
 
 

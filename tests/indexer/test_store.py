@@ -5,7 +5,7 @@ import pytest
 
 from indexer.store import schema
 from indexer.store.base import Scope
-from indexer.store.schema import FORM, NewerIndexError, immediate
+from indexer.store.schema import FORM, immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
 from smart_fork.agents import READERS
@@ -59,16 +59,6 @@ def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(tmp_path,
     assert (FORM,) == store.db.execute("PRAGMA user_version").fetchone()
     assert not {"half"} & {name for _, name, _ in tables(store.db)}
     store.close()
-
-
-@pytest.mark.parametrize("form", [FORM - 1, FORM + 1])
-def test_an_index_of_another_form_is_refused(tmp_path, form):
-    store = SqliteStore(tmp_path / "index.db")
-    store.db.execute(f"PRAGMA user_version = {form}")
-    store.close()
-
-    with pytest.raises(NewerIndexError, match="another version of smart-fork"):
-        SqliteStore(tmp_path / "index.db")
 
 
 def test_what_is_no_database_is_refused(tmp_path):

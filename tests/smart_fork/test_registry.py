@@ -228,13 +228,23 @@ def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(home, mon
         assert [] == again._db.execute("SELECT name FROM sqlite_schema WHERE name = 'half'").fetchall()
 
 
-@pytest.mark.parametrize("form", [1, 99])
-def test_a_database_of_another_version_is_not_touched(home, form):
+def test_a_database_of_a_newer_version_is_not_touched(home):
     with Registry() as registry:
-        registry._db.execute(f"PRAGMA user_version = {form}")
+        registry._db.execute("PRAGMA user_version = 99")
 
-    with pytest.raises(RegistryUnavailable, match="another version"):
+    with pytest.raises(RegistryUnavailable, match="written by a newer version"):
         Registry()
+
+
+def test_a_database_of_an_older_version_keeps_its_workers_and_gets_the_rest(home):
+    with Registry() as registry:
+        worker = add(registry)
+        registry._db.execute("DROP TABLE worker_sessions; ALTER TABLE workers DROP COLUMN ended_at")
+        registry._db.execute("PRAGMA user_version = 4")
+
+    with Registry() as registry:
+        assert [(worker.id, None)] == [(one.id, one.ended_at) for one in registry.workers()]
+        registry.set_session_id(worker.id, "s1")
 
 
 @pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
@@ -261,12 +271,12 @@ def test_of_what_a_worker_is_told_the_register_has_no_secret(registry):
     ]
 
 
-def test_the_overview_names_a_register_of_another_version_and_shows_the_rest(home):
+def test_the_overview_names_a_register_of_a_newer_version_and_shows_the_rest(home):
     with Registry() as registry:
         registry._db.execute("PRAGMA user_version = 99")
 
     seen = overview()
 
     assert seen.workers_problem is not None
-    assert "was written by another version" in seen.workers_problem.error
+    assert "was written by a newer version" in seen.workers_problem.error
     assert str(home / ".smart-fork") == seen.home

@@ -136,7 +136,7 @@ class TestNotAvailable:
         assert [hit["session_id"] for hit in answer["results"]] == [knows]
         assert answer["index"]["problem"] == "The index could not be updated: boom"
 
-    def test_an_index_of_another_version(self, world, shop):
+    def test_an_index_of_a_newer_version(self, world, shop):
         knows = world.claude(shop, RETRY, DONE)
         world.find(RETRY, shop)
         db = apsw.Connection(str(index_db()))
@@ -146,7 +146,7 @@ class TestNotAvailable:
         answer = world.find(RETRY, shop)
 
         self.assert_unavailable(answer, knows)
-        assert "another version" in answer["message"]
+        assert "a newer smart-fork wrote the index" in answer["message"]
 
     def test_a_folder_that_cannot_be_written(self, world, shop, monkeypatch):
         knows = world.claude(shop, RETRY, DONE)
