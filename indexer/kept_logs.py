@@ -68,10 +68,12 @@ class _LetGo:
 
 
 def wanted(reader: AgentAdapter) -> bool:
-    """Whether copies of an agent's logs are kept: where ``SMART_FORK_KEEP_TRANSCRIPTS`` says so, and where a person has
-    switched that on or the agent loses sessions, unless that says no. Those that there are are used in any case.
+    """Whether copies of an agent's logs are kept: only if a person has said so, since secrets in them are not masked.
+
+    ``SMART_FORK_KEEP_TRANSCRIPTS`` says it for all agents, `switch_of` for one. Those that there are are used in any
+    case.
     """
-    return KEEP_TRANSCRIPTS.is_on() or ((reader.loses or switch_of(reader.name).is_file()) and not refused())
+    return KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())
 
 
 def refused() -> bool:

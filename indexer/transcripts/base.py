@@ -100,8 +100,6 @@ class AgentAdapter(Protocol):
     endings: tuple[str, ...] = (".jsonl",)
     #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
     places: tuple[str, ...] = ()
-    #: Whether it loses sessions that a person goes on with: copies of them are kept unless that is switched off.
-    loses: bool = False
     #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
     resumes: tuple[str, ...] = ()
 

@@ -38,7 +38,6 @@ class GeminiAdapter(AgentAdapter):
     name = "gemini"
     variable = HOME.variable
     places: tuple[str, ...] = (".gemini/tmp",)
-    loses = True
 
     def home(self) -> Path:
         return gemini_home()

@@ -192,9 +192,9 @@ def test_settings_say_after_how_many_days(logs, said, days):
         ({"maxAge": 7}, 30), ({"maxAge": "soon"}, 30), ({"enabled": False}, None), (None, 30), ([], 30),
     ],
 )  # fmt: skip
-def test_another_agent_says_it_in_its_own_way_and_its_copies_are_kept_anyway(home, said, days):
+def test_another_agent_says_it_in_its_own_way_and_its_copies_are_not_kept_unasked(home, said, days):
     gemini_log(home, spoken("user", "u1", "mend it"))
     settle(gemini_home() / "settings.json", json.dumps({"general": {"sessionRetention": said}}))
 
-    expected = [] if days is None else [(days, True)]
+    expected = [] if days is None else [(days, False)]
     assert expected == [(one.days, one.kept) for one in deletions(time.time())]
