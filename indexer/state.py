@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 BUSY_MILLISECONDS = 15_000
 #: After a wait in vain nothing in this process waits so long before that moment: a question asks it many times.
 _impatient_until = -1.0
-#: Raised with the tables: those of an older form are brought up to it.
-_FORM = 2
+#: Raised where an older program could not use the tables any more: it refuses them then.
+_FORM = 1
+#: Raised with the tables, and kept as ``application_id``: those of an older layout are brought up to it.
+_LAYOUT = 1
 _TABLES = """
 -- Single values, as JSON: what can be found out again, and what belongs to this machine.
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -109,7 +111,7 @@ def changing() -> Iterator[apsw.Connection]:
         db.pragma("secure_delete", 1)
         db.execute("BEGIN IMMEDIATE")  # apsw runs what follows a statement with a row only when that is fetched
         if not db.pragma("user_version"):
-            db.execute(f"{_TABLES} PRAGMA user_version = {_FORM}")
+            db.execute(f"{_TABLES} PRAGMA user_version = {_FORM}; PRAGMA application_id = {_LAYOUT}")
             _take_over(db)
         yield db
         db.execute("COMMIT")  # what is closed before that is rolled back
@@ -175,7 +177,7 @@ def _opened() -> Iterator[apsw.Connection]:
             db.set_busy_timeout(BUSY_MILLISECONDS // (100 if time.monotonic() < _impatient_until else 1))
             if db.pragma("user_version") > _FORM:
                 raise StateUnavailable(errno.EINVAL, "a newer version of smart-fork has written it", str(path()))
-            if 0 < db.pragma("user_version") < _FORM:
+            if db.pragma("user_version") and db.pragma("application_id") < _LAYOUT:
                 with suppress(apsw.ReadOnlyError):  # it is asked as it is
                     _bring_up(db)
             yield db
@@ -189,13 +191,13 @@ def _bring_up(db: apsw.Connection) -> None:
     from indexer.store.older_tables import bring_up
 
     db.execute("BEGIN IMMEDIATE")
-    if db.pragma("user_version") < _FORM:  # another process may have been first
+    if db.pragma("application_id") < _LAYOUT:  # another process may have been first
         if parted := db.execute("SELECT 1 FROM pragma_table_info('pulled') WHERE name = 'crossed_from'").get:
             db.execute("ALTER TABLE pulled RENAME TO pulled_before")
         bring_up(db, _TABLES)
         if parted:
             db.execute(_OLD_PULLED)
-        db.execute(f"PRAGMA user_version = {_FORM}")
+        db.execute(f"PRAGMA application_id = {_LAYOUT}")
     db.execute("COMMIT")
 
 

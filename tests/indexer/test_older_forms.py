@@ -137,7 +137,7 @@ def test_a_program_of_an_older_form_that_has_the_index_open_cannot_write_its_row
 
 def age_state(changes: str) -> None:
     with closing(apsw.Connection(str(state.path()))) as db:
-        db.execute(f"{changes}; PRAGMA user_version = 1")
+        db.execute(f"{changes}; PRAGMA application_id = 0")
 
 
 def test_a_state_database_of_an_older_form_keeps_what_it_has_and_gets_the_rest():
