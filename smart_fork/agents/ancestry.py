@@ -171,11 +171,13 @@ class TreeHeads(Heads):
         """Look into the project's folder and those of the family's other sessions; without a `root` into all."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
-        for file in self.reader.discover():
-            path = file.path
-            folder = self.project(path)
+        projects: dict[str, Path] = {}
+        for file in self.reader.discover():  # very many, in few folders
+            parent, _, name = file.location.rpartition("/")
+            if (folder := projects.get(parent)) is None:
+                folder = projects[parent] = self.project(file.path)
             in_folder[folder].append(file)
-            folders_of[path.stem].add(folder)
+            folders_of[name.rpartition(".")[0]].add(folder)
         here = self.reader.slug(root) if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []

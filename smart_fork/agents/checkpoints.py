@@ -44,7 +44,7 @@ class Listed(NamedTuple):
 
 def is_within(location: str) -> bool:
     """Whether a log's place is that of a session in a repository."""
-    return location.startswith(f"{checkpoints_dir()}/")
+    return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
 def note(directory: Path) -> bool:

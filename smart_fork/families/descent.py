@@ -249,4 +249,5 @@ def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collect
 @lru_cache(maxsize=1 << 17)
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
     """Tell if a log has one of these records. A command asks several times, of very many logs."""
-    return (is_kin or cutter.may_have_others(file.path)) and cutter.holds(file.path, keys)
+    path = file.path
+    return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)
