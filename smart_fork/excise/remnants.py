@@ -167,23 +167,22 @@ def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[
 
 
 def ours(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Our own files of a session that have some of these words: its export, its kept copy, the index.
+    """Our own files of a session that have some of these words or runs of words: its export, its kept copy, the index.
 
     Raises:
         IndexUnavailable: the index cannot be looked into.
     """
-    words = {word for word in gone if " " not in word}
     export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
-    if found := still_said(_read(export), words):
+    if found := still_said(_read(export), gone):
         yield export, found
     if kept is not None:
         with kept_logs.opened(kept) as path:
-            if found := still_said(_read(path), words):
+            if found := still_said(_read(path), gone):
                 yield kept.folder, found
     if index_db().exists():
         with opened() as store:
             row = store.session(agent, session_id)
-            found = _indexed(store, row, words) if row is not None else set()
+            found = _indexed(store, row, gone) if row is not None else set()
         if found:
             yield index_db(), found
 
@@ -192,14 +191,15 @@ def ours_with(agent: AgentName, session_id: str, gone: Collection[str], reason: 
     """Our own files of a session that have some of these words, unless these are ordinary words alone."""
     for path, said in ours(agent, session_id, gone):
         if any(map(_is_telling, said)):
-            yield CopyBehind(str(path), tuple(sorted(said)), reason)
+            yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
 
 
-def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
+def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    there = all_words([row.title, *store.texts(chunks).values()])
-    found = words & there
-    terms = {f'"{word}"': word for word in words - found if not _is_form(word, there)}
+    there = said_in(text.encode() for text in (row.title, *store.texts(chunks).values()))
+    found = there.intersection(gone)
+    words = (word for word in gone if word not in found and " " not in word)
+    terms = {f'"{word}"': word for word in words if not _is_form(word, there)}
     return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
 
 
