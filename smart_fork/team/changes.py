@@ -20,9 +20,8 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import utc
 from smart_fork.agents import READERS
-from smart_fork.agents.facets import files_of, forms_of, title_of
+from smart_fork.agents.facets import files_of, forms_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
@@ -33,7 +32,7 @@ from smart_fork.excise.remnants import ours_with
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
-from smart_fork.team import away, crossed, login, pulled, uncut, unfinished
+from smart_fork.team import away, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
@@ -91,8 +90,7 @@ def learn(client: Client, *, at_once: bool = False) -> None:
     records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
     for one, edits in owing:
         known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
-        left = crossed.left_of(client, one.edited(one.owing(known))) if one.crossed else None
-        one.owe(known, left)
+        one.owe(known)
     state.keep(name, {"since": since, "at": moment.isoformat()})
 
 
@@ -154,15 +152,16 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
         return True
     if one.agent == pulled.AS_FILE:
         return _settled_file(one, keys, remove=remove)
-    is_crossed = bool(one.crossed) and any(digest in edits for digest in one.crossed_from)
-    if (pulled.CROSSED in keys or (is_crossed and one.left() is None)) and not remove:
+    is_crossed = any(digest in edits for digest in one.crossed_from)
+    is_known = all(map(one.time, edits.keys() & {*one.crossed_from}))
+    if (pulled.CROSSED in keys or (is_crossed and not is_known)) and not remove:
         raise ForkRefused(
-            "This hand-over's session can no longer be read. Cut it with smart-fork excise cut, or remove it with "
-            "smart-fork team sync --remove."
+            "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
+            "remove it with smart-fork team sync --remove."
         )
     before = one.counted(lambda: _count(one))
     gone = False
-    for way in _ways(one, keys, edits, is_crossed=is_crossed, remove=remove):
+    for way in _ways(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)
         gone = way.cut(one.path, remove=remove)
         if gone:
@@ -199,20 +198,12 @@ class _Way:
     cut: Callable[..., bool]
 
 
-def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool, remove: bool) -> Iterator[_Way]:
-    """Yield the ways, each when the one before is gone.
-
-    Raises:
-        ForkRefused: the copy tells another agent's session, cannot be cut, and is not to be removed.
-    """
-    if uncut.is_uncut(one.agent):
-        if is_crossed and not remove:
-            again = "smart-fork team sync --remove removes this copy."
-            raise ForkRefused(f"Copies for {title_of(one.agent)} are not cut. {again}")
+def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterator[_Way]:
+    """Yield the ways, each when the one before is gone."""
+    if keys and uncut.is_uncut(one.agent):
         yield _Way(_lost(one, edits, *uncut.lines(one, keys)), partial(uncut.rewrite, one, keys))
-        return
-    for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
-        session = load_with_tool(one.agent, one.path)
+    elif keys:
+        session, planner = load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
         turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
@@ -220,6 +211,9 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool, remove: b
         known = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
         lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
         yield _Way(lost, partial(cut, one.agent, planner, lost.words))
+    if is_crossed:
+        lost = _lost(one, edits, (), ())
+        yield _Way(lost, partial(cut, one.agent, lost.planned, lost.words))
 
 
 def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
@@ -241,9 +235,11 @@ def _kept_lines(one: Written, keys: Keys) -> list[Line]:
 
 def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str] = ()) -> Lost:
     """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
-    there = {utc(time) for time, _ in before}
-    gone = {time for old, new in edits.items() if (time := one.time(old)) and (new is None or time not in there)}
-    return Lost.of(before, after, keys, gone - {one.time(digest) for digest in one.digests if digest not in edits})
+    stays = {one.time(digest) for digest in one.digests if digest not in edits}
+    gone = {one.time(old) for old, new in edits.items() if new is None}
+    anew = {one.time(old): new for old, new in edits.items() if new is not None}
+    anew.pop("", None)
+    return Lost.of(before, after, keys, gone - stays - {""}, anew)
 
 
 def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:

@@ -24,7 +24,6 @@ from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login, unfinished
 from smart_fork.team.begun import Begun
-from smart_fork.team.crossed import keys_of
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
@@ -190,7 +189,7 @@ def _remember(
         if made.agent == taken.info.agent:
             remember(here, taken.records[:count], others=others)
         else:
-            remember_crossed(here, taken.records[:count], keys_of(made.local))
+            remember_crossed(here, taken.records[:count])
         _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
         take_back(made)

@@ -28,8 +28,6 @@ from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
 AS_FILE, CROSSED = "file", "crossed"
-#: Who said what.
-Said = tuple[str, str]
 #: By the digest of a record what takes its place, or nothing.
 Edits = Mapping[str, bytes | None]
 
@@ -40,8 +38,8 @@ class Written:
 
     `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
     has the same records is not taken out of it. Where they are not known, all is. Where it was written for another
-    agent, `crossed_from` are the digests of the shared records, and `crossed` what it has of them is known by here. The
-    `times` are those of the records, by the beginnings of their digests. What was handed over of them has them as well.
+    agent, `crossed_from` are the digests of the shared records. `times` are those of the records, by the beginnings of
+    their digests: what was handed over of them has the same.
     """
 
     path: Path
@@ -52,7 +50,6 @@ class Written:
     records: tuple[tuple[str, str], ...]
     sessions: tuple[str, ...] = ()
     crossed_from: tuple[str, ...] = ()
-    crossed: frozenset[str] = frozenset()
     times: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -107,7 +104,7 @@ class Written:
         state.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
-            " edits = iif(?3, NULL, edits), says = iif(?3, NULL, says), count_before = iif(?3, NULL, count_before)",
+            " edits = iif(?3, NULL, edits), count_before = iif(?3, NULL, count_before)",
             self.id, _WRITTEN.dump_json(self).decode(), settled,
         )  # fmt: skip
 
@@ -120,19 +117,13 @@ class Written:
         edits: dict[str, str | None] = self._owed("edits") or {}
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
-    def left(self) -> list[Said] | None:
-        """What a copy for another agent says of what is left, where that is known."""
-        said = self._owed("says")
-        return None if said is None else [(role, text) for role, text in said]
-
-    def owe(self, edits: Edits, left: Sequence[Said] | None = None) -> None:
-        """Write down what is to be taken out, before it is, and what a copy for another agent says then."""
+    def owe(self, edits: Edits) -> None:
+        """Write down what is to be taken out, before it is."""
         known = set(self.digests)
         said = {old: new and new.decode() for old, new in self.owing(edits).items() if old in known}
         state.change(
-            "UPDATE pulled SET edits = ?, says = ?, count_before = NULL WHERE id = ?",
-            _json(said), None if left is None else _json(left), self.id,
-        )  # fmt: skip
+            "UPDATE pulled SET edits = ?, count_before = NULL WHERE id = ?", orjson.dumps(said).decode(), self.id
+        )
 
     def owing(self, edits: Edits) -> dict[str, bytes | None]:
         """What is owed already, and these edits of it and of the rest, as one."""
@@ -190,10 +181,10 @@ def remember(of: Written, records: Sequence[bytes], *, others: bool) -> None:
     replace(of, records=there, times=_times(records)).save()
 
 
-def remember_crossed(of: Written, records: Sequence[bytes], keys: Iterable[str]) -> None:
+def remember_crossed(of: Written, records: Sequence[bytes]) -> None:
     """The same of a copy for another agent, in which they are not known by themselves any more."""
     there = tuple(sha256(one).hexdigest() for one in records)
-    replace(of, crossed_from=there, crossed=frozenset(keys), times=_times(records)).save()
+    replace(of, crossed_from=there, times=_times(records)).save()
 
 
 def remember_file(of: Written, records: Iterable[bytes]) -> None:
@@ -214,7 +205,7 @@ def pushed(
             own = tuple((digest, keys.get(digest, "")) for digest in digests)
             it = known or of
             sessions = tuple(dict.fromkeys((*it.sessions, *of.sessions)))
-            came = replace(of, sessions=sessions, crossed_from=it.crossed_from, crossed=it.crossed, times=it.times)
+            came = replace(of, sessions=sessions, crossed_from=it.crossed_from, times=it.times)
             replace(came, records=(*there, *own)).save()
             return
 
@@ -256,10 +247,6 @@ def pushed_as(path: Path, agent: AgentName) -> str | None:
 
 def _id(path: Path, agent: AgentName) -> str:
     return sha256(str(path).encode()).hexdigest()[:32] if agent == AS_FILE else READERS[agent].id_of(path)
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value).decode()
 
 
 def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 - as it is called

@@ -27,6 +27,7 @@ from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import write_lines
+from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import mapped, texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
@@ -43,30 +44,43 @@ _NAME = 8
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a session loses: the times at which nothing stays, all its times, words, and keys of records."""
+    """What a session loses: the times at which nothing stays, all its times, words, and keys of records.
+
+    Some records only change: `anew` has the text of what takes their place, by their times.
+    """
 
     only: frozenset[str]
     times: frozenset[str]
     words: frozenset[str]
     keys: frozenset[str]
+    anew: Mapping[str, str]
 
     @classmethod
-    def of(cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str] = ()) -> Lost:
-        """What goes between these lines, and `only` what was said at these times."""
+    def of(
+        cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str],
+        anew: Mapping[str, bytes],
+    ) -> Lost:  # fmt: skip
+        """What goes between these lines, and `only` what was said at these times; what takes the place of others."""
         was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
         words = said_in(line for _, line in before) - said_in(line for _, line in after)
-        only = {*only} - now | (was - now)
-        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys))
+        only = ({*only} | was) - now - anew.keys()
+        new = {time: max(map(_plain, _texts(record)), key=len, default="") for time, record in anew.items()}
+        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys), new)
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         """Plan to take it out of a session that was told of it. What was said there since stays."""
-        gone = {turn.id for turn in session.own if self._has(turn)}
-        made = plan(session, {*gone, *propagation.matching(session, self.keys), *more})
+        times = _first_times(session)
+        changed = {one for one, time in times.items() if time in self.anew}
+        edits = masked(session, (), changed).edits if changed else {}
+        turns = enumerate(session.turns)
+        gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
+        made = masked(session, {*gone, *propagation.matching(session, self.keys), *more}, changed)
         return made, dict(made.edits)
 
-    def _has(self, turn: TranscriptTurn) -> bool:
-        time = utc(turn.timestamp)
-        return time in self.only or (time in self.times and bool(telling([turn.raw], self.words)))
+    def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:
+        if time in self.anew and masked_line is None:
+            return turn.role != "system" and self.anew[time] not in _plain(_text([turn.raw]))
+        return time in self.only or (time in self.times and bool(telling([masked_line or turn.raw], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
         """Delete the snapshots of a session that have it."""
@@ -75,6 +89,19 @@ class Lost:
             records = filter(None, map(record_in, lines))
             if telling(lines, self.words) or not self.only.isdisjoint(map(time_of, records)):
                 kept.path.unlink(missing_ok=True)
+
+
+def _first_times(session: Transcript) -> dict[str, str]:
+    """The time of each turn, but of those that have one which was before: what was told comes first."""
+    found: dict[str, str] = {}
+    last, before = "", set[str]()
+    for turn in session.own:
+        if (time := utc(turn.timestamp)) != last:
+            before.add(last)
+            last = time
+        if time not in before:
+            found[turn.id] = time
+    return found
 
 
 def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
@@ -160,6 +187,10 @@ def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_name(turn))
     return said_in(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - said_in(stays)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def record_in(line: bytes) -> Record | None:

@@ -113,15 +113,14 @@ def test_a_name_that_was_made_of_what_is_withdrawn_is_beside_no_copy(alice, bob,
 
 
 @pytest.mark.parametrize("agent", UNCUT)
-def test_a_copy_that_tells_another_agents_session_is_only_taken_away(alice, bob, agent):
+def test_a_copy_that_tells_another_agents_session_follows(alice, bob, agent):
     pushed = alice.team("push", written(alice, agent, *LEFT), "--public", "--yes")
     told_as = bob.team("fork", pushed["session_id"], "--platform", "claude")["files"][0]
     back = bob.team("push", told_as, "--public", "--yes")
     crossed = alice.team("fork", back["session_id"], "--platform", agent)["files"][0]
+    go_on(alice, crossed, agent, OWN, OWN_ANSWER)
 
     bob.team("delete", back["session_id"], "--everywhere", "--yes")
 
-    assert crossed in json.dumps(alice.team("sync")["put_off"])
-    assert LEFT == said(agent, crossed)
-    assert [crossed] == alice.team("sync", "--remove")["removed"]
-    assert not Path(crossed).exists()
+    assert [crossed] == alice.team("sync")["changed"]
+    assert [OWN, OWN_ANSWER] == said(agent, crossed)
