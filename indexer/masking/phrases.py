@@ -33,8 +33,8 @@ def _wrapped() -> Iterator[Phrase]:
         length = vendor.length or _LEAST
         for beginning in vendor.beginnings:
             short = _LEAST_BEGINNING <= len(beginning) < _LONG - length
-            word = not vendor.length and len(beginning) > _LEAST_BEGINNING and beginning.islower()
-            if short and not word and beginning[0].isalpha() and not (beginning.isalpha() and beginning.islower()):
+            known = vendor.length or (beginning.isalpha() and beginning.isupper() and len(beginning) > _LEAST_BEGINNING)
+            if short and known and beginning[0].isalpha() and not (beginning.isalpha() and beginning.islower()):
                 yield _parted(vendor.kind, beginning, length - (not vendor.length) * len(beginning))
 
 

@@ -87,7 +87,10 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
         for reading in seen:
             spans += _read_as(reading, spans_of(reading.text, depth + 1))
     spelled = not _SPELLS.isdisjoint(read.places)
-    for reading in other_readings(text, read.plain, telling=telling, spelled=spelled):
+    rare = b"[0m" in read.plain or b"'-" in read.plain or b'"-' in read.plain
+    for reading in (
+        other_readings(text, read.plain, telling=telling, spelled=spelled) if telling or spelled or rare else ()
+    ):
         spans += _read_as(reading, _read(_looked_at(reading.text), depth))
     return spans
 

@@ -73,6 +73,8 @@ _DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
 _THROWN = late(rb"(?=[^.\s]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*+(?=[\r\n]|\Z)")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
+#: Of these a line end that is one does not say that a token goes on.
+_SIGNS_OF_A_REST = frozenset((b"\\", b"=", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
 #: So many characters of a token that is not known by its beginning stand in the next line at least.
 _REST = 8
@@ -189,7 +191,12 @@ def joined(
                     and _DIGIT.search(found[2], 0, 60)
                     and (found[1].strip(b"\r\n") or _wrapped(plain, line, token, found))
                 )
-                or begins(text, before.start() if before else token, found.start(1), _is_rest(plain, found.end()))
+                or begins(
+                    text,
+                    before.start() if before else token,
+                    found.start(1),
+                    found[1][:1] in _SIGNS_OF_A_REST or _is_rest(plain, found.end()),
+                )
             ):
                 break
             join(token, found.start(1), found.end())
