@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import masking, pipeline, versions
+from indexer import forgotten, masking, pipeline, versions
 from indexer.changes import Report, changed_logs
 from indexer.markdown import export_path, parse_front_matter, to_markdown
 from indexer.masking import mask
@@ -437,3 +437,15 @@ def test_embedding_in_steps_ends_the_same(store, monkeypatch):
     report = run(store, HashEmbedder())
 
     assert (store.counts().chunks, 0) == (report.embedded, report.waiting)
+
+
+def test_a_forgotten_session_is_not_read(store):
+    claude_log(ONE, "/work/a", "upload with retries", "done")
+    codex_log(TWO, "/work/a", "download with retries", "done")
+    forgotten.add("claude", ONE, "2026-01-01T00:00:00Z")
+
+    report = run(store, HashEmbedder())
+
+    assert [TWO] == words(store, "retries")
+    assert (1, 1, 1) == (report.read, report.sessions, store.counts().sessions)
+    assert not export_path("claude", ONE).exists()

@@ -3,10 +3,12 @@
 import apsw
 import pytest
 
-from indexer.store import schema
-from indexer.store.base import Scope
+from indexer.project import Project
+from indexer.store import queries, schema
+from indexer.store.base import Reading, Scope
 from indexer.store.schema import FORM, immediate
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import BrokenLine
 from smart_fork.agents import READERS
 from tests.indexer.written import moment, reading_of, save, session_of, stored_vectors, vector_of
@@ -375,3 +377,42 @@ def test_writing_a_session_takes_as_many_steps_in_a_large_index_as_in_a_small_on
         "INSERT INTO chunks(part, hash, text) VALUES(?, ?, '')", [(part, bytes([n >> 8, n & 255])) for n in range(2000)]
     )
     assert steps("s3") < small + 1000
+
+
+# -- rewritten logs and moved repositories
+
+
+@pytest.mark.parametrize(
+    ("size", "inode", "version", "resumed", "owes"),
+    [
+        (1000, 1, "1", False, False),
+        (1400, 1, "1", False, False),
+        (900, 1, "1", True, False),
+        (900, 1, "1", False, True),
+        (1000, 2, "1", False, True),
+        (1000, 1, "2", False, True),
+    ],
+    ids=["as it was", "grown", "read on", "shorter", "another file", "another version"],
+)
+def test_what_a_log_had_is_erased_where_it_was_rewritten_and_not_where_it_has_grown(  # noqa: PLR0917
+    store, size, inode, version, resumed, owes
+):
+    document = save(store, session := session_of("hi", "hello"), 1000)
+    assert not store.owes_erasing()
+
+    again = LogFile(session.agent, str(session.source_path), size, 1, inode)
+    store.save(Reading(again, version, Checkpoint(size, 3, "probe", b"state"), resumed=resumed), document)
+
+    assert owes == store.owes_erasing()
+
+
+@pytest.mark.parametrize(("head", "inside"), [("abc", True), ("def", False), ("", False)])
+def test_a_repository_that_moved_is_known_by_a_commit_that_is_here(store, monkeypatch, head, inside):
+    save(store, session_of("hi", cwd="/old/shop"))
+    monkeypatch.setattr(queries, "head_of", {"/old/shop": head}.get)
+    monkeypatch.setattr(queries, "known", lambda _, heads: {"abc", ""}.intersection(heads))
+    monkeypatch.setattr(queries, "places_of", lambda _: ())
+
+    scope = store.scope(Project("/new/shop/.git", "/new/shop", git=True), ("claude",), automated=True)
+
+    assert inside == bool(scope.parts)

@@ -233,3 +233,29 @@ def test_it_ends_when_stdin_closes_even_while_the_model_is_loading(world, shop, 
     assert server.wait(timeout=60) == 0
     server.stdout.close()
     server.stderr.close()
+
+
+def test_an_answer_to_a_request_that_was_cancelled_is_not_sent(environment):
+    server = start(
+        "import anyio",
+        "from mcp.shared.message import SessionMessage",
+        "from mcp_types import JSONRPCResponse",
+        "from smart_fork.server.stdio import Begun, Stdio",
+        "async def run(heard, said):",
+        "    numbers = []",
+        "    async with said:",
+        "        async for one in heard:",
+        "            if hasattr(one.message, 'id'):",
+        "                numbers.append(one.message.id)",
+        "                continue",
+        "            for number in numbers:",
+        "                await said.send(SessionMessage(JSONRPCResponse(jsonrpc='2.0', id=number, result={})))",
+        "anyio.run(Stdio(Begun()).serve, run)",
+    )
+    for number in (2, 3, 4):
+        say(server, "ping", number)
+    say(server, "notifications/cancelled", requestId=3)
+
+    out, _ = server.communicate(timeout=60)
+
+    assert [2, 4] == [json.loads(line)["id"] for line in out.splitlines()]

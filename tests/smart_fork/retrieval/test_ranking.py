@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.retrieval.ranking import (
+    FAR,
     KNOWN,
     ONLY_ASKED,
     RIVALS,
@@ -142,3 +143,9 @@ def test_a_strong_rival_from_elsewhere_takes_its_share_and_its_own_family_does_n
     assert beside[1].chance == pytest.approx(0.5, abs=0.03)
     assert alone[1].chance > 0.9
     assert with_kin[1].chance == pytest.approx(alone[1].chance)
+
+
+def test_a_session_is_judged_by_all_its_passages_also_by_those_that_nobody_compared():
+    (one, of_ten) = (parts({1: Evidence(similar={0: 0.9}, chunks=many)}, ALL)[1].whole for many in (1, 10))
+
+    assert (one, of_ten) == (pytest.approx(0.9), pytest.approx((0.9 + 9 * FAR) / 10))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import apsw
 import pytest
 
+from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import Meaning, embedded
 from smart_fork.retrieval.query import MAX_WORDS
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
+from smart_fork.retrieval.stand_ins import without_askers
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
 
@@ -211,3 +214,52 @@ def test_damage_of_the_index_is_not_searched_around(store, monkeypatch):
     monkeypatch.setattr("smart_fork.retrieval.search.gather", damaged)
     with pytest.raises(apsw.CorruptError):
         ask(store, RETRY)
+
+
+def test_the_caller_is_never_found_by_its_row_or_by_its_id(store):
+    """Whatever found it: its words, its passages, the lines that it wrote, an error that it met."""
+    one, *others = store.sessions(range(1, 4)).values()
+    scope = store.scope(None, ["claude"], automated=False)
+
+    for more in ({"caller": one}, {"hidden": frozenset({one.session_id})}):
+        allowed, dropped = admitted((one, *others), Query(RETRY, scope, 5, everywhere=True, **more))
+        assert ([other.row for other in others], 0) == ([*allowed], dropped)
+        assert one.row not in [hit.session.row for hit in ask(store, RETRY, **more).hits]
+    assert 3 == len(admitted((one, *others), Query(RETRY, scope, 5, everywhere=True))[0])
+
+
+def test_who_wants_at_least_a_score_gets_those_that_have_just_that(store):
+    best, *others = ask(store, RETRY).hits
+
+    assert [best.session.row] == [
+        hit.session.row for hit in ask(store, RETRY, min_score=best.score).hits if hit.score == best.score
+    ][:1]
+    for hit in (best, *others):
+        assert hit.session.row in [one.session.row for one in ask(store, RETRY, min_score=hit.score).hits]
+        above = ask(store, RETRY, min_score=math.nextafter(hit.score, 2))
+        assert hit.session.row not in [one.session.row for one in above.hits]
+
+
+def test_a_limit_is_of_families_not_of_sessions(world, shop):
+    first = world.claude(shop, RETRY, "done", "and the header", "painted")
+    forks = [world.fork_claude(first, shop, f"and part {number}", "done") for number in range(3)]
+    other = world.claude(shop, f"{RETRY} again", "done")
+
+    found = world.find(RETRY, shop, limit=2)["results"]
+
+    assert (2, True) == (len(found), other in [hit["session_id"] for hit in found])
+    assert 1 == len({first, *forks} & {hit["session_id"] for hit in found})
+
+
+def test_a_fork_that_only_asked_gives_way_to_the_member_that_it_came_from_also_in_a_large_family(world, shop):
+    """Beside the first of its family it has more than a question; beside its parent nothing else."""
+    first = world.claude(shop, "paint the header", "painted")
+    middle = world.fork_claude(first, shop, RETRY, "The uploader retries now", "test the retry", "tested")
+    asker = world.fork_claude(middle, shop, "how does the uploader retry with backoff")
+
+    world.find(RETRY, shop)
+    with opened() as store:
+        rows = {row.row: row for row in (store.session("claude", one) for one in (first, middle, asker)) if row}
+        left = {row.session_id for row in without_askers(store, rows, [RETRY]).values()}
+
+    assert {first, middle} == left

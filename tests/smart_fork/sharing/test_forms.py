@@ -150,7 +150,12 @@ def test_any_text_comes_back_as_it_was(text, place):
 
 @given(TEXT)
 def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
-    forms_of(SHARED[0]).incoming({"text": text}, Identity(THERE, {}))
+    read = forms_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
+
+    assert {"text", "kept"} == read.keys()
+    assert (True, "x") == (isinstance(read["text"], str), read["kept"])
+    if not any(mark in text for mark in (ROOT, HOME, LITERAL)):
+        assert text == read["text"]
 
 
 def test_a_project_at_the_root_of_everything_hides_no_slash():
@@ -219,8 +224,12 @@ HOSTILE = st.recursive(
 @given(records=st.lists(st.dictionaries(NAMES, HOSTILE, max_size=5), max_size=3))
 def test_records_that_no_agent_wrote_are_taken_as_they_are(agent, records):
     forms = forms_of(agent)
-    for record in forms.anew([forms.outgoing(record, HERE) for record in records], Becomes(NEW, THERE, "x")):
-        forms.decode(record)
+    made = forms.anew([forms.outgoing(record, HERE) for record in records], Becomes(NEW, THERE, "x"))
+
+    for record in made:
+        item = forms.decode(record)
+        assert all(isinstance(one, str) for one in item.thoughts)
+        assert item.images >= 0
 
 
 @pytest.mark.parametrize("agent", SHARED)
