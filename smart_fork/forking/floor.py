@@ -45,6 +45,8 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
     able = [(index, hit) for index, hit in enumerate(results) if hit.can_fork]
     # Of about equally likely ones the better to fork stands first, and may be just below the floor.
     fit = tuple((index, hit) for index, hit in able if hit.score >= floor)[:most]
+    if not results and min_score:
+        raise NotFound(f"Nothing was forked: no session scores {min_score:g} or more", "min_score 0 sets no limit.")
     if not able:
         raise none_can_be_forked(results)
     if not fit:

@@ -50,7 +50,11 @@ class ForkChoice:
     calls that it is told to make. The rest is as in `ForkRequest`.
     """
 
-    auto_fork: bool = said(bool, default=False, described="Fork the best, if it scores min_score (0.3).")
+    auto_fork: bool = said(
+        bool,
+        default=False,
+        described="Fork your agent's best, if it scores min_score (0.3).",
+    )
     fork_index: int | None = said(int, described="Fork this result, from 0.")
     fork_session_id: str | None = said(described="Fork this session.")
     options: Options = Options()

@@ -57,7 +57,7 @@ def _search(
         ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
     shown = {family[row]: found.sessions[row] for row, _ in ranked}
     among = {family_of(shown[name]) if name in shown else name: lead for name, lead in among.items()}
-    wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
+    wanted = [(row, chance) for row, chance in ranked if query.min_score is None or round(chance, 4) >= query.min_score]
     return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped, among
 
 

@@ -65,6 +65,7 @@ def test_who_wrote_code_is_asked_without_an_intent(world, wrote, tool, name):
     assert [[wrote]] * len(NOTHING) == [[hit["session_id"] for hit in one["results"]] for one in told]
     assert {"lines"} == {one["search_mode"] for one in told}
     assert {""} == {one.get("next", "") for one in told}
+    assert [] == answer(world, "find_sessions", **asked(name), tag="none-has-it")["results"]
 
 
 def test_what_ended_an_error_is_asked_without_an_intent(world, wrote):

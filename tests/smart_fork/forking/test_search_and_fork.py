@@ -134,6 +134,7 @@ def test_another_floor_can_be_set_and_none_and_who_chooses_needs_none(world, sho
 
     assert "forked_session" not in above
     assert (0, 1, 2) == (above["count"], forked["count"], anything["count"])
+    assert "Nothing was forked: no session scores 0.9 or more" == above["error"]
     assert 0 == forked["forked_session"]["forked_index"] == anything["forked_session"]["forked_index"]
     assert 1 == chosen["forked_session"]["forked_index"]
     assert 3 == len(forks.calls)

@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from indexer.project import project_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
@@ -228,15 +229,11 @@ def test_the_caller_is_never_found_by_its_row_or_by_its_id(store):
     assert 3 == len(admitted((one, *others), Query(RETRY, scope, 5, everywhere=True))[0])
 
 
-def test_who_wants_at_least_a_score_gets_those_that_have_just_that(store):
-    best, *others = ask(store, RETRY).hits
-
-    assert [best.session.row] == [
-        hit.session.row for hit in ask(store, RETRY, min_score=best.score).hits if hit.score == best.score
-    ][:1]
-    for hit in (best, *others):
-        assert hit.session.row in [one.session.row for one in ask(store, RETRY, min_score=hit.score).hits]
-        above = ask(store, RETRY, min_score=math.nextafter(hit.score, 2))
+def test_who_wants_at_least_a_score_gets_those_that_are_shown_with_just_that(store):
+    for hit in ask(store, RETRY).hits:
+        shown = round(hit.score, 4)
+        assert hit.session.row in [one.session.row for one in ask(store, RETRY, min_score=shown).hits]
+        above = ask(store, RETRY, min_score=math.nextafter(shown, 2))
         assert hit.session.row not in [one.session.row for one in above.hits]
 
 
@@ -263,3 +260,18 @@ def test_a_fork_that_only_asked_gives_way_to_the_member_that_it_came_from_also_i
         left = {row.session_id for row in without_askers(store, rows, [RETRY]).values()}
 
     assert {first, middle} == left
+
+
+def test_outside_of_git_a_session_beside_the_directory_that_is_asked_about_is_not_admitted(world):
+    here, beside = world.home / "notes", world.home / "notes-2"
+    for folder in (here, here / "below", beside):
+        folder.mkdir()
+        world.claude(folder, RETRY, "done")
+    world.find(RETRY, here)
+    with opened() as store:
+        rows = store.sessions(range(1, 10)).values()
+        scope = store.scope(project_of(here), ["claude"], automated=False)
+        allowed, _ = admitted(rows, Query(RETRY, scope, 5))
+
+    assert {str(here), str(here / "below")} == {row.cwd for row in allowed.values()}
+    assert 2 == len(world.ids(RETRY, here))
