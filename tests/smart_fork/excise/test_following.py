@@ -367,7 +367,8 @@ class TestBeside:
 @first("agent", ["codex", "gemini"])
 def test_each_session_that_was_told_is_named_with_what_to_do(world, shop, agent):
     first = world.claude(shop, *SAID)
-    told = branch(first, as_agent=agent)
+    branch(first, as_agent=agent)  # masked, it has nothing of the secret
+    told = branch(first, as_agent=agent, unmasked=True)
     again = branch(told["session_id"])
     done = cut_secret(first)
 
@@ -400,7 +401,7 @@ def test_a_told_session_that_never_had_what_was_cut_is_not_named(world, shop):
 @pytest.mark.thorough
 def test_a_told_session_that_was_cut_itself_is_behind_no_more(world, shop):
     first = world.claude(shop, *SAID)
-    told = branch(first, as_agent="codex")["session_id"]
+    told = branch(first, as_agent="codex", unmasked=True)["session_id"]
     cut_secret(first)
     cut_secret(told)
 
