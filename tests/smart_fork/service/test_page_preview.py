@@ -48,6 +48,20 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
     assert 400 == preview("&budget=lots")[0]
 
 
+def test_a_preview_of_a_hand_over_says_how_many_secrets_are_masked(served, world, shop):
+    secret = "ghp_" + "a1B2" * 9
+    knows = world.claude(shop, f"{RETRY} with {secret}", DONE)
+    body = f"session={knows}&prompt=go+on&place=process&agent=codex"
+
+    masked, whole = (
+        served.answer("POST", "/preview", f"{body}{more}".encode()).read().decode() for more in ("", "&unmasked=yes")
+    )
+
+    assert "Masked secrets: 1" in masked
+    assert 'name="unmasked" value="yes"' in whole
+    assert "Masked secrets" not in whole
+
+
 WAYS = ["whole", "--at match", "--budget match", "--budget 30000"]
 
 
