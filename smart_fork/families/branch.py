@@ -52,7 +52,6 @@ from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.budget.within import Selected
     from smart_fork.forking.spending import Spending
 
 #: How long a caller's own session is waited for that is not there yet.
@@ -110,8 +109,12 @@ def branch(
                 f"It worked in {session.cwd}.",
             )
         end, warnings = _end(session, at, through, moment, caller_session_id)
-        within = _within(session, end, budget) if budget is not None else None
-        excerpt = within.excerpt if within is not None else None
+        within = excerpt = None
+        if budget is not None:
+            from smart_fork.forking.spending import chosen
+
+            within = chosen(session, end, budget)
+            excerpt = within.excerpt
         told = None
         if agent != session.agent:
             from smart_fork.forking.handover import handover, write_told
@@ -184,13 +187,6 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
     except OSError as error:
         hint = f"Nothing was written. {next_step(error) or 'Try again.'}"
         raise SmartForkError(f"Failed to branch conversation: {what_failed(error)}", hint) from error
-
-
-def _within(session: Session, end: int, budget: Spending) -> Selected:
-    """What of a session up to turn `end` is kept, as a fork keeps it."""
-    from smart_fork.forking.spending import chosen
-
-    return chosen(session, end, budget)
 
 
 def _remember(written: Branch, session: Session, end: int) -> None:

@@ -138,7 +138,7 @@ def _records(session: Session, end: int | None) -> Iterator[Record]:
         yield from (record for one in raw if (record := dict_in(json_in(one))))
 
 
-def neutral(  # noqa: PLR0917 - what it is made of
+def neutral(
     turns: Iterable[Turn], items: Iterable[Item] = (), made: Made = NOTHING_MADE, starting: Collection[str] = (),
     change: Change = str,
 ) -> Neutral:  # fmt: skip
