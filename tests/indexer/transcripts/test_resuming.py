@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -287,3 +288,20 @@ def test_a_log_read_in_any_parts_is_the_same_session(tmp_path_factory, reader, n
         checkpoint = outcome.checkpoint
 
     assert outcome.session == reader.read(path).session
+
+
+def test_a_log_with_secrets_read_in_two_parts_is_masked_as_one_that_is_read_at_once(case):
+    """Also where the reader compares what was said with what was said before."""
+    reader, path, data = case
+    token = b"ghp_" + b"a1B2c3D4e5" * 4
+    for said in (b'one"', b'first"', b'two"', b'Uploader"', b'main"'):
+        data = data.replace(b'"' + said, b'"' + said[:-1] + b" with " + token + b'"')
+    for cut in range(0, len(data), drilled(37, 211)):
+        path.write_bytes(data[:cut])
+        before = reader.read(path, UNREAD)
+        path.write_bytes(data)
+
+        grown = reader.read(path, before.checkpoint).session
+        assert grown == reader.read(path, UNREAD).session
+        assert token not in gzip.decompress(before.checkpoint.state)
+        assert token.decode() not in repr(grown)

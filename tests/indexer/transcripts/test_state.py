@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.masking import Masked
 from indexer.transcripts import state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.state import Warm, count, is_path, pack, unpack, utc
@@ -137,3 +138,21 @@ def test_numbers_of_things_count():
 def test_a_path_is_a_text_that_the_system_accepts():
     assert is_path("/srv/a b/ä")
     assert not any(map(is_path, ["", "/srv\0", None, 1, []]))
+
+
+SECRET = "ghp_" + "a1B2c3D4e5" * 4
+
+
+def test_what_is_kept_has_no_secret_of_a_turn():
+    call = ToolCall("c1", "Edit", Masked("edit"), edits=(f"config/{SECRET}.py", "a.py"), reads=(SECRET,))
+    facts, (turn,) = unpack(
+        pack({"cwd": "/srv"}, {}, [Turn("1", None, "user", "", f"use {SECRET}", tool_calls=(call,))])
+    )
+
+    assert ({"cwd": "/srv"}, "use [REDACTED:github-token]") == (facts, turn.text)
+    assert (("\n", "a.py"), ("\n",)) == (turn.tool_calls[0].edits, turn.tool_calls[0].reads)
+
+
+@each("facts", [{"cwd": f"/srv/{SECRET}"}, {"cwds": ["/srv", f"/srv/{SECRET}"]}, {"ran_in": {f"/srv/{SECRET}": 1}}])
+def test_of_a_log_whose_facts_hold_a_secret_nothing_is_kept(facts):
+    assert b"" == pack(facts, {}, [])
