@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
 from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
-from smart_fork.cli.progress import working
+from smart_fork.cli.progress import progress_bar, working
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -111,15 +110,8 @@ def cut(  # noqa: PLR0917 - typer's way
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
         relink=not verbatim, follow=not alone, tool=tool, composer=composer,
     )  # fmt: skip
-    with ExitStack() as stack:
-
-        def agree(planned: Plan) -> bool:
-            agreed = yes or _agreed(planned)
-            if agreed:  # what is asked is not drawn over
-                stack.enter_context(working("cutting and erasing"))
-            return agreed
-
-        outcome = cut_out(wanted, agree=agree)
+    with progress_bar() as progress:  # drawn after the question
+        outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned), progress=progress)
     if not printed_as_json(outcome):
         _print_cut(outcome, summarised=not yes and not dry_run)
     if dry_run and outcome.warnings and not force:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -84,21 +84,6 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
         objects, _ = decode_line(raw)
         place = Place(path, start, end - 1 if raw.endswith(b"\n") else end)
         yield RawLine(number, place, tuple(record for _, record in objects))
-
-
-def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
-    """Yield the verbatim lines of turns. A file is opened once, not for each line."""
-    with ExitStack() as stack:
-        files: dict[Path, IO[bytes]] = {}
-        for turn in turns:
-            if isinstance(turn.kept, bytes):
-                yield turn.kept
-                continue
-            path, start, end = turn.kept
-            if path not in files:
-                files[path] = stack.enter_context(path.open("rb"))
-            files[path].seek(start)
-            yield files[path].read(end - start)
 
 
 def opened(path: Path) -> tuple[IO[bytes], Stamp]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Role
@@ -86,12 +87,22 @@ class TranscriptTurn:
     @property
     def raw(self) -> bytes:
         """The verbatim line without its newline, read from the file again if it is not kept in memory."""
-        if isinstance(self.kept, bytes):
-            return self.kept
-        path, start, end = self.kept
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(end - start)
+        return next(raws((self,)))
+
+
+def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
+    """Yield the verbatim lines of turns. A file is opened once, not for each line."""
+    with ExitStack() as stack:
+        files: dict[Path, IO[bytes]] = {}
+        for turn in turns:
+            if isinstance(turn.kept, bytes):
+                yield turn.kept
+                continue
+            path, start, end = turn.kept
+            if path not in files:
+                files[path] = stack.enter_context(path.open("rb"))
+            files[path].seek(start)
+            yield files[path].read(end - start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ _BYTES = 1 << 16
 _ESCAPE = re.compile(rb"\\u(?!00[01])")
 #: Its lower case depends on what is behind it.
 _SIGMA = "Σ".encode()
+_Exact = Callable[[list[bytes]], AbstractSet[str]]
 _NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalpha()))
 
 
@@ -71,15 +72,12 @@ def within(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
     return _found(lines, _Search(words, _lower))
 
 
-def still_said(lines: Iterable[bytes], wanted: Iterable[str], solid: Iterable[str] = ()) -> set[str]:
+def still_said(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
     """Return those of some words and runs of words, and of some `solid` texts, that are such ones in lines."""
-    some = list(wanted)
-    runs = [one for one in some if " " in one]
     return _found(
         lines,
-        _Search((one for one in some if " " not in one), _lower, words_of),
-        _Search(filter(str.isascii, runs), _ascii_letters, runs_of),
-        _Search((one for one in runs if not one.isascii()), _letters, runs_of),
+        _Search((one for one in wanted if " " not in one), _lower, words_of),
+        _Search((one for one in wanted if " " in one), _letters, runs_of),
         _Search(solid, _lower, solid_texts_of),
     )
 
@@ -101,54 +99,38 @@ class _Search:
     their words. With `exact`, only those count that it returns for the line.
     """
 
-    def __init__(
-        self, wanted: Iterable[str], spelled: Callable[[bytes], bytes],
-        exact: Callable[[list[bytes]], AbstractSet[str]] | None = None,
-    ) -> None:  # fmt: skip
-        self.found: set[str] = set()
-        self.left = tuple(dict.fromkeys(wanted))
+    def __init__(self, wanted: Iterable[str], spelled: Callable[[bytes], bytes], exact: _Exact | None = None) -> None:
+        self.left, self.found = list(dict.fromkeys(wanted)), set[str]()
         self._spelled, self._exact = spelled, exact
-        self._size, self._limit = 0, _BYTES
-        self._build()
-
-    def _build(self) -> None:
-        self._names = self.left
-        self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "surrogatepass") for one in self._names])
+        self._size, self._limit = 0, 0
 
     def look_at(self, line: bytes) -> None:
         """Find what is in a line."""
-        if self._size > self._limit:
-            self.left = tuple(one for one in self._names if one not in self.found)
-            self._size, self._limit = 0, self._limit * 2
-            self._build()
-        if not self.left:
-            return
-        text = self._spelled(line)
-        self._size += len(text)
-        hits = {self._names[at] for at, _, _ in self._search.find_matches_as_indexes(text, overlapping=True)}
-        hits -= self.found
-        self.found |= hits & self._exact([line]) if hits and self._exact else hits
+        if self._size >= self._limit:
+            self.left = [one for one in self.left if one not in self.found]
+            self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "replace") for one in self.left])
+            self._size, self._limit = 0, max(_BYTES, self._limit * 2)
+        if self.left:
+            text = self._spelled(line)
+            self._size += len(text)
+            hits = {self.left[at] for at, _, _ in self._search.find_matches_as_indexes(text, overlapping=True)}
+            hits -= self.found
+            self.found |= hits & self._exact([line]) if hits and self._exact else hits
 
 
 def _lower(line: bytes) -> bytes:
     """The line in lower case, and its texts where they may have words that are written otherwise in it."""
-    if line.isascii() and not (b"\\u" in line and _ESCAPE.search(line)):
+    if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
-    some = [line.decode("utf-8", "replace")]
-    if _ESCAPE.search(line) or _SIGMA in line:
-        read = list(_texts(line))
-        some += [*read, *all_words(read)]
-    return "\n".join(some).lower().encode("utf-8", "surrogatepass")
-
-
-def _ascii_letters(line: bytes) -> bytes:
-    return "\n".join(_texts(line)).lower().encode("ascii", "ignore").translate(None, _NO_LETTERS)
+    read = list(_texts(line)) if apart or _SIGMA in line else []
+    return "\n".join((line.decode("utf-8", "replace"), *read, *all_words(read))).lower().encode("utf-8", "replace")
 
 
 def _letters(line: bytes) -> bytes:
-    if line.isascii() and not _ESCAPE.search(line):
-        return b""
-    return "".join(LETTERS.findall("\n".join(_texts(line)).lower())).encode("utf-8", "surrogatepass")
+    text = "\n".join(_texts(line)).lower()
+    if text.isascii():
+        return text.encode().translate(None, _NO_LETTERS)
+    return "".join(LETTERS.findall(text)).encode("utf-8", "replace")
 
 
 def _is_secret(solid: str) -> bool:

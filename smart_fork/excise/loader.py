@@ -54,11 +54,7 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
 
 
 def load_for_cut(tool: str, path: Path, composer: str = "") -> Transcript:
-    """The same, with previews of prompts alone: no cut asks for others.
-
-    Raises:
-        NotFound, Usage: as `load_with_tool`.
-    """
+    """The same, with previews of prompts alone: no cut asks for others. Raises as `load_with_tool`."""
     with only_prompts_previewed():
         return load_with_tool(tool, path, composer)
 

@@ -19,11 +19,10 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
-from smart_fork.cuts.lines import raws
-from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.model import Transcript, raws
 from smart_fork.excise import propagation
 from smart_fork.excise.agent_files import beside_logs
-from smart_fork.excise.line_words import LETTERS, all_words, said_in, secrets_of, still_said, still_secret
+from smart_fork.excise.line_words import LETTERS, all_words, said_in, still_said, still_secret
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
@@ -37,14 +36,9 @@ from smart_fork.text.advice import advice
 _GO = "It loses the text when that session does."
 
 
-def aside(session: Transcript, lines: Collection[bytes]) -> list[CopyBehind]:
-    """What looks like a secret in lines that were cut, and is still in a line that is no message: a summary, a title,
-    what was rewound.
-    """
-    wanted = secrets_of(lines)
-    if not wanted:
-        return []
-    wanted = still_secret(raws(session.turns), wanted)
+def aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
+    """Find secrets of cut lines that are still in a line that is no message: a summary, a title, what was rewound."""
+    wanted = still_secret(raws(session.turns), secrets)
     if not wanted:
         return []
     places = zip(session.turns, numbered(session).numbers, strict=True)

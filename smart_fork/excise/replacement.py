@@ -9,8 +9,7 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import cuttable, cutter, title_of
-from smart_fork.cuts.lines import raws
-from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn
+from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn, raws
 from smart_fork.errors import Usage
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from indexer.changes import Progress
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
@@ -53,9 +54,18 @@ class Request:
     command: str = "cut"
 
 
+def _steps(progress: Progress | None, total: int) -> Iterator[None]:
+    """Tell how many steps of a cut are done: each log that is cut, then indexing, erasing and searching."""
+    for done in range(total + 1):
+        if progress:
+            progress("cutting", done, total)
+        yield
+
+
 def cut(
-    request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None
-) -> Excised:
+    request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
+    progress: Progress | None = None,
+) -> Excised:  # fmt: skip
     """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
 
     Raises:
@@ -90,18 +100,25 @@ def cut(
     ids = {session.session_id, *(one.session_id for one in descent.logs)}
     others = [one for one in descent.beside if not one.told or says(one, planned)]
     note = erasure.owe(session, ids, change.id)
+    copies = descent.copies
+    steps = _steps(progress, len(copies) + 4)
+    next(steps)
     written = write(planned, change, descent=descent)
-    followed, left = follow(session, change, descent.copies)
+    followed, left = follow(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
+    next(steps)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
     index = propagation.refresh(session.tool, logs)
+    next(steps)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
         erasure.owe_no_cut(note)
     now_there = load_for_cut(session.tool, session.source_path)
     gone = gone_of(now_there)
     erased = indexed and erasure.settle({note: gone.in_bytes}) and index.erased is not False
+    next(steps)
     known = {one.path for one in left}
     left += [NotFollowed(one.path, one.reason) for one in remaining(now_there, gone) if one.path not in known]
+    next(steps)
     outcome = replace(
         outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,

@@ -8,9 +8,8 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
-from smart_fork.cuts.lines import raws
-from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.excise.line_words import runs_of, solid_texts_of, still_said, within, words_of
+from smart_fork.cuts.model import CutWarning, Transcript, raws
+from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import descent_of, load_copy
@@ -60,9 +59,10 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
 
 
 def _aside(session: Transcript, lines: set[bytes]) -> list[CopyBehind]:
-    copies = descent_of(session).copies if lines else ()
-    logs = [session, *filter(None, (load_copy(session, path) for path in copies))] if lines else []
-    return [one for log in logs for one in aside(log, lines)]
+    if not (secrets := secrets_of(lines)):
+        return []
+    logs = [session, *filter(None, (load_copy(session, path) for path in descent_of(session).copies))]
+    return [one for log in logs for one in aside(log, secrets)]
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from indexer.changes import Progress
 from smart_fork.cuts.answer import Excised, NotFollowed, Soundness
 from smart_fork.excise import request, soundness
 from smart_fork.excise.request import Agree, Request
 from smart_fork.team.still_shared import still_shared
 
 
-def cut(wanted: Request, *, agree: Agree = lambda _plan: True) -> Excised:
+def cut(wanted: Request, *, agree: Agree = lambda _plan: True, progress: Progress | None = None) -> Excised:
     """Cut turns out of a transcript (see `request.cut`)."""
-    outcome = request.cut(wanted, agree=agree)
+    outcome = request.cut(wanted, agree=agree, progress=progress)
     if outcome.left is None:
         return outcome
     shared = still_shared(Path(outcome.path), outcome.tool)

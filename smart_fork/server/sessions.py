@@ -287,7 +287,7 @@ def excise_session(
     request = Request(
         reference, turns, tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run, command="excise_session"
     )
-    found = cut(request)
+    found = cut(request, progress=progress_of())
     return replace(found, next=_after_cut(found))
 
 

@@ -13,6 +13,7 @@ NAMES = {
     "recalling": "reading kept copies",
     "masking": "masking again",
     "erasing": "erasing",
+    "cutting": "cutting and erasing",
 }
 
 

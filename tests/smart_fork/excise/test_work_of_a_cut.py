@@ -1,0 +1,139 @@
+"""The work of a cut: how often each line of a session is read for it, counted and not timed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import orjson
+import pytest
+
+from indexer.transcripts import lines
+from smart_fork.agents.claude.log import folder_of
+from smart_fork.cuts import lines as lines_of_cuts
+from smart_fork.excise import Request, check, cut, rollback, strings
+from smart_fork.excise.request import cut as cut_out
+from tests.cases import each
+from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+from tests.smart_fork.excise.test_propagation import indexed
+from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
+from tests.smart_fork.world import WordsModel
+
+WORDS = tuple(f"{first}{second}" for first in ("tam", "rok", "vel", "sun") for second in ("bor", "lit", "kan", "mer"))
+SHORT, LONG = 20, 60
+pytestmark = pytest.mark.usefixtures("command_model")
+
+
+def claude_log(shop: Path, exchanges: int) -> str:
+    """A session of so many exchanges, each with a call and its output, and the agent's own copy of it."""
+    chance, session_id, copy_id = random.Random(exchanges), str(uuid.uuid4()), str(uuid.uuid4())  # noqa: S311
+    records, parent = [], None
+    for n in range(exchanges):
+        words = " ".join(chance.choices(WORDS, k=12))
+        for kind, content in (
+            ("user", f"prompt {n}: {words}"),
+            ("assistant", [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": "make"}}]),
+            ("user", [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"{words} " * 9}]),
+            ("assistant", text(f"answer {n}: {words}")),
+        ):
+            records.append(said(f"{n}-{kind}-{len(records)}", parent, kind, content, cwd=str(shop)))
+            parent = records[-1]["uuid"]
+    write_log(folder_of(shop) / f"{session_id}.jsonl", [record | {"sessionId": session_id} for record in records])
+    copied = [
+        record | {"sessionId": copy_id, "forkedFrom": {"sessionId": session_id, "messageUuid": record["uuid"]}}
+        for record in records
+    ]
+    write_log(folder_of(shop) / f"{copy_id}.jsonl", copied)
+    return session_id
+
+
+def codex_log(shop: Path, exchanges: int) -> str:
+    session_id = str(uuid.uuid4())
+    chance = random.Random(exchanges)  # noqa: S311
+    prompts = [f"prompt {n}: {' '.join(chance.choices(WORDS, k=12))}" for n in range(exchanges)]
+    write_log(codex_path(Path.home(), session_id), codex_records(session_id, shop, prompts))
+    return session_id
+
+
+@pytest.fixture
+def work(monkeypatch) -> Counter[str]:
+    """What is done: lines that are decoded, fields that are looked at for texts, texts that are masked for a preview."""
+    done: Counter[str] = Counter()
+
+    def counted(name: str, function):
+        def count(*args, **kwargs):
+            done[name] += 1
+            return function(*args, **kwargs)
+
+        return count
+
+    decoder = SimpleNamespace(loads=counted("decoded", orjson.loads), JSONDecodeError=orjson.JSONDecodeError)
+    monkeypatch.setattr(lines, "orjson", decoder)
+    monkeypatch.setattr(strings, "is_tie", counted("fields", strings.is_tie))
+    monkeypatch.setattr(lines_of_cuts, "mask", counted("previews", lines_of_cuts.mask))
+    return done
+
+
+def growth(work: Counter[str], ask, made) -> dict[str, float]:
+    """How much more is done for each exchange that a session is longer."""
+    found = []
+    for exchanges in (SHORT, LONG):
+        session_id = made(exchanges)
+        work.clear()
+        ask(session_id)
+        found.append(dict(work))
+    short, long = found
+    return {name: (long[name] - short.get(name, 0)) / (LONG - SHORT) for name in long}
+
+
+@each(
+    "made, most",
+    [
+        (claude_log, {"decoded": 75, "fields": 210, "previews": 6}),  # of 4 lines, and 4 of the copy
+        (codex_log, {"decoded": 40, "fields": 70, "previews": 4}),
+    ],
+)
+def test_a_cut_reads_each_line_of_a_session_a_few_times_and_masks_only_prompts(shop, work, made, most):
+    more = growth(work, lambda one: cut(Request(one, "4", force=True)), lambda count: made(shop, count))
+
+    assert {name: more[name] for name in most if more[name] > most[name]} == {}
+    assert more["previews"] > 0
+
+
+@each("made, most", [(claude_log, {"decoded": 55, "fields": 210}), (codex_log, {"decoded": 30, "fields": 70})])
+def test_verify_reads_each_line_a_few_times_whatever_was_cut(shop, work, made, most):
+    def ask(session_id: str) -> None:
+        cut(Request(session_id, "4", force=True))
+        work.clear()
+        assert check(session_id)["words_found"] == []
+
+    more = growth(work, ask, lambda count: made(shop, count))
+
+    assert {name: more[name] for name in most if more[name] > most[name]} == {}
+
+
+def test_only_passages_with_other_texts_get_new_vectors_after_a_cut_and_its_rollback(shop, monkeypatch):
+    session_id = claude_log(shop, LONG)
+    indexed()
+    embedded: list[str] = []
+    embed = WordsModel.embed
+    monkeypatch.setattr(WordsModel, "embed", lambda self, texts: embedded.extend(texts) or embed(self, texts))
+
+    outcome = cut(Request(session_id, "0", force=True))
+    after_cut = len(embedded)
+    rollback(outcome["snapshot"])
+
+    assert outcome["index"]["note"] == ""
+    assert after_cut <= 2
+    assert len(embedded) - after_cut <= 2
+
+
+def test_a_cut_tells_how_many_of_its_steps_are_done(shop):
+    told: list[tuple[str, int, int]] = []
+
+    cut_out(Request(claude_log(shop, 3), "2", force=True), progress=lambda *one: told.append(one))
+
+    assert told == [("cutting", done, 5) for done in range(6)]  # two logs, and what is done behind them
