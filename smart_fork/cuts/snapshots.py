@@ -273,7 +273,7 @@ def _snapshot(path: Path) -> Snapshot:
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     import zlib
 
-    packer = zlib.compressobj(level=3, wbits=31)  # a gzip file
+    packer = zlib.compressobj(level=1, wbits=31)  # a gzip file
     for piece in pieces:
         yield packer.compress(piece)
     yield packer.flush()

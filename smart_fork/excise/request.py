@@ -58,7 +58,7 @@ def _steps(progress: Progress | None, total: int) -> Iterator[None]:
     """Tell how many steps of a cut are done: each log that is cut, then indexing, erasing and searching."""
     for done in range(total + 1):
         if progress:
-            progress("cutting", done, total)
+            progress("cutting and erasing", done, total)
         yield
 
 

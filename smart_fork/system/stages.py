@@ -13,7 +13,6 @@ NAMES = {
     "recalling": "reading kept copies",
     "masking": "masking again",
     "erasing": "erasing",
-    "cutting": "cutting and erasing",
 }
 
 

@@ -136,4 +136,4 @@ def test_a_cut_tells_how_many_of_its_steps_are_done(shop):
 
     cut_out(Request(claude_log(shop, 3), "2", force=True), progress=lambda *one: told.append(one))
 
-    assert told == [("cutting", done, 5) for done in range(6)]  # two logs, and what is done behind them
+    assert told == [("cutting and erasing", done, 5) for done in range(6)]  # two logs, and what is done behind them
