@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from indexer import state
+from indexer.transcripts.lines import bounded
 from smart_fork import sessions
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
@@ -45,6 +46,7 @@ def forget(
             err.print(plain(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere"))
 
 
+@bounded()
 def _ask(reference: str) -> None:
     """Have the person confirm it, who sees what it is about.
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 
+@bounded()
 def branch(
     reference: str,
     *,
@@ -90,7 +91,6 @@ def branch(
     """
     clock = clock or SystemClock()
     with ExitStack() as held:
-        held.enter_context(bounded())
         session = _source(reference.strip(), caller_session_id or "", clock, held)
         if session.unread and at is None and through is None:
             raise ForkRefused(

@@ -53,15 +53,15 @@ class Facts:
     inferred_from: str = ""
 
 
+@bounded()
 def lineage(reference: str) -> Family:
     """The family of a session, from its first member down: each before its forks, forks in the order they were made.
 
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
-    with bounded():
-        asked = sessions.read(sessions.locate(reference))
-        family = replace(_lineage(asked), left_out=sessions.left_out(asked))
+    asked = sessions.read(sessions.locate(reference))
+    family = replace(_lineage(asked), left_out=sessions.left_out(asked))
     made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
     return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _NEEDS = "The command needs"
 
 
+@bounded()
 def fork_session(request: ForkRequest) -> Forked:
     """Fork one session.
 
@@ -46,7 +47,7 @@ def fork_session(request: ForkRequest) -> Forked:
     """
     budget, dry_run = request.budget, request.dry_run
     found = sessions.locate(request.session)
-    with brought_back(found, dry_run=dry_run) as located, bounded():
+    with brought_back(found, dry_run=dry_run) as located:
         session = in_clone(sessions.read(located), str(found.path))
         check_forkable(session, request.cwd)
         matched = request.through is not None
@@ -98,6 +99,7 @@ def fork_session(request: ForkRequest) -> Forked:
         )
 
 
+@bounded()
 def check_startable(
     reference: str, options: Options, *, cwd: str | None, as_agent: AgentName | None = None, dry_run: bool = False
 ) -> None:

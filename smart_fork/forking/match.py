@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.errors import NotFound
@@ -20,6 +21,7 @@ from smart_fork.text.advice import advice
 MATCH = "match"
 
 
+@bounded()
 def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Sequence[str] = ()) -> Forked:
     """Fork a session at the end of the exchange that answers `intent`; see `fork_session`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions, sessions
 from smart_fork.errors import Ambiguous, NotFound, Usage
@@ -35,6 +36,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
     return True
 
 
+@bounded()
 def _read(session_id: str) -> Session | None:
     try:
         return sessions.look_into(sessions.locate(session_id))

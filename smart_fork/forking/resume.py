@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from indexer.project import project_of, recorded
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents import OWN
@@ -28,6 +29,7 @@ LOOKED_AT = 100
 RUNNING = ("starting", "running")
 
 
+@bounded()
 def session_to_resume(
     reference: str,
     *,

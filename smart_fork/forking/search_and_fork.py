@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from indexer.changes import Progress
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents.facets import title_of
@@ -185,6 +186,7 @@ def _here(session_id: str, request: FindRequest, engine: Engine, *, keep: bool) 
         yield here
 
 
+@bounded()
 def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:
     """The message by which all is known; where that cannot be told, the one of the result's passage."""
     found = hit.match.message_id if hit is not None else None

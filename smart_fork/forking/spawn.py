@@ -12,6 +12,7 @@ import apsw
 
 from indexer.failures import what_failed
 from indexer.project import project_of, recorded
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents.facets import starter_of
@@ -161,7 +162,9 @@ class Asked:
         reference = self.said.get("fork_from") or self.said.get("resume_session_id")
         located = sessions.locate(reference) if reference else None
         self.is_borrowed = located is not None and is_borrowed(located)
+        held.enter_context(bounded())
         self.session = sessions.read(held.enter_context(forkable(located))) if located else None
+        self.notes += filter(None, [sessions.left_out(self.session)] if self.session else ())
         self.agent: AgentName = told or (self.session.agent if self.session else default_agent)
         self.kind = self._kind()
         if located is not None and self.kind != "fork":

@@ -117,6 +117,7 @@ class FilePage(PageValues):
     style: OwnStyle
 
 
+@bounded()
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
     """Write a session into `file`; without one, its text is in the answer.
 
@@ -129,8 +130,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     if not located.readable:
         session, name, markdown = None, located.session_id, sessions.exported(located)
     else:
-        with bounded():
-            session = sessions.look_into(located, keep_raw=True)
+        session = sessions.look_into(located, keep_raw=True)
         name, markdown = title(session.title) or located.session_id, NOTHING
     work = AGENTS[located.agent].codec
     read = reading(session, work=work, whole=True) if session else None

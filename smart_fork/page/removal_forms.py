@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
+from indexer.transcripts.lines import bounded
 from smart_fork import sessions
 from smart_fork.agents.references import reference
 from smart_fork.cuts.answer import Excised, RolledBack
@@ -38,6 +39,7 @@ class ExcisePage(PageValues):
     said: Mapping[int, Masked]
 
 
+@bounded()
 def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """The session that somebody is about to have forgotten: whose, which, and what it is `about`.
 

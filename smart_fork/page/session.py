@@ -101,6 +101,7 @@ def located(place: Mapping[str, str]) -> Located:
     return sessions.locate(reference(place["agent"], place["session_id"]))
 
 
+@bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
     """A session to read, from its log, a kept copy, or where both are gone its export.
 
@@ -112,8 +113,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), Noted())
     if not there.readable:
         return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
-    with bounded():
-        session = sessions.look_into(there, keep_raw=True)
+    session = sessions.look_into(there, keep_raw=True)
     agent, way = AGENTS[session.agent], session_link(one)
     begun = agent.subagents.begun(session) if agent.subagents else {}
     read, shown = read_of(session, asked, begun)

@@ -18,6 +18,7 @@ from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.team.login import is_known
 
 
+@bounded()
 def conversation(
     session_id: str, reading: sessions.Reading, project: Path | None, *, notice: str = ""
 ) -> Conversation | Exported:
@@ -44,9 +45,8 @@ def conversation(
 
     author = author_of(str(located.path or ""))
     notice = written_by([author], notice or UNTRUSTED) if author else notice
-    with bounded():
-        session = sessions.look_into(located)
-        told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
+    session = sessions.look_into(located)
+    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
     if reading.at is not None:
         return told
     made = commits_made([(session.agent, session.session_id)], session.cwd)

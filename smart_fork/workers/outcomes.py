@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork import notes, sessions
@@ -56,6 +57,7 @@ def about(reference: str, processes: Processes) -> NotedSession:
     return _told(located)
 
 
+@bounded()
 def judge(reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSession:
     """Note what came of a session, as a person says it.
 
