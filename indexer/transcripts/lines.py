@@ -92,8 +92,8 @@ class Line(NamedTuple):
 class Bound:
     """How long a log is read for a look at it. Whoever reads it again meanwhile stops at the same record."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._begun = clock, clock()
+    def __init__(self, clock: Callable[[], float], share: float) -> None:
+        self._clock, self._begun, self._share = clock, clock(), share
         self._stops: dict[Path, int] = {}
 
     def is_over(self, seconds: float) -> bool:
@@ -103,7 +103,7 @@ class Bound:
     def stops(self, path: Path, offset: int) -> bool:
         """Tell if nothing is read from `offset` on. Some of each log is read in any case."""
         stop = self._stops.get(path)
-        if stop is None and offset >= LOOK_BYTES and self.is_over(LOOK_SECONDS):
+        if stop is None and offset >= LOOK_BYTES and self.is_over(self._share * LOOK_SECONDS):
             stop = self._stops[path] = offset
         return stop is not None and offset >= stop
 
@@ -112,18 +112,16 @@ _bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 
 
 @contextmanager
-def bounded(clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
-    """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's."""
-    token = _bound.set(_bound.get() or Bound(clock))
+def bounded(share: float = 1.0, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
+    """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's.
+
+    Whoever has more to do with what is read takes a `share` of that time.
+    """
+    token = _bound.set(_bound.get() or Bound(clock, share))
     try:
         yield
     finally:
         _bound.reset(token)
-
-
-def is_bounded() -> bool:
-    """Tell if logs are only looked at."""
-    return _bound.get() is not None
 
 
 def is_over(seconds: float) -> bool:

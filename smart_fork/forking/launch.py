@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
 
 _NEEDS = "The command needs"
+#: The share of a look's time in which a log is read of which passages are chosen.
+_CHOOSING = 0.2
 
 
-@bounded()
 def fork_session(request: ForkRequest) -> Forked:
     """Fork one session.
 
@@ -47,7 +48,8 @@ def fork_session(request: ForkRequest) -> Forked:
     """
     budget, dry_run = request.budget, request.dry_run
     found = sessions.locate(request.session)
-    with brought_back(found, dry_run=dry_run) as located:
+    chooses = budget is not None or request.as_agent is not None  # each passage is looked at
+    with bounded(_CHOOSING if chooses else 1.0), brought_back(found, dry_run=dry_run) as located:
         session = in_clone(sessions.read(located), str(found.path))
         check_forkable(session, request.cwd)
         matched = request.through is not None

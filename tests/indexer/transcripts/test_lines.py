@@ -318,7 +318,7 @@ def test_a_look_at_a_long_log_ends_when_its_time_is_over_and_ends_there_again(tm
     monkeypatch.setattr(lines, "LOOK_BYTES", 30)
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"".join(b'{"number": %3d}\n' % number for number in range(100)))
-    with lines.bounded(Ticking()):
+    with lines.bounded(clock=Ticking()):
         first, again = LineReader(path), LineReader(path)
         numbers = [line.record["number"] for line in first]
         assert numbers == [line.record["number"] for line in again]
@@ -332,6 +332,6 @@ def test_a_look_at_a_long_log_ends_when_its_time_is_over_and_ends_there_again(tm
 def test_some_of_a_log_is_read_however_late_it_is(tmp_path):
     path = tmp_path / "short.jsonl"
     path.write_bytes(b'{"number": 1}\n' * 5)
-    with lines.bounded(iter(range(0, 10_000, 100)).__next__):
+    with lines.bounded(clock=iter(range(0, 10_000, 100)).__next__):
         reader = LineReader(path)
         assert (5, 0) == (sum(1 for _ in reader), reader.left)
