@@ -389,7 +389,8 @@ def _in_logs(wanted: str) -> list[Located]:
     found = []
     for agent in READERS:
         of_session: defaultdict[str, list[Path]] = defaultdict(list)
-        for file in sorted(agent.discover(), key=lambda file: -file.mtime_ns):
+        files = (one for one in agent.discover() if not agent.named_by_id or wanted in one.location.lower())
+        for file in sorted(files, key=lambda file: -file.mtime_ns):
             session_id = agent.id_of(file.path)
             if session_id.lower().startswith(wanted):
                 of_session[session_id].append(file.path)

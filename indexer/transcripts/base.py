@@ -100,6 +100,8 @@ class AgentAdapter(Protocol):
     endings: tuple[str, ...] = (".jsonl",)
     #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
     places: tuple[str, ...] = ()
+    #: Whether the place of a log has the session's id: of very many logs most are passed over by that.
+    named_by_id: bool = True
     #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
     resumes: tuple[str, ...] = ()
 

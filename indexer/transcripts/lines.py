@@ -149,18 +149,16 @@ class LineReader:
         self.bytes_read = 0
         self.left = 0
         self._bound = _bound.get()
-        self._written = 0.0
 
     @property
     def worth_resuming(self) -> bool:
         """Whether what was read should be kept: the log may grow, is long, or has broken lines, to be reported once."""
         long = self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
-        return long or time.time() - self._written < RESUME_SECONDS
+        return long or time.time() - self.path.stat().st_mtime < RESUME_SECONDS
 
     def __iter__(self) -> Iterator[Line]:
         with open_regular(self.path) as file:
-            self._written = os.fstat(file.fileno()).st_mtime
-            number = self.lines if _stands_within_a_line(file, self.offset) else self.lines + 1
+            number = self.lines if self.offset and _stands_within_a_line(file, self.offset) else self.lines + 1
             found, gap = self.start > 0, 0
             while not self._stops(file) and (raw := file.readline(MAX_LINE_BYTES)):
                 size = len(raw)

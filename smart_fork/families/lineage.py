@@ -53,7 +53,7 @@ class Facts:
     inferred_from: str = ""
 
 
-@bounded()
+@bounded(0.5)  # it is read for its turns and for its messages
 def lineage(reference: str) -> Family:
     """The family of a session, from its first member down: each before its forks, forks in the order they were made.
 

@@ -38,6 +38,7 @@ class GeminiAdapter(AgentAdapter):
     name = "gemini"
     variable = HOME.variable
     places: tuple[str, ...] = (".gemini/tmp",)
+    named_by_id = False
 
     def home(self) -> Path:
         return gemini_home()
