@@ -117,7 +117,7 @@ class FilePage(PageValues):
     style: OwnStyle
 
 
-@bounded()
+@bounded(0.4)  # it is read for less time than it is written
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
     """Write a session into `file`; without one, its text is in the answer.
 
