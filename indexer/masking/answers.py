@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder
-from indexer.masking.values import is_alone, is_hard
+from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone
+from indexer.masking.values import is_alone, is_hard, placeholder
 from indexer.patterns import late
 
 #: A line has one of these in small letters below which a secret may stand,

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from indexer.masking.nouns import STEM_WORDS, Noun
-from indexer.masking.spans import HIDDEN, NAME, Span, begun, ended, placeholder
+from indexer.masking.rules import expanded
+from indexer.masking.spans import HIDDEN, NAME, Span, begun, ended
 from indexer.masking.values import (
     Form,
     is_alone,
@@ -20,6 +21,7 @@ from indexer.masking.values import (
     is_thrown_together,
     is_uuid,
     is_worded,
+    placeholder,
 )
 from indexer.patterns import late
 
@@ -55,13 +57,7 @@ _PASS_OWNERS = tuple(b"key store user require db root admin smtp mail ftp sudo s
 #: Of these words "pass" is the end.
 _NO_PASS = tuple(b"by com sur tres over under multi single two one low high band first second render encom".split())
 #: What a key in an environment belongs to that is no secret.
-_OPEN_KEYS = late(
-    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|"
-    r"s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
-    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n|site|file|doc|item|node|"
-    r"react|project|job|queue|lock|upload|asset|image|media|blob|config|feature|flag|agg\w*)"
-    r"[_-]?key"
-)
+_OPEN_KEYS = late(expanded("{open_key}"))
 #: What tokens that are identifiers tell apart.
 _TELLS_APART = late(
     r"(?i)(?:page|next|request|continuation|cursor|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|"
@@ -70,16 +66,7 @@ _TELLS_APART = late(
 #: A header's name of several words.
 _HEADER = late(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+){0,4}-(?i:key)")
 #: Names that only speak about a secret.
-_ABOUT = late(
-    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|"
-    r"path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
-    r"label|hint|placeholder|length|len|size|sizes|policy|expiry|expires|expires_?(?:at|in)|expiration|ttl|regex|"
-    r"pattern|format|version|required|"
-    r"error|errors|message|msg|help|prompt|strength|validator|rotation|usage|used|budget|estimate|param|header|"
-    r"prefix|suffix|location|arn|ref|"
-    r"s|ed|ing|er|ers|ize\w*|ization|env|var|source|provider|manager|store|service|endpoint|class|index|column|"
-    r"table|total|max|min|age)$"
-)
+_ABOUT = late(expanded("{about_a_secret}"))
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
 _ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64)|\[\d{0,4}\])?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from indexer.masking.spans import PHRASE, Span, monotone, placeholder, positions_of
-from indexer.masking.values import is_mixed, is_strong, is_thrown_together, is_told, looks_random
+from indexer.masking.spans import PHRASE, Span, monotone, positions_of
+from indexer.masking.values import is_mixed, is_strong, is_thrown_together, is_told, looks_random, placeholder
 from indexer.masking.view import View
 from indexer.patterns import late
 

@@ -6,8 +6,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from indexer.masking.encoded import long_words
 from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
-from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone, placeholder
-from indexer.masking.values import is_made_up, is_number, is_strange, is_thrown, is_thrown_together, is_uuid
+from indexer.masking.rules import expanded
+from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone
+from indexer.masking.values import (
+    is_made_up,
+    is_number,
+    is_strange,
+    is_thrown,
+    is_thrown_together,
+    is_uuid,
+    placeholder,
+)
 from indexer.patterns import late
 
 #: What tells of a secret, by how it begins.
@@ -61,16 +70,7 @@ _KEEPS_NUMBER = late(
     r"(?:api|access|auth|private|encryption|master|license|app|account|integration|write|admin)[ _-]?key(?!s)"
 )
 _INTRODUCES, _COLOUR = late(r"[:=?({\[]"), late(r"\d{1,3}m")
-_OTHER = late(
-    r"(?i)public|publish|(?<![a-z])pub(?:key)?(?![a-z])|fingerprint|sha-?\d|digest|checksum|integrity|hash|md5|"
-    r"uuid|guid|"
-    r"(?<![a-z])ids?(?![a-z])|(?<=[a-z])I[dD]s?(?![a-z])|version|cache|commit|revision|rev-parse|refs/|https?://\S*$|"
-    r"etag|request|trace|cursor|next|page|csrf|xsrf|nonce|ENC\[|certificate|data:|base64,|\bh1:|ssh-|AAAA|arn:|"
-    r"primary|websocket|"
-    r"foreign|object|vault:v\d|secure:|encrypted|ciphertext|domainkey|idempoten|node_modules|tokeniz|address|"
-    r"account_id|\.(?:js|css|png|jpe?g|svg|woff2?|wasm|lock)\b|"
-    r"example|kid\b|thumbprint|signature\W|module|chunk|container|image|font|snapshot|volume|model"
-)
+_OTHER = late(expanded("{other_things}"))
 #: What makes something else of a piece: a call, a name, an address.
 _BEHIND, _BEFORE = frozenset("(=["), frozenset("$@/\\&")
 #: What is said of a secret in a line and is none.

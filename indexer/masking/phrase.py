@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from indexer.masking.rules import Rule, compiled, literals, rules_in
-from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder
+from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone
 from indexer.masking.values import (
     is_base64_pair,
     is_chosen,
@@ -24,6 +24,7 @@ from indexer.masking.values import (
     is_unlike_words,
     is_worded,
     looks_random,
+    placeholder,
 )
 from indexer.shapes import dataclass
 

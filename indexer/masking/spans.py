@@ -12,27 +12,6 @@ HIDDEN = "\ufffe"
 SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3
 
 _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
-#: What placeholders are made of: words that say so, and words beside them.
-_STANDS = r"redacted|placeholder|example|your|dummy|todo|replaced?|undefined"
-_SAYS_SO = rf"{_STANDS}|change[-_ .]?(?:me|this|it)|changed"
-_BESIDE = (
-    r"pass(?:w(?:or)?d|phrase|code)?|pwd?|secrets?|secure|tokens?|keys?|api|access|auth|client|private|public|signing|"
-    r"value|string|text|here|with|the|an?|my|in|for|to|and|or|of|me|this|it|some|very|super|strong|long|real|random|"
-    r"prod(?:uction)?|dev|development|staging|local|test|db|database|user(?:name)?|admin|root|app|default|only|please|"
-    r"\d{1,3}[-_ ]?bits?"
-)
-_STANDS_FOR = late(
-    rf"(?i)^[^a-z0-9]*(?:(?:{_BESIDE})[-_ .]?)*(?:{_SAYS_SO})(?:[-_ .]?(?:{_SAYS_SO}|{_BESIDE}))*[^a-z0-9]*$|"
-    rf"^(?:[a-z]+[-_ .])*(?:{_STANDS})(?:[-_ .][a-z_ .-]*)?$|"  # words without a digit or a sign
-    r"^(?-i:[yY]our(?:[A-Z][a-z]+)+|YOUR[A-Z_]*|[A-Z][A-Z0-9_+/]*EXAMPLE(?:KEY)?)$|(?-i:[A-Za-z0-9]EXAMPLE(?:KEY)?$)|"
-    r"^your(?-i:(?:[-_ ](?:[a-z]+|[A-Z]+|\d{1,3}-?bit|1234\d*))+)$|//[^/]*\.?example\.(?:com|org|net)|"
-    r"xxxx|(?-i:REDACTED)|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|"
-    r"/.*\.[a-z]{2,5}$|^\{[\w.()\[\]\"' !:]*\}$|\|(?:string|confirmed|min:\d+|max:\d+|nullable)(?:\||$)|"
-    r"(?-i:^[A-Z_]*(?:PASSWORD|PASSPHRASE|SECRET|TOKEN|KEY|HERE)[A-Z_]*$)|"
-    r"^\[\w{1,20}\]$|^vault:v\d:|^Ag[A-D][A-Za-z0-9+/]{50}|^(?:pk_(?:live|test)_|pk\.eyJ|phc_|sb_publishable_|"
-    r"G-|GTM-)|"  # to be shown to everybody
-    r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"
-)
 
 
 class Span(NamedTuple):
@@ -79,11 +58,6 @@ def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
 def monotone(value: str) -> bool:
     """Whether the end of `value` is one or two characters over and over, as in ``ghp_xxxxxxxx``."""
     return len(value) >= 8 and len(set(value[-12:])) <= 2
-
-
-def placeholder(value: str) -> bool:
-    """Whether `value` only stands for a secret."""
-    return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
 
 
 def changes(value: str) -> int:

@@ -7,7 +7,8 @@ import binascii
 import re
 from typing import Literal
 
-from indexer.masking.spans import changes, placeholder
+from indexer.masking.rules import expanded, rules_in
+from indexer.masking.spans import changes
 from indexer.patterns import late
 
 #: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
@@ -15,6 +16,8 @@ from indexer.patterns import late
 #: ``code``: in the midst of something, more often a variable than a value.
 Form = Literal["literal", "string", "entry", "line", "code"]
 
+rules_in("values")
+_STANDS_FOR = late(expanded("{stands_for}"))
 _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: Keys of one-time passwords.
 _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
@@ -28,76 +31,35 @@ _SUM_BEHIND = late(r"[a-z][._-][0-9a-f]{32,}$")
 #: Bytes as certificates and fingerprints have them.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
-#: A variable, a format, a path, an address, an object or a function that is asked for the value.
-_REFERENCE = late(
-    r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
-    r"(?:\.{1,2}|~|[a-z]:)?[/\\][\w.@ -]+(?:[/\\]|\.[a-z]{1,5}$|$)|\./|~/|"
-    r"[a-z][a-z0-9+-]{1,12}://|(?:id|src|env|type)=\w|(?:process|os|sys|self|this|config|settings|env|secrets?|"
-    r"args|options|opts|var|local|data|"
-    r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|"
-    r"enc\[|ref:|op://|ssm:"
-)
-_NAME = late(
-    r"(?!(?i:.*change_?me))(?:[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|"
-    r"[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+)"
-)
+_REFERENCE = late(expanded("{reference}"))
+_NAME = late(expanded("{identifier}"))
 _AMONG_CAPITALS = late(r"[A-Z]\d+[A-Z]")
-#: What names of variables and fields are made of,
-_WORDS = late(
-    r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
-    r"correct|wrong|invalid|current|test_|mock|fake|sample|text|bool|null|none|true|false|undefined|type|optional"
-)
-#: and what is no name, though it has such a word: with a number at its end, a digit for a letter, or a sign.
-_NO_NAME = late(
-    r"(?i)\w*[a-z](?!(?:128|256|384|512|404|500)\b)\d{2,4}[!?#$%*]?\Z|[\w@.-]*[!#$%^*~]\w*\Z|"
-    r"\w*(?:p[a@4][s$5]{2}w[0@]rd|s(?:3cr[3e]|ecr3)t|p[@4][s$5]{2})"
-)
+_WORDS = late(expanded("{naming}"))
+_NO_NAME = late(expanded("{no_name}"))
 #: What patterns have.
 _CLASS = late(r"[\[\\]|\(\?")
-#: What has letters and digits and is no password: a version, a file, a unit, a hash, an algorithm, a date, a name.
-_NO_PASSWORD = late(
-    r"(?!(?i:.*change_?me))(?:(?i:v?\d+(?:\.\d+)+\S*|\w[\w.]*[/-][\w./-]+#\d+|\d+-?[a-z]{1,7}|\d{4}-\d\d\S*|[0-9a-f]{7,31}|[0-9a-f]{40}|"
-    r"[0-9a-f]{64}|[\w./-]+\.[a-z]{1,5}\d?(?::\d+)*|"
-    r"(?:argon2|pbkdf2|sha-?\d|md5|base-?64|bcrypt|utf-?\d|oauth|http|ipv\d|x509|es\d|rfc|aes|rsa|hs\d|rs\d|"
-    r"ed255|p-?256)\S*)|"
-    r"[a-z]+(?:_[a-z]+)+\d*|[A-Za-z_][\w.]*\(.*|[A-Za-z]{1,10}\d|[A-Z]{2,}-?\d+|.*://.*|/.*|[\w-]+(?:/[\w.-]+)+|"
-    r"[#.][A-Za-z][\w-]*|\S+@\S+\.[a-z]+)"
-)
-#: Words and a number, as people make a password of them.
-_LOWER_WORDS = late(r"[a-z]{3,}(?:[._-][a-z]{3,}){2,5}[._-]\d{2,4}")
-_TWO_WORDS = late(
-    r"(?=[a-z._-]{0,40}[A-Z])[A-Za-z][a-z]{2,}(?:[._-][A-Za-z][a-z]{2,}){1,4}[._-]?\d{2,4}[!?]?|"
-    r"[a-z]{4,}-[a-z]{4,}\d{2,4}|[a-z]{4,}[A-Z][a-z]{3,}_\d{2,4}"
-)
-#: Several words of which a password is made, and not what is said of one: "case-sensitive", "end-to-end-encrypted".
-_COINED = late(
-    r"(?!.*(?:credential|docker|plugin|helper|server|client|config))(?!.*(?:ed|ing|[ai]ble|ive|less|free|only|side|safe|wide|proof|known|time|text|like|ready|level|way|name|here)\Z)"
-    r"[a-z]{3,12}(?:-[a-z]{3,12}){2,7}"
-)
+_NO_PASSWORD = late(expanded("{no_password}"))
+_LOWER_WORDS = late(expanded("{lower_words}"))
+_TWO_WORDS = late(expanded("{words_and_number}"))
+_COINED = late(expanded("{coined}"))
 #: Signs between other things, and what has them that is no password.
 _SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
-_FORMAT_OR_PATH = late(
-    r"://|\w\(|[\w)]\.[a-z]+\b|^[\w.-]+$|^[</{(\[$]|[\w-]+=[\w\"']|,\w+,|^[\w.-]+@[\w.-]+$|^\W*\w+\W*$"
-)
+_FORMAT_OR_PATH = late(expanded("{format_or_path}"))
 #: A sign among letters of both kinds.
 _SIGNED = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])\S+[#$%^*~@+!?]\S*[A-Za-z]\Z")
-#: Words of which one is large, with a sign between them.
-_SEVERAL_WORDS = late(
-    r"(?=[^A-Z]{0,40}[a-z][^A-Z]{0,20}[A-Z]|[A-Z][a-z]+[^A-Za-z])[A-Za-z]{3,}(?:[+&!#.-][A-Za-z]{3,}){1,5}"
-)
-#: What sentences have and chosen words do not.
-_FUNCTION_WORDS = late(
-    r"(?:^|[ -])(?:the|is|are|be|was|an?|of|to|in|at|on|for|and|or|not?|its?|this|that|you|your|our|my|we|with|from|by|"
-    r"as|if|so|must|should|can|may|has|have|do|does|will|than|then|when|how|what|de[rms]?|die|das|ist|und|oder|"
-    r"nicht|eine?|mit|von|"
-    r"les?|la|est|et|ou|une?|du|el|los|es|una|gli|di|con|per|non|uma|da|com|para)(?![^ -])"
-)
+_SEVERAL_WORDS = late(expanded("{several_words}"))
+_FUNCTION_WORDS = late(expanded("{function_words}"))
 _KINDS = late(r"[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
 #: Of these what people think up has one; code, queries and addresses have the others as well.
 _CHOSEN_SIGNS = frozenset("!#$%^*~@")
+
+
+def placeholder(value: str) -> bool:
+    """Whether `value` only stands for a secret."""
+    return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
 
 
 def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
