@@ -22,10 +22,9 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
-    from smart_fork.setup.ledger import Ledger, What
+    from smart_fork.setup.ledger import Ledger, Step, What
     from smart_fork.setup.plan import SetupOptions, SetupPlan
     from smart_fork.setup.setup_answer import StepTold, StepUndone, Trial
-    from smart_fork.setup.step import Step
 
 app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)

@@ -7,8 +7,7 @@ from functools import partial
 
 from smart_fork.errors import SmartForkError
 from smart_fork.service.units import installation
-from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, take_away
+from smart_fork.setup.ledger import Ledger, LedgerLine, Step, take_away
 from smart_fork.system.processes import Processes
 
 NAME = "service"

@@ -9,8 +9,7 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.registration.base import NAME as OURS
 from smart_fork.agents.registration.base import is_ours
-from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, take_away, understood
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 from smart_fork.system import foreign_files
 
 NAME = "MCP server"

@@ -7,8 +7,7 @@ from functools import partial
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import registration_of
 from smart_fork.hooks import agent_settings
-from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, take_away
+from smart_fork.setup.ledger import Ledger, LedgerLine, Step, take_away
 from smart_fork.system import foreign_files
 
 NAME = "hooks"

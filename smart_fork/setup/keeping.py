@@ -12,8 +12,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.deletions import Deletion, deletions, in_words, room
-from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, switching, take_away
+from smart_fork.setup.ledger import Ledger, LedgerLine, Step, switching, take_away
 
 NAME = "copies of logs"
 _STAYS = "Existing copies stay; `smart-fork forget ID` removes one."

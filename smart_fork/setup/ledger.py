@@ -1,4 +1,4 @@
-"""What setting up has done to this machine: a line is written before each thing is done, so all can be undone."""
+"""The steps of setup, and the ledger: a line is written before each change, so that all can be undone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.failures import next_step
-from indexer.files import remove, replace_file
+from indexer.files import remove, replace_file, sweep_beside
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.registration import UnsuitableError
 from smart_fork.errors import SmartForkError
+from smart_fork.setup.setup_answer import StepTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +212,66 @@ def alone() -> Iterator[None]:
     for empty in (folder, state_home() / "hooks", state_home()):
         with suppress(OSError):
             empty.rmdir()
+
+
+#: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or
+#: must not be done.
+State = Literal["new", "changed", "there", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`name` is what people read, `why` what keeps a step from being done. `act` gives what a person should know."""
+
+    what: str
+    name: str
+    where: str
+    state: State
+    agent: str = ""
+    why: str = ""
+    act: Callable[[Ledger], list[str]] = lambda _: []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to do."""
+        return self.state in ("new", "changed")
+
+    def told(self) -> StepTold:
+        """The step as it is answered."""
+        return StepTold(
+            step=self.what, agent=self.agent, name=self.name, where=self.where, state=self.state, why=self.why
+        )
+
+
+@contextmanager
+def understood(path: Path, step: str) -> Iterator[None]:
+    """Leave settings that are not understood as they are, and name the next `step`.
+
+    Raises:
+        SmartForkError: they are not.
+    """
+    try:
+        yield
+    except UnsuitableError as error:
+        raise SmartForkError(f"{path} was not changed: {error}", step) from error
+
+
+@contextmanager
+def switching(path: Path, how: str) -> Iterator[None]:
+    """Name the file of a switch that cannot be "written" or "removed".
+
+    Raises:
+        SmartForkError: it cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be {how}: {error.strerror}", "Check the owner of the folder.") from error
+
+
+def take_away(path: Path, folders: list[Path]) -> None:
+    """Remove what a killed writer has left beside `path`, and of `folders`, made for it, those that are empty."""
+    sweep_beside(path.resolve())
+    for folder in reversed(folders):
+        with suppress(OSError):
+            folder.rmdir()

@@ -22,9 +22,8 @@ from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.retrieval.index_access import known_index
 from smart_fork.service.units.unit_settings import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
-from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.ledger import Ledger, Step
 from smart_fork.setup.setup_answer import AgentToSetUp, SetUp
-from smart_fork.setup.step import Step
 from smart_fork.system.processes import Processes
 
 _NAME = "smart-fork"

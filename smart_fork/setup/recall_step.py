@@ -13,8 +13,7 @@ from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check
 from smart_fork.hooks import agent_settings, switch
 from smart_fork.service.client import find_service
-from smart_fork.setup.ledger import Ledger, LedgerLine
-from smart_fork.setup.step import Step, switching
+from smart_fork.setup.ledger import Ledger, LedgerLine, Step, switching
 
 NAME = "recall at first prompts, edits, failed commands and compactions"
 _OFF = "`smart-fork setup --no-recall` switches it off."

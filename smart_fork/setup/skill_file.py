@@ -8,8 +8,7 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import Registration
-from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, take_away
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away
 from smart_fork.system import foreign_files
 
 SKILL = "past-sessions"

@@ -10,8 +10,7 @@ from pathlib import Path
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.registration.base import Allowing
 from smart_fork.agents.registration.permissions import Added, missing, put, restore
-from smart_fork.setup.ledger import Edit, Ledger, LedgerLine
-from smart_fork.setup.step import Step, take_away, understood
+from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 from smart_fork.system import foreign_files
 
 NAME = "reading without asking"

@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.setup import background, bytecode, trial
-from smart_fork.setup.step import Step
+from smart_fork.setup.ledger import Step
 from smart_fork.setup.trial import Trial
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run

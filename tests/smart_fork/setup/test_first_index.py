@@ -6,8 +6,8 @@ import pytest
 
 from indexer import freshness
 from smart_fork.cli.first_index import first_index
+from smart_fork.setup.ledger import Step
 from smart_fork.setup.plan import SetupPlan
-from smart_fork.setup.step import Step
 from smart_fork.system.processes import Processes
 
 
