@@ -124,7 +124,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "storage": "log:{}Storage",
     "screen": "command:{}Screen",
     "copier": "copy:{}Copier",
-    "forms": "forms:{}Forms",
+    "forms": "copy:{}Forms",
     "cutter": "cut:{}Cutter",
     "login": "login:{}Login",
     "caller": "caller:{}Calls",

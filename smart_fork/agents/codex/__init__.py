@@ -21,7 +21,9 @@ class Codex(Agent):
     marks = ("CODEX_THREAD_ID", "CODEX_SESSION_ID")
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
-    facets = usual("prompts", caller="hooks:CodexCalls", screen="smart_fork.agents.questions:Screen")
+    facets = usual(
+        "prompts", caller="hooks:CodexCalls", forms="forms:CodexForms", screen="smart_fork.agents.questions:Screen"
+    )
 
     def model_window(self) -> int:
         """See `Agent.model_window`."""

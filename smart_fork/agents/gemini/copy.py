@@ -1,23 +1,32 @@
-"""Copies of Gemini CLI's sessions: a head and messages under their own ids, in a file named after the whole new id.
+"""Copies of Gemini CLI's sessions, and its messages as they are shared.
+
+A copy has a head, and messages under their own ids, in a file named after the whole new id.
 
 What Gemini CLI says to its model of the workspace is left out, and said anew by the one that resumes the copy. What a
 tool gave back stands in its call; where it stands in a message as well, the model would be sent it twice.
+
+Messages are shared in the order in which they were said, each as it was said last. What a compression left stands
+where it was made, as the list that the log has of it: so what was shared before stays the beginning of what is shared
+later, though what is kept has other ids from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 import orjson
 
+from indexer.transcripts.items import UsedTool
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record
+from indexer.unchecked import dict_in, dicts_in
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession, read_again
-from smart_fork.agents.gemini.codec import answers_in, calls_in, said_in
+from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
+from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, calls_in, is_context, parts_of, said_in
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
 from smart_fork.agents.gemini.log import new_name
@@ -199,3 +208,199 @@ def plain(record: Record, given_back: set[str]) -> Record | None:
 def _given_back(messages: Iterable[Record]) -> set[str]:
     """The calls that have their results beside them."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
+
+
+#: What of a message is shared, and of its calls.
+_FIELDS = frozenset(
+    {"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model", "toolCalls"}
+)
+_OF_CALL = frozenset({
+    "id", "name", "args", "result", "status", "timestamp", "resultDisplay", "description", "displayName",
+    "renderOutputAsMarkdown",
+})  # fmt: skip
+_OF_THOUGHT = frozenset({"subject", "description", "timestamp"})
+_KINDS = ("user", "gemini")
+#: The messages of a session that another agent began are named in this space.
+_MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
+
+
+class GeminiForms(GeminiCodec, PartForms):
+    """Records of Gemini CLI: messages, and lists of what is left of a compression."""
+
+    taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
+    free = frozenset({"args", "result", "response", "resultDisplay"})
+
+    def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
+        """See `Forms.records_of`."""
+        said = _Said(session)
+        wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
+        return said.records(wanted)
+
+    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+        """A head, and the records."""
+        begun = False
+        for record in records:
+            made = self.incoming(record, Identity(becomes.place, {}))
+            if not begun:
+                moment = next((str(one.get("timestamp") or "") for one in _messages(made)), "")
+                origin = {"forkedFrom": {"sessionId": becomes.forked_from}} if becomes.forked_from else {}
+                yield _head(becomes, moment, moment) | origin
+                begun = True
+            yield made
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """A head, what it says itself of the workspace, which tells the directory, and a message for each utterance."""
+        utterances = list(said)
+        first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
+        yield _head(becomes, first, last)
+        workspace = f"<session_context>\n- **Workspace Directories:**\n  - {becomes.place.root}\n</session_context>"
+        for number, one in enumerate((Utterance(user=True, text=workspace, moment=first), *utterances)):
+            yield {
+                "id": str(uuid5(_MADE, f"{becomes.session_id} {number}")), "timestamp": one.moment,
+                "type": "user" if one.user else "gemini", "content": [{"text": one.text}],
+            }  # fmt: skip
+
+    def ids(self, record: Record) -> Iterator[str]:
+        return (one["id"] for one in _messages(record) if isinstance(one.get("id"), str))
+
+    def sent(self, record: Record) -> Record | None:
+        if "$set" not in record:
+            return _sent(record)
+        messages = [one for message in _messages(record) if (one := _sent(message))]
+        return {"$set": {"messages": messages}} if messages else None
+
+    def calls(self, record: Record) -> Iterator[UsedTool]:
+        for message in _messages(record):
+            yield from self.decode(message).calls
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        return _each(record, lambda message: _withheld(message, ids, mark)) or record
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        def without(message: Record) -> Record:
+            told, new = message.get("thoughts"), dict(message)
+            if isinstance(told, list):
+                new["thoughts"] = [one for one in told if not (isinstance(one, dict) and of(one))]
+            if isinstance(content := message.get("content"), list):
+                new["content"] = [part for part in dicts_in(content) if not (self._is_thought(part) and of(part))]
+            return new
+
+        return _each(record, without)
+
+    def untied(self, record: Record) -> Record | None:
+        """What is signed was signed for an account."""
+
+        def without(message: Record) -> Record:
+            if not isinstance(content := message.get("content"), list):
+                return message
+            return message | {"content": [unsigned(part) for part in content if isinstance(part, dict)]}
+
+        return _each(record, without)
+
+
+class _Said:
+    """What a log says, in its order: messages, and lists by which messages got other ids."""
+
+    def __init__(self, session: Session) -> None:
+        self._events: list[Record] = []
+        self._places: dict[str, int] = {}
+        self._became: dict[str, str] = {}
+        memory = Memory()
+        with read_again(session.source_path):
+            for record in lines_of(session.source_path):
+                self._take(memory, record)
+        self._left = {*memory.past, *memory.now}
+        said = (message for event in self._events for message in _messages(event))
+        self._given_back = {call.id for message in said for call in calls_in(message) if call.result is not None}
+
+    def _take(self, memory: Memory, record: Record) -> None:
+        before = memory.compactions
+        told = [one for one in memory.take(record) if sign_of(one.record) and not is_context(one.record)]
+        renamed = {one.again: one.id for one in told if one.again and one.again != one.id}
+        if "id" not in record and (renamed or memory.compactions > before):
+            self._became |= renamed
+            self._places |= {one.id: len(self._events) for one in told if one.id not in self._places}
+            self._events.append({"$set": {"messages": [one.record for one in told]}})
+            return
+        for one in told:
+            if one.id not in self._places:
+                self._places[one.id] = len(self._events)
+                self._events.append(one.record)
+            elif one.way == "said" and "$set" not in self._events[self._places[one.id]]:
+                self._events[self._places[one.id]] = one.record
+
+    def records(self, wanted: Collection[str]) -> Iterator[Record]:
+        """Those up to the last one that is wanted, without what was taken back."""
+        last = max((place for one, place in self._places.items() if one in wanted), default=-1)
+        for event in self._events[: last + 1]:
+            if "$set" not in event:
+                if self._stays(event["id"]) and plain(event, self._given_back):
+                    yield event
+            elif left := [one for one in event["$set"]["messages"] if self._stays(one["id"])]:
+                yield {"$set": {"messages": left}}
+
+    def _stays(self, identity: str) -> bool:
+        seen: set[str] = set()
+        while identity not in self._left and identity in self._became and identity not in seen:
+            seen.add(identity)
+            identity = self._became[identity]
+        return identity in self._left
+
+
+def _head(becomes: Becomes, first: str, last: str) -> Record:
+    return {
+        "sessionId": becomes.session_id, "projectHash": digest(becomes.place.root), "startTime": first,
+        "lastUpdated": last, "kind": "main",
+    }  # fmt: skip
+
+
+def _messages(record: Record) -> list[Record]:
+    """The messages of a record: itself, or those of a list."""
+    if "$set" not in record:
+        return [record]
+    return dicts_in(dict_in(record["$set"]).get("messages"))
+
+
+def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
+    """The record with its messages changed, itself where none is; `None` where nothing is said any more."""
+    old = _messages(record)
+    new = [change(message) for message in old]
+    if new == old:
+        return record
+    new = [message for message in new if sign_of(message)]
+    if "$set" in record:
+        return {"$set": {"messages": new}} if new else None
+    return new[0] if new else None
+
+
+def _sent(message: Record) -> Record | None:
+    if message.get("type") not in _KINDS or not isinstance(message.get("id"), str) or is_context(message):
+        return None
+    kept = only(message, _FIELDS)
+    for name in ("content", "displayContent"):
+        if name in kept and not isinstance(kept[name], str):
+            kept[name] = [part for one in parts_of(kept[name]) if (part := shared_of(one))]
+    for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
+        if name in kept:
+            kept[name] = [only(one, names) for one in dicts_in(kept[name])]
+    return kept if sign_of(kept) else None
+
+
+def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
+    new = dict(message)
+    if isinstance(told := message.get("toolCalls"), list):
+        new["toolCalls"] = [
+            _hidden(one, mark) if isinstance(one, dict) and str(one.get("id")) in ids else one for one in told
+        ]
+    if isinstance(content := message.get("content"), list):
+        new["content"] = [withheld(one, ids, mark) if isinstance(one, dict) else one for one in content]
+    return new
+
+
+def _hidden(call: Record, mark: str) -> Record:
+    """A call without what it was given, and what came back."""
+    new = {name: all_texts(value, mark) if name == "args" else value for name, value in call.items()}
+    if isinstance(call.get("result"), list):
+        answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}
+        new["result"] = [{"functionResponse": answer}]
+    return new | {name: mark for name in ("resultDisplay", "description") if name in call}
