@@ -14,8 +14,7 @@ from urllib.parse import unquote, urlsplit
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Agent
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.agents.facets import agent_around
 
 _calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage
@@ -18,18 +18,14 @@ if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.births import Births
-    from smart_fork.agents.calls import Calls
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
-    from smart_fork.agents.kept_prompts import KeptPrompt
     from smart_fork.agents.login import Login
-    from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
-    from smart_fork.agents.starter import Starter
-    from smart_fork.agents.storage import Storage
+    from smart_fork.agents.starter import Presence, Starter
     from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
@@ -280,3 +276,59 @@ class Known:
         if agent := self._by_name.get(name):
             return agent
         raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
+
+
+class Storage:
+    """The storage of an agent that finds its sessions from every directory. Others override it."""
+
+    def folder(self, directory: Path) -> Path | None:
+        """Return the only folder in which it looks for sessions from `directory`; `None` if it looks everywhere."""
+        return None
+
+    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
+        """Return whether it can resume, from `directory`, the session of this log, which worked in `cwd`."""
+        return self.folder(directory) in (None, log.parent)
+
+    def restored(self, place: str, session_id: str) -> str:
+        """Return where a restored log belongs below its own folder. `place` is where it was."""
+        return place
+
+    def lasting(self, log: Path, session_id: str) -> Path | None:
+        """Return a second name under which the log remains when its agent resumes it; `None` if it remains anyway."""
+        return None
+
+
+class ClientCall(NamedTuple):
+    """One tool call from an agent: `environment` of the server's process, `project` its directory.
+
+    All of it is untrusted text.
+    """
+
+    meta: Mapping[str, Any]
+    arguments: Mapping[str, Any]
+    environment: Mapping[str, str]
+    project: str | None
+
+
+class Calls:
+    """Identifies the session and the directories in one agent's calls."""
+
+    #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
+    argument: str | None = None
+
+    def session_id(self, call: ClientCall) -> str | None:
+        """Return the session that a call names; `None` if only the environment can tell."""
+        return None
+
+    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
+        """Return the directories in which the agent works, by the request's data; none if it names roots instead."""
+        return []
+
+
+class KeptPrompt(NamedTuple):
+    """One prompt, as its agent keeps it: not masked. `moment` is in UTC, `directory` as the agent names it."""
+
+    session_id: str
+    moment: str
+    directory: str
+    text: str

@@ -12,17 +12,15 @@ from smart_fork.errors import Usage
 from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent import Home, ProgramSpec
+    from smart_fork.agents.agent import Home, ProgramSpec, Storage
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
-    from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
-    from smart_fork.agents.starter import Starter
-    from smart_fork.agents.storage import Storage
+    from smart_fork.agents.starter import Presence, Starter
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Self
 import apsw
 
 from smart_fork import handovers
-from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copier import NewSession, second_name, stage_transcript
 from smart_fork.agents.facets import storage_of
-from smart_fork.agents.files import second_name, stage_transcript
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies import leftovers

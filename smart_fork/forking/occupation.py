@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import presences
-from smart_fork.agents.presence import Presence
+from smart_fork.agents.starter import Presence
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import World
 from smart_fork.system.processes import every_process

@@ -22,7 +22,8 @@ from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import shell_answer
 from smart_fork.agents.facets import login_of, title_of
-from smart_fork.agents.login import Login, known_variables
+from smart_fork.agents.known_variables import known_variables
+from smart_fork.agents.login import Login
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.places.base import WorkerPlace
 from smart_fork.system.processes import Processes

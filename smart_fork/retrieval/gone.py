@@ -11,7 +11,7 @@ from indexer.paths import index_db
 from indexer.project import Project
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.kept_prompts import KeptPrompt
+from smart_fork.agents.agent import KeptPrompt
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.answer import GonePrompt
 from smart_fork.retrieval.index_access import opened

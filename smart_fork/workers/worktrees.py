@@ -14,7 +14,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.files import is_part_of
+from smart_fork.agents.copier import is_part_of
 from smart_fork.agents.logs import logs_of, staged_paths
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import lives

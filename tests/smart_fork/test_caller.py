@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Agent, Known
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.agent import Agent, ClientCall, Known
 from smart_fork.caller import Caller, agent_of, caller_session, identify
 from tests.cases import each
 

@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from smart_fork.agents.calls import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.claude.home import SESSION, claude_home
 
 #: A shorter id of a tool call says too little to recognise a log by.

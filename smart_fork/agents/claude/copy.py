@@ -21,8 +21,7 @@ from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Entry, NewSession, compacted_at
-from smart_fork.agents.files import copy_file, copy_folder
+from smart_fork.agents.copier import Entry, NewSession, compacted_at, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
 from smart_fork.text.json_edits import respelled

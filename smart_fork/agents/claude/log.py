@@ -11,8 +11,8 @@ from typing import Any
 
 from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.unchecked import dict_in
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.claude.home import HOME, claude_home
-from smart_fork.agents.storage import Storage
 from smart_fork.agents.tree_log import TreeAdapter
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.

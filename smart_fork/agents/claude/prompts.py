@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.state import is_path, utc
 from indexer.unchecked import dict_in, json_in
+from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.kept_prompts import KeptPrompt
 
 #: Of a larger file the end is read: ten thousand prompts, which every search looks through.
 MOST_BYTES = 2 << 20

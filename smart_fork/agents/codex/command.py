@@ -10,8 +10,7 @@ Seen with 0.169:
 
 from __future__ import annotations
 
-from smart_fork.agents.presence import Presence
-from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
+from smart_fork.agents.starter import CommandLine, ForkRequest, Presence, Starter
 
 
 class CodexStarter(Starter):

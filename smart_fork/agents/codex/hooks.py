@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from indexer.unchecked import dict_in
-from smart_fork.agents.calls import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.storage import Storage
 
 _ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
 _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")

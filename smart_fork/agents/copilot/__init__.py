@@ -21,5 +21,5 @@ class Copilot(Agent):
     clients = ("copilot",)
     facets = usual(
         "births", "caller", "prompts",
-        storage="smart_fork.agents.storage:Storage",  # it finds its sessions from every directory
+        storage="smart_fork.agents.agent:Storage",  # it finds its sessions from every directory
     )  # fmt: skip

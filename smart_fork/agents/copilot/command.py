@@ -19,9 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.presence import Presence
 from smart_fork.agents.questions import Screen
-from smart_fork.agents.starter import OptionStarter
+from smart_fork.agents.starter import OptionStarter, Presence
 
 _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 

@@ -18,8 +18,8 @@ from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, project_for, projects
-from smart_fork.agents.storage import Storage
 
 _ENDINGS = (".jsonl", ".json")
 _UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")

@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 
 from indexer.transcripts.state import utc
-from smart_fork.agents.calls import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.gemini.home import BEGINS, CHATS, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, id_of, start_of
-from smart_fork.agents.presence import Presence
+from smart_fork.agents.starter import Presence
 from smart_fork.system.processes import every_process
 
 #: The options that name the session of a process.

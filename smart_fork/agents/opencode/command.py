@@ -14,9 +14,8 @@ import re
 import secrets
 
 from indexer.masking import Masked, beginning, mask
-from smart_fork.agents.presence import Presence
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
-from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Presence, Staging, Starter
 from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from smart_fork.agents.calls import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.opencode.home import settings_folder
 from smart_fork.agents.registration.base import NAME

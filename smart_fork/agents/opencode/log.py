@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.opencode.home import HOME, PLACE, database
-from smart_fork.agents.storage import Storage
 
 if TYPE_CHECKING:
     import apsw

@@ -15,10 +15,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from indexer.unchecked import dict_in, json_at
-from smart_fork.agents.presence import Presence
 from smart_fork.agents.questions import Screen
 from smart_fork.agents.qwen.log import QwenAdapter
-from smart_fork.agents.starter import OptionStarter
+from smart_fork.agents.starter import OptionStarter, Presence
 
 
 class QwenPresence(Presence):

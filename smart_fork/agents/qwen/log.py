@@ -9,8 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
-from smart_fork.agents.storage import Storage
 from smart_fork.agents.tree_log import TreeAdapter
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from indexer.files import write_new
-from smart_fork.agents import files
+from smart_fork.agents import copier
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
-from smart_fork.agents.files import stage_transcript
+from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot
 
@@ -152,14 +152,14 @@ def test_a_full_disk_leaves_nothing(claude_session, elsewhere, monkeypatch):
 
 def test_a_log_that_the_agent_is_writing_is_copied_as_it_was(claude_session, elsewhere, monkeypatch):
     size = claude_session.stat().st_size
-    real = files._pieces
+    real = copier._pieces
 
     def growing(file, size):
         with claude_session.open("ab") as log:
             log.write(b"x" * 100)
         yield from real(file, size)
 
-    monkeypatch.setattr(files, "_pieces", growing)
+    monkeypatch.setattr(copier, "_pieces", growing)
 
     assert size == stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path.stat().st_size
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.files import stage_transcript
+from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.families.crossing import parents
 from smart_fork.registry.workers import Registry

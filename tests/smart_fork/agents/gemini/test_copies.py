@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.files import second_name
+from smart_fork.agents.copier import Excerpt, NewSession, second_name
 from smart_fork.agents.gemini.copy import GeminiCopier
 from smart_fork.agents.gemini.home import project_for
 from smart_fork.errors import ForkRefused, NotFound

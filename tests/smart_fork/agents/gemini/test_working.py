@@ -14,7 +14,7 @@ import pytest
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork

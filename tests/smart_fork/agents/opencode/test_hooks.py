@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.calls import ClientCall
+from smart_fork.agents.agent import ClientCall
 from smart_fork.caller import identify
 from smart_fork.hooks import agent_settings
 from tests.smart_fork.client import answer, refusal
