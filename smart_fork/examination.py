@@ -294,7 +294,7 @@ def _service() -> Iterator[Check]:
     status = service.status
     where = f"version {status.version} at {service.address.url}"
     try:
-        well, problem = service.health(), status.indexing.last_error
+        well, problem = service.health(), str(status.indexing.get("last_error") or "")
     except ServiceGoneError as error:
         well, problem = False, str(error)
     if not well:

@@ -50,12 +50,12 @@ def _service(service: ServiceOverview) -> list[tuple[str, str]]:
     if change := service.status.change:
         rows.append(("", f"restart pending: {change}, when it is idle"))
     indexing = service.status.indexing
-    if indexing.state == "off":
+    if indexing.get("state") == "off":
         return [*rows, ("indexing", "only on demand: SMART_FORK_INDEXING is not true for the service")]
-    doing = f" ({indexing.doing})" if indexing.doing else ""
-    rows.append(("indexing", f"{indexing.state}{doing}, next run {indexing.next_run or 'unknown'}"))
-    if indexing.last_error:
-        rows.append(("", f"last error, {indexing.last_error_at or None}: {indexing.last_error}"))
+    doing = f" ({indexing['doing']})" if indexing.get("doing") else ""
+    rows.append(("indexing", f"{indexing.get('state')}{doing}, next run {indexing.get('next_run') or 'unknown'}"))
+    if indexing.get("last_error"):
+        rows.append(("", f"last error, {indexing.get('last_error_at') or None}: {indexing['last_error']}"))
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from indexer.settings import SERVICE as SERVICE_VARIABLE
-from indexer.values import Value, spread, value
+from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
 from smart_fork.service.address import Address, announced
 from smart_fork.service.lock import LOOK_SECONDS, holder
@@ -21,43 +21,15 @@ from smart_fork.system.peers import SERVICE, is_ours
 
 
 @value
-class IndexingStatus(Value):
-    """How indexing goes, as a service of this version or another says it (see `indexer.runs.Freshness`)."""
-
-    said: Mapping[str, Any] = spread()
-
-    @property
-    def state(self) -> str:
-        """``off`` where it only indexes when it is asked."""
-        return str(self.said.get("state"))
-
-    @property
-    def doing(self) -> str:
-        """What it is at."""
-        return str(self.said.get("doing") or "")
-
-    @property
-    def next_run(self) -> str:
-        """When it looks at all logs next."""
-        return str(self.said.get("next_run") or "")
-
-    @property
-    def last_error(self) -> str:
-        """What went wrong last."""
-        return str(self.said.get("last_error") or "")
-
-    @property
-    def last_error_at(self) -> str:
-        """And when."""
-        return str(self.said.get("last_error_at") or "")
-
-
-@value
 class ServiceStatus(Value):
-    """What a service says of itself. `restart` is ``from`` which version ``to`` which one it is going to change."""
+    """A service's own status.
+
+    `indexing` is as a service of this version or another says it (see `indexer.runs.Freshness`): its ``state`` is
+    ``off`` if it indexes only on demand. `restart` names the version that it changes ``from``, and ``to`` which one.
+    """
 
     version: str
-    indexing: IndexingStatus
+    indexing: Mapping[str, Any]
     restart: Mapping[str, str] | None = None
 
     @property
@@ -149,7 +121,7 @@ def find_service() -> Service | None:
     try:
         _, content = _answer(address, "GET", "/status", seconds=STATUS_SECONDS)
         said = orjson.loads(content)
-        status = ServiceStatus(said["version"], IndexingStatus(said["indexing"]), said["restart"])
+        status = ServiceStatus(said["version"], dict(said["indexing"]), said["restart"])
     except (ServiceGoneError, ValueError, LookupError, TypeError) as error:
         log.info("no service answers at %s: %s", address.socket, error)
         return None

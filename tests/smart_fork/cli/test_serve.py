@@ -125,7 +125,7 @@ def test_rotating_changes_the_token_at_once_and_says_who_has_the_old_one(run, an
     assert old not in done.out + done.err
     assert announced.secret not in done.out + done.err
     assert content == settings.read_bytes(), "they are the agents' own"
-    assert "idle" == find_service().status.indexing.state, "our own programs need no token"
+    assert "idle" == find_service().status.indexing["state"], "our own programs need no token"
     assert 401 == announced.answer("GET", "/", Cookie=cookie).status
     assert 401 == announced.answer("POST", "/recall", b"{}", Cookie="", Authorization=f"Bearer {old}").status
     again = run("service", "rotate")

@@ -23,7 +23,7 @@ def test_our_own_programs_find_the_service_and_what_it_says_of_itself(served):
     served.announce()
     found = find_service()
 
-    assert (own_version(), "idle") == (found.status.version, found.status.indexing.state)
+    assert (own_version(), "idle") == (found.status.version, found.status.indexing["state"])
     assert found.health()
     assert served.entrance.entries.use(found.way_in().code)
 

@@ -113,4 +113,4 @@ def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(mo
 
     assert 200 == served.answer("GET", "/healthz", Cookie="").status
     served.announce()
-    assert "idle" == find_service().status.indexing.state
+    assert "idle" == find_service().status.indexing["state"]
