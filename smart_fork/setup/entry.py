@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from smart_fork.agents import registration
 from smart_fork.agents.facets import registration_of
-from smart_fork.agents.registration import Registration
-from smart_fork.agents.registration.base import NAME as OURS
-from smart_fork.agents.registration.base import is_ours
+from smart_fork.agents.registration import Registration, is_ours
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 from smart_fork.system import foreign_files
 
@@ -92,7 +91,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
     """The entry out of settings that others have changed since."""
-    step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {OURS}."
+    step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {registration.NAME}."
     with understood(line.path, step):
         value = way.value(text)
         if value is None:

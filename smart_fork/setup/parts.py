@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from smart_fork.agents.facets import registration_of, registrations, title_of
-from smart_fork.agents.registration.base import is_ours
+from smart_fork.agents.registration import is_ours
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import agent_settings

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.registration.base import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
 from smart_fork.errors import SmartForkError
 
 #: Seconds after which Claude Code takes a lock for one that was left by a process that died.

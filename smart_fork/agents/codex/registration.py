@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.shapes import dataclass
-from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError, entry_in
+from smart_fork.agents.registration import NAME, Registration, UnsuitableError, entry_in
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from smart_fork.agents.registration.base import JsonRegistration
+from smart_fork.agents.registration import JsonRegistration
 
 
 class CopilotRegistration(JsonRegistration):

@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.unchecked import list_in
 from smart_fork.agents.opencode.home import settings_folder
-from smart_fork.agents.registration.base import ARGUMENTS, JsonRegistration
+from smart_fork.agents.registration import ARGUMENTS, JsonRegistration
 
 _DEFAULTS: Mapping[str, Any] = {"enabled": True, "timeout": 300_000}
 

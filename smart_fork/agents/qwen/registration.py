@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.agents.registration.base import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
 
 
 class QwenRegistration(JsonRegistration):

@@ -10,8 +10,7 @@ import pytest
 
 from smart_fork.agents.codex.registration import statements
 from smart_fork.agents.facets import registration_of, registrations
-from smart_fork.agents.registration import UnsuitableError
-from smart_fork.agents.registration.base import JsonRegistration, is_ours
+from smart_fork.agents.registration import JsonRegistration, UnsuitableError, is_ours
 from smart_fork.errors import SmartForkError
 from tests.cases import each
 

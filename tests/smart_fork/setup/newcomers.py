@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from smart_fork.agents.agent import Agent, ProgramSpec
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.registration.base import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
 
 
 class OneFileHooks(Hooks):

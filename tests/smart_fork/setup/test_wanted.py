@@ -11,12 +11,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork.agents.facets import registration_of
-from smart_fork.agents.registration.base import UnsuitableError
-from smart_fork.agents.registration.permissions import missing, put, restore
+from smart_fork.agents.registration import UnsuitableError
 from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
 from smart_fork.setup import bytecode, parts, tool_permission
 from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.tool_permission import missing, put, restore
 from tests.cases import first
 from tests.drilled import drilled
 from tests.smart_fork.setup.homes import everything, full
