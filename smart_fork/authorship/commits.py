@@ -14,8 +14,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import plain
 from smart_fork.authorship.blame import Line, Range, blamed, committed
-from smart_fork.authorship.sessions import sessions_named, writers_of
-from smart_fork.authorship.writers import SLACK, relative, seconds
+from smart_fork.authorship.sessions import SLACK, relative, seconds, sessions_named, writers_of
 from smart_fork.errors import NotFound, ProgramFailed
 from smart_fork.repository.drift import tops
 from smart_fork.repository.git import Repository
