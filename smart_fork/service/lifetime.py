@@ -21,7 +21,7 @@ from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, keep_port, publish, withdraw
-from smart_fork.service.connections import ACCEPTED, MAX_CONNECTIONS, Connection
+from smart_fork.service.guard import ACCEPTED, MAX_CONNECTIONS, Connection
 from smart_fork.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
 from smart_fork.service.lock import hold
 from smart_fork.service.records import log_to_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from smart_fork.service.connections import MAX_CONNECTIONS
+from smart_fork.service.guard import MAX_CONNECTIONS
 from smart_fork.service.lifetime import allow_files
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import client, connections, lifetime, listener, records
+from smart_fork.service import client, guard, lifetime, listener, records
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.system import peers
@@ -93,7 +93,7 @@ def test_the_system_says_who_is_at_the_other_end():
 
 def test_another_user_who_connects_is_sent_away(served, monkeypatch):
     served.announce()
-    monkeypatch.setattr(connections, "is_ours", lambda _: False)
+    monkeypatch.setattr(guard, "is_ours", lambda _: False)
     with pytest.raises((ConnectionError, IndexError)):
         status(served.socket, "GET /healthz HTTP/1.1", OURS)
     assert find_service() is None
