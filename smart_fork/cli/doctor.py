@@ -13,7 +13,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.doctor import Check, Checked, healthy, run_checks, run_each
 from smart_fork.retrieval.elsewhere import is_known
-from smart_fork.setup import parts
+from smart_fork.setup import plan
 
 
 def doctor(
@@ -21,7 +21,7 @@ def doctor(
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sample, to repeat a run.")] = None,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
-    more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": parts.checks}
+    more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": plan.checks}
     if is_known():
         from smart_fork.team import failed_jobs
 

@@ -166,7 +166,7 @@ def _index(plan: SetupPlan) -> tuple[str, list[str]]:
 
 
 def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
-    from smart_fork.setup.trial import try_server
+    from smart_fork.setup.plan import try_server
 
     if not wants_json():
         say("\nTrying the connection of each agent …")
@@ -231,7 +231,7 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
-    from smart_fork.setup.parts import lines_of, not_ours_to_undo, remove, undone
+    from smart_fork.setup.plan import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.setup.setup_answer import TakenOut
     from smart_fork.system.processes import Processes
 
@@ -248,7 +248,7 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
 
 def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
     from indexer.paths import index_db, state_home
-    from smart_fork.setup.parts import PARTS
+    from smart_fork.setup.plan import PARTS
 
     for one in undone:
         verb = "failed" if one.error else "remove" if dry_run else "removed"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.setup import background, bytecode, trial
+from smart_fork.setup import background, bytecode, plan
 from smart_fork.setup.ledger import Step
-from smart_fork.setup.trial import Trial
+from smart_fork.setup.plan import Trial
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.setup.homes import HOMES, full
@@ -19,7 +19,7 @@ __all__ = ["command_model", "run"]  # fixtures, defined beside what they are mad
 @pytest.fixture
 def setup(run, world, monkeypatch):
     """Run `smart-fork setup` with these words; the trial of a server is a made-up one, and nothing starts programs here."""
-    monkeypatch.setattr(trial, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
+    monkeypatch.setattr(plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
     monkeypatch.setattr(
         background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
     )

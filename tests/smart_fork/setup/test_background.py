@@ -9,8 +9,7 @@ import pytest
 from smart_fork.service.units import installation
 from smart_fork.setup import background
 from smart_fork.setup.ledger import Ledger
-from smart_fork.setup.parts import remove
-from smart_fork.setup.plan import lasting_program
+from smart_fork.setup.plan import lasting_program, remove
 from smart_fork.system.processes import Processes
 from tests.smart_fork.service.units import FakeSystemd
 from tests.smart_fork.setup.homes import everything

@@ -19,7 +19,7 @@ from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import run_each
 from smart_fork.hooks import agent_settings
-from smart_fork.setup import parts
+from smart_fork.setup import plan
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.skill_file import content
 from tests import warm
@@ -381,7 +381,7 @@ def test_the_doctor_says_what_is_not_as_it_was_left(setup, world):
     full(world.home)
 
     def doctor():
-        (check,) = run_each({"set-up": parts.checks})
+        (check,) = run_each({"set-up": plan.checks})
         return check
 
     assert "nothing was set up" in doctor().detail
@@ -399,7 +399,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
     monkeypatch.setattr("smart_fork.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes")
 
-    (check,) = run_each({"set-up": parts.checks})
+    (check,) = run_each({"set-up": plan.checks})
 
     assert (False, False) == (check.ok, check.optional)
     assert "which no longer exists" in check.detail

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.facets import registration_of
-from smart_fork.setup.trial import try_server
+from smart_fork.setup.plan import try_server
 
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
 #: A server that knows one session, whatever is asked; what it was started with is in its only hit.

@@ -14,7 +14,7 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import UnsuitableError
 from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
-from smart_fork.setup import bytecode, parts, tool_permission
+from smart_fork.setup import bytecode, plan, tool_permission
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.tool_permission import missing, put, restore
 from tests.cases import first
@@ -137,7 +137,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     full(world.home)
     setup("--yes", "--recall")
 
-    _, recall = run_each({"set-up": parts.checks})
+    _, recall = run_each({"set-up": plan.checks})
 
     assert ("recall", True) == (recall.name, recall.optional)
     assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail
