@@ -188,7 +188,7 @@ def _opened() -> Iterator[apsw.Connection]:
 
 
 def _bring_up(db: apsw.Connection) -> None:
-    from indexer.store.older_tables import bring_up
+    from indexer.older_tables import bring_up
 
     db.execute("BEGIN IMMEDIATE")
     if db.pragma("application_id") < _LAYOUT:  # another process may have been first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from indexer.errors import IndexerError
-from indexer.store.older_tables import bring_up
+from indexer.older_tables import bring_up
 
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"

@@ -9,9 +9,9 @@ from types import TracebackType
 import apsw
 
 from indexer.failures import next_step, what_failed
+from indexer.older_tables import bring_up
 from indexer.paths import private_dir
 from indexer.store.connection import write_ahead
-from indexer.store.older_tables import bring_up
 from smart_fork.errors import RegistryUnavailable
 
 
